@@ -1,0 +1,104 @@
+"""Class lists, and the one place where a label of any kind becomes an index of a model's output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from brinell.errors import LabelError
+from brinell.registry import nearest
+from brinell.types import Label
+
+
+@dataclass(frozen=True)
+class Classes:
+    """A model's class list. A name may hold synonyms separated by commas; `ids` are WordNet ids."""
+
+    names: tuple[str, ...]
+    ids: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def short(self, index: int) -> str:
+        """The first synonym of a class, for people."""
+        return self.names[index].split(",")[0].strip() if 0 <= index < len(self.names) else f"class {index}"
+
+    def find(self, text: str) -> list[int]:
+        """The indices a text may mean: a WordNet id, a whole entry, or one of its synonyms."""
+        return self._lookup.get(_normal(text), [])
+
+    @cached_property
+    def _lookup(self) -> dict[str, list[int]]:
+        whole: dict[str, list[int]] = {}
+        parts: dict[str, list[int]] = {}
+        for index, name in enumerate(self.names):
+            whole.setdefault(_normal(name), []).append(index)
+            for part in name.split(","):
+                parts.setdefault(_normal(part), []).append(index)
+        for index, identity in enumerate(self.ids):
+            whole.setdefault(_normal(identity), []).append(index)
+        return parts | whole  # a whole entry wins over a synonym of another class
+
+
+def _normal(text: str) -> str:
+    """Class names as people mix them up: case, spaces, underscores and hyphens don't count."""
+    return " ".join(text.lower().replace("_", " ").replace("-", " ").split())
+
+
+def align(
+    labels: Iterable[Label], *, own: tuple[str, ...] | None, model: Classes | None, outputs: int, by_index: bool = False
+) -> dict[Label, int]:
+    """Map each distinct label of a dataset to the model's output index, or raise an error that names what doesn't fit.
+
+    `own` are the dataset's names for its integer labels; `by_index` ignores names and takes integers as they are.
+    """
+    found: dict[Label, int] = {}
+    unknown: list[str] = []
+    for label in labels:
+        if label in found:
+            continue
+        name = own[label] if own is not None and isinstance(label, int) and not by_index else label
+        index = _index(name, model, outputs)
+        if index is None:
+            unknown.append(str(name))
+        else:
+            found[label] = index
+    if unknown:
+        raise LabelError(_mismatch(unknown, model, outputs))
+    return found
+
+
+def _index(label: Label, model: Classes | None, outputs: int) -> int | None:
+    """The output a label means, or None."""
+    if isinstance(label, int):
+        return label if 0 <= label < outputs else None
+    candidates = model.find(label) if model is not None else []
+    if len(candidates) > 1:
+        entries = " and ".join(f"{index} ({model.names[index]!r})" for index in candidates if model)
+        raise LabelError(
+            f"the label {label!r} means more than one class of the model: {entries}; use class indices or WordNet ids"
+        )
+    if candidates:
+        return candidates[0]
+    if label.isdigit() and int(label) < outputs:
+        return int(label)
+    return None
+
+
+def _mismatch(unknown: list[str], model: Classes | None, outputs: int) -> str:
+    """The error line: what came, what the model knows, what to do."""
+    shown = ", ".join(repr(name) for name in unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
+    if model is None:
+        return (
+            f"the labels {shown} are not indices 0..{outputs - 1}, and the model has no class names to look them up in; "
+            "give the model its class list (?classes=FILE, one name a line) or use indices as labels"
+        )
+    known = ", ".join(repr(model.short(index)) for index in range(min(5, len(model))))
+    hint = nearest(unknown[0], [model.short(index) for index in range(len(model))]) if len(model) <= 5000 else ""
+    hint = f" ({hint})" if hint.startswith("did") else ""
+    return (
+        f"the labels {shown} are none of the model's {outputs} classes ({known}, …){hint}; use the model's class names, "
+        "WordNet ids or indices, or set labels to 'index' or 'prediction'"
+    )

@@ -1,0 +1,60 @@
+"""Lossy compression (seed 1). A codec works on the host, one image a thread."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import cv2
+import numpy as np
+import torch
+from torch import Tensor
+
+from brinell.perturb.operator import Facts, pixels, step
+
+
+def quality(level: int) -> int:
+    """JPEG quality: 31 at level 1 down to 2 at level 30, and no lower."""
+    return 100 if level == 0 else max(2, 32 - level)
+
+
+_JPEG = Facts("JPEG", "quality", lambda level, h, w: quality(level), "global", "colour")
+
+
+@pixels("jpeg", _JPEG)
+def jpeg(images: Tensor, levels: Tensor) -> Tensor:
+    """Encoded and decoded with red and blue exchanged inside the codec, as the published code does."""
+    return _compressed(images, levels, exchanged=True)
+
+
+@pixels("jpeg", _JPEG, semantics="paper")
+def jpeg_as_written(images: Tensor, levels: Tensor) -> Tensor:
+    """Encoded and decoded with the channels in their right order."""
+    return _compressed(images, levels, exchanged=False)
+
+
+@step("jpeg", _JPEG, semantics="cumulative")
+def jpeg_again(images: Tensor, step: int) -> Tensor:
+    """The published codec, each level on top of the last."""
+    return jpeg(images, torch.full((len(images),), step + 1))
+
+
+def _compressed(images: Tensor, levels: Tensor, *, exchanged: bool) -> Tensor:
+    pictures = images.permute(0, 2, 3, 1).cpu().numpy()
+    # OpenCV's codec expects blue first: handing it red first is what exchanges the two
+    turn = slice(None) if exchanged else slice(None, None, -1)
+
+    def through(picture: np.ndarray, level: int) -> np.ndarray:
+        options = [cv2.IMWRITE_JPEG_QUALITY, quality(level)]
+        _, code = cv2.imencode(".jpg", np.ascontiguousarray(picture[..., turn]), options)
+        decoded = cv2.imdecode(code, cv2.IMREAD_UNCHANGED)
+        return decoded.reshape(picture.shape)[..., turn]
+
+    decoded = np.stack(list(_threads().map(through, pictures, levels.tolist())))
+    return torch.from_numpy(decoded).to(images.device).permute(0, 3, 1, 2).contiguous()
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), "codec")

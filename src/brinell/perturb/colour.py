@@ -1,0 +1,181 @@
+"""Colours that fade, fog up or become fewer (seed 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from brinell.draws import Draws
+from brinell.perturb.operator import Facts, pixels, step
+
+
+@step(
+    "white_fog",
+    Facts(
+        "white fog",
+        "pixels lightened",
+        lambda level, h, w: level * (w * h // 5),
+        "local",
+        "pixel",
+        told="grey",
+    ),
+)
+def white_fog(images: Tensor, draws: Draws) -> Tensor:
+    """wh/5 more pixels, drawn with replacement, made 20 grey levels lighter."""
+    batch, _, height, width = images.shape
+    area = height * width
+    hits = torch.zeros(batch, area, dtype=torch.int16, device=images.device)
+    places = draws.below(0, area // 5, area)
+    hits.scatter_add_(1, places, hits.new_ones(1).expand_as(places))
+    lighter = images.to(torch.int16) + hits.mul_(20).view(batch, 1, height, width)
+    return lighter.clamp_(max=255).to(torch.uint8)
+
+
+def _fade(target: str) -> Facts:
+    return Facts(
+        f"fade to {target}",
+        "fading steps",
+        lambda level, h, w: level,
+        "global",
+        "colour",
+        told="amount" if target == "grey" else "grey",
+    )
+
+
+@step("fade_black", _fade("black"))
+def fade_black(images: Tensor) -> Tensor:
+    """Every value times 0.9, rounded half to even."""
+    return _look_up(_scaled(9, images.device), images)
+
+
+@step("fade_white", _fade("white"))
+def fade_white(images: Tensor) -> Tensor:
+    """Every value times 1.1, rounded half to even, at most 255."""
+    return _look_up(_scaled(11, images.device), images)
+
+
+@cache
+def _scaled(tenths: int, device: torch.device) -> Tensor:
+    # whole fractions: 1.1 is not a float, and float rounding is wrong at 55, 95, 115, 175, 195 and 215
+    values = [min(255, round(Fraction(tenths * value, 10))) for value in range(256)]
+    return torch.tensor(values, dtype=torch.uint8, device=device)
+
+
+def _look_up(table: Tensor, index: Tensor) -> Tensor:
+    # index_select with a narrow index is several times faster than indexing
+    return table.index_select(0, index.flatten().to(torch.int32)).view(index.shape)
+
+
+@step("fade_grey", _fade("grey"))
+def fade_grey(images: Tensor) -> Tensor:
+    """Saturation times 0.9 in 8-bit HSV, rounded down; grey images stay as they are.
+
+    8-bit HSV is OpenCV's: hue in 0..179, 12-bit fixed point on the way there; on the way back float32, cut off to whole
+    grey levels, as its vector code does.
+    """
+    if images.shape[1] == 1:
+        return images.clone()
+    tables = _hsv_tables(images.device)
+    red, green, blue = images.to(torch.int32).unbind(1)
+    value = torch.maximum(torch.maximum(red, green), blue)
+    spread = value - torch.minimum(torch.minimum(red, green), blue)
+    saturation = _look_up(tables.per_value, value).mul_(spread).add_(2048).bitwise_right_shift_(12)
+    # masks of bits instead of torch.where, which is slow on the CPU
+    is_red, is_green = (value - red - 1) >> 31, (value - green - 1) >> 31
+    sector = ((red - green) + 4 * spread) & ~is_green | ((blue - red) + 2 * spread) & is_green
+    sector = sector & ~is_red | (green - blue) & is_red
+    hue = _look_up(tables.per_spread, spread).mul_(sector).add_(2048).bitwise_right_shift_(12).add_(180)
+    faded, bright = _look_up(tables.faded, saturation), value.to(torch.float32).mul_(1 / 255)
+    out = torch.empty_like(images)
+    for channel, ramp in enumerate(tables.ramps):
+        out[:, channel] = _look_up(ramp, hue).mul_(faded).neg_().add_(1).mul_(bright).mul_(255)
+    return out
+
+
+@dataclass(frozen=True)
+class _HsvTables:
+    """255/value and 30/spread in 12-bit fixed point, the faded saturation in [0, 1], and for each channel how far it
+    falls from the value towards grey at each hue from -180 to 179."""
+
+    per_value: Tensor
+    per_spread: Tensor
+    faded: Tensor
+    ramps: tuple[Tensor, Tensor, Tensor]
+
+
+@cache
+def _hsv_tables(device: torch.device) -> _HsvTables:
+    def reciprocal(scale: int) -> Tensor:
+        values = [0] + [round(Fraction(scale << 12, value)) for value in range(1, 256)]
+        return torch.tensor(values, dtype=torch.int32, device=device)
+
+    faded = torch.tensor([saturation * 9 // 10 for saturation in range(256)], dtype=torch.float32) * (1 / 255)
+    hue = torch.arange(180, dtype=torch.float32) * (6 / 180)
+    sector, part = hue.floor().long(), hue - hue.floor()
+    none, full = torch.zeros_like(part), torch.ones_like(part)
+    falls = torch.stack([none, full, part, 1 - part])
+    # per sixth of the hue circle: which of (stay, grey, falling, rising) red, green and blue do
+    choice = torch.tensor([[0, 3, 1], [2, 0, 1], [1, 0, 3], [1, 2, 0], [3, 1, 0], [0, 1, 2]])
+    ramps = [falls.gather(0, choice[sector, channel][None])[0].repeat(2).to(device) for channel in range(3)]
+    return _HsvTables(reciprocal(255), reciprocal(30), faded.to(device), (ramps[0], ramps[1], ramps[2]))
+
+
+_POSTERISE = Facts(
+    "posterise",
+    "values a channel",
+    lambda level, h, w: bins(level),
+    "global",
+    "colour",
+    told="colours",
+)
+
+
+def bins(level: int) -> int:
+    """Values left in each channel: 31 at level 1 down to 2 at level 30, and no fewer."""
+    return 256 if level == 0 else max(2, 32 - level)
+
+
+@pixels("posterise", _POSTERISE)
+def posterise(images: Tensor, levels: Tensor) -> Tensor:
+    """Each channel in 32-level bins of equal width; bin i becomes i·255/(b-1), so that black and white stay."""
+    return _posterised(images, levels, _spread_value)
+
+
+@pixels("posterise", _POSTERISE, semantics="paper")
+def posterise_as_written(images: Tensor, levels: Tensor) -> Tensor:
+    """Each channel in 32-level bins of equal width; bin i becomes (i+1)·255/b, so that black is lost."""
+    return _posterised(images, levels, _upper_value)
+
+
+@step("posterise", _POSTERISE, semantics="cumulative")
+def posterise_again(images: Tensor, step: int) -> Tensor:
+    """The published bins, each level on top of the last."""
+    return posterise(images, torch.full((len(images),), step + 1, device=images.device))
+
+
+def _posterised(images: Tensor, levels: Tensor, value: Callable[[int, int], int]) -> Tensor:
+    tables = _bin_tables(value, images.device)
+    index = images.to(torch.int32).add_(levels.clamp(max=30).to(torch.int32).mul_(256)[:, None, None, None])
+    return _look_up(tables, index)
+
+
+def _spread_value(index: int, count: int) -> int:
+    return index * 255 // (count - 1)
+
+
+def _upper_value(index: int, count: int) -> int:
+    return (index + 1) * 255 // count
+
+
+@cache
+def _bin_tables(value: Callable[[int, int], int], device: torch.device) -> Tensor:
+    """The posterised value of every value at every level 0..30, one table after the other."""
+    tables = [list(range(256))]
+    for count in range(31, 1, -1):
+        tables.append([value(min(v * count // 255, count - 1), count) for v in range(256)])
+    return torch.tensor(tables, dtype=torch.uint8, device=device).flatten()

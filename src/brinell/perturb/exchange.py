@@ -1,0 +1,166 @@
+"""Pixels that change places or colours at random (seed 1)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from brinell.draws import Draws
+from brinell.perturb.operator import Facts, step
+
+
+@step(
+    "noise",
+    Facts("random noise", "pixels redrawn", lambda level, h, w: level * (w * h // 50), "local", "pixel"),
+)
+def noise(images: Tensor, draws: Draws) -> Tensor:
+    """wh/50 more pixels, drawn with replacement, each given a random colour."""
+    batch, channels, height, width = images.shape
+    area, count = height * width, height * width // 50
+    places, bits = draws.below(0, count, area), draws.bits(1, count)
+    last = torch.full((batch, area), -1, dtype=torch.int32, device=images.device)
+    last.scatter_reduce_(1, places, torch.arange(count, dtype=torch.int32, device=images.device).expand(batch, -1), "amax")
+    # a pixel drawn twice takes its last colour: give that colour to both draws, so that their order doesn't matter
+    bits = bits.gather(1, last.gather(1, places).long())
+    colours = torch.stack([(bits >> (8 * channel)) & 0xFF for channel in range(channels)], 1).to(torch.uint8)
+    out = images.flatten(2).clone()
+    return out.scatter_(2, places[:, None].expand(-1, channels, -1), colours).view(images.shape)
+
+
+_RANDOM = Facts(
+    "random pixel exchange",
+    "exchanges",
+    lambda level, h, w: level * ((w - 1) * (h - 1) // 20),
+    "local",
+    "pixel",
+)
+
+
+@step("pixel_exchange", _RANDOM)
+def pixel_exchange(images: Tensor, draws: Draws) -> Tensor:
+    """(w-1)(h-1)/20 more pixels that take another random pixel's colour: the published swap is a copy."""
+    return _replay(images, *_random_pairs(images, draws))
+
+
+@step("pixel_exchange", _RANDOM, semantics="paper")
+def pixel_exchange_as_written(images: Tensor, draws: Draws) -> Tensor:
+    """(w-1)(h-1)/20 more pairs of random pixels that swap their colours."""
+    return _replay(images, *_both_ways(*_random_pairs(images, draws)))
+
+
+def _random_pairs(images: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
+    height, width = images.shape[-2:]
+    count = max(1, (width - 1) * (height - 1) // 20)
+    return draws.below(0, count, width * height), draws.below(1, count, width * height)
+
+
+def _adjacent(share: int) -> Facts:
+    return Facts(
+        "adjacent pixel exchange",
+        "exchanges",
+        lambda level, h, w: level * ((w - 1) * (h - 1) // share),
+        "local",
+        "pixel",
+    )
+
+
+@step("adjacent_exchange", _adjacent(2))
+def adjacent_exchange(images: Tensor, draws: Draws) -> Tensor:
+    """(w-1)(h-1)/2 more pixels that take a neighbour's colour."""
+    return _replay(images, *_neighbours(images, draws, share=2))
+
+
+@step("adjacent_exchange", _adjacent(20), semantics="paper")
+def adjacent_exchange_as_written(images: Tensor, draws: Draws) -> Tensor:
+    """(w-1)(h-1)/20 more pairs of neighbours that swap their colours."""
+    return _replay(images, *_both_ways(*_neighbours(images, draws, share=20)))
+
+
+def _neighbours(images: Tensor, draws: Draws, share: int) -> tuple[Tensor, Tensor]:
+    """Pixels in [0, w-2] × [0, h-2] and for each one of the 3×3 around it that lies inside (itself included)."""
+    height, width = images.shape[-2:]
+    count = max(1, (width - 1) * (height - 1) // share)
+    x, y = draws.below(0, count, width - 1), draws.below(1, count, height - 1)
+    bits = draws.bits(2, count).to(torch.int64)
+    dx = _offset(bits & 0xFFFF, x)
+    dy = _offset((bits >> 16) & 0xFFFF, y)
+    return y * width + x, (y + dy) * width + (x + dx)
+
+
+def _offset(bits16: Tensor, place: Tensor) -> Tensor:
+    """-1, 0 or 1, or only 0 or 1 at the first row or column, from 16 random bits."""
+    edge = (place == 0).to(torch.int64)
+    return ((bits16 * (3 - edge)) >> 16) - 1 + edge
+
+
+def _both_ways(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Swaps as pairs of writes that happen at the same moment."""
+    return torch.stack([first, second], 2).flatten(1), torch.stack([second, first], 2).flatten(1), 2
+
+
+def _replay(images: Tensor, targets: Tensor, sources: Tensor, together: int = 1) -> Tensor:
+    """Write after write, the pixels `targets` (B, n) take the colours that the pixels `sources` have at that moment.
+
+    `together` writes share a moment. A write reads either the original image or the last earlier write to its source;
+    following these links to their end gives every write the place in the original image that its colour came from.
+    """
+    batch, channels, height, width = images.shape
+    area, count = height * width, targets.shape[1]
+    # one long list of writes and places: those of image b follow those of image b-1
+    image = torch.arange(batch, device=images.device)[:, None]
+    writes, reads = (targets + image * area).flatten(), (sources + image * area).flatten()
+    times = torch.arange(batch * count, dtype=torch.int32, device=images.device)
+    moments = times if together == 1 else times - times % together
+
+    link, last = _last_writes_before(writes, reads, times, moments, batch * area)
+    origin = reads.index_select(0, _roots(link))
+    # a pixel written twice keeps its last colour: give that colour to both writes, so that their order doesn't matter
+    origin = origin.index_select(0, last.index_select(0, writes)).view(batch, count) - image * area
+    flat = images.flatten(2)
+    colours = flat.gather(2, origin[:, None].expand(-1, channels, -1))
+    return flat.clone().scatter_(2, targets[:, None].expand(-1, channels, -1), colours).view(images.shape)
+
+
+def _last_writes_before(
+    writes: Tensor, reads: Tensor, times: Tensor, moments: Tensor, places: int
+) -> tuple[Tensor, Tensor]:
+    """For each moment the last earlier write to the place it reads (-1: none), and for each place its last write of all.
+
+    The first and the last write to a place answer most moments: those after the last, and those before the first. The
+    rest are asked again among the writes in between, until none is left: few places are written to more than twice.
+    """
+    first, last = _ends(writes, times, places)
+    overall = last
+    low, high = first.index_select(0, reads), last.index_select(0, reads)
+    link = torch.maximum(low.masked_fill(low >= moments, -1), high.masked_fill(high >= moments, -1))
+    asked = ((low < moments) & (high >= moments)).nonzero()[:, 0]
+    while len(asked):
+        between = (first.index_select(0, writes) < times) & (times < last.index_select(0, writes))
+        writes, times = writes[between], times[between]
+        first, last = _ends(writes, times, places)
+        now, reads_now = moments[asked], reads[asked]
+        low, high = first.index_select(0, reads_now), last.index_select(0, reads_now)
+        found = torch.maximum(low.masked_fill(low >= now, -1), high.masked_fill(high >= now, -1))
+        link[asked] = torch.maximum(link[asked], found)
+        asked = asked[(low < now) & (high >= now)]
+    return link, overall
+
+
+def _ends(writes: Tensor, times: Tensor, places: int) -> tuple[Tensor, Tensor]:
+    """The first and the last time each place is written to; the largest number and -1 where never."""
+    first = torch.full((places,), torch.iinfo(times.dtype).max, dtype=times.dtype, device=times.device)
+    last = torch.full_like(first, -1)
+    return first.scatter_reduce_(0, writes, times, "amin"), last.scatter_reduce_(0, writes, times, "amax")
+
+
+def _roots(link: Tensor) -> Tensor:
+    """The write at the end of each write's chain of links (-1 ends it), in log2(longest chain) rounds."""
+    root = torch.arange(len(link), dtype=link.dtype, device=link.device)
+    moving = (link >= 0).nonzero()[:, 0]
+    root[moving] = link[moving]
+    while len(moving):
+        up = root[moving]
+        further = root[up]
+        root[moving] = further
+        moving = moving[further != up]
+    return root

@@ -1,0 +1,176 @@
+"""What an operator is: a pure function on images, with its facts declared beside it.
+
+Two kinds. A `step` operator adds one more increment to images that it changed before: level n is n steps, so a profile
+of 30 levels costs 30 applications. A `pixels` operator makes any level from the clean image.
+
+The function's first parameter is a batch of uint8 images (B, C, H, W), which it never touches; the others say by their
+names what else it needs: `draws` (its random numbers), `step` (the number of steps done before, an int), `levels` (int64
+(B,), for `pixels`), `gradient` (of the model's loss at the images). So the signature tells a stochastic operator from a
+deterministic one, and a white-box operator from the rest.
+
+Where a paper's text and its published code differ, the same name is registered once for each reading (its `semantics`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from brinell.draws import Draws, key
+from brinell.errors import ModelError, UnknownName
+from brinell.registry import Registry, nearest
+
+Amount = Callable[[int, int, int], float]
+Function = Callable[..., Tensor]
+# the loss gradient at images that stand at the given rows of the batch
+Gradient = Callable[[Tensor, Tensor | slice], Tensor]
+
+
+class Kind(StrEnum):
+    """How an operator reaches a level."""
+
+    STEP = "step"
+    PIXELS = "pixels"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What people should know about an operator.
+
+    `amount(level, height, width)` is the level in its natural `unit`; `told` names what a failure point is told by:
+    that amount, or the mean grey value or number of colours measured in the image.
+    """
+
+    title: str
+    unit: str
+    amount: Amount
+    reach: Literal["global", "local"]
+    domain: Literal["colour", "pixel"]
+    told: Literal["amount", "grey", "colours"] = "amount"
+    source: str = "Swingler, IJCCI 2022"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A registered operator: one function under one reading of its source."""
+
+    name: str
+    semantics: str
+    kind: Kind
+    facts: Facts
+    function: Function
+
+    needs: frozenset[str]
+
+    @property
+    def id(self) -> str:
+        """The full name, as rows and configs write it."""
+        return f"{self.name}:{self.semantics}"
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether the effect is drawn at random."""
+        return "draws" in self.needs
+
+    @property
+    def white_box(self) -> bool:
+        """Whether the model's gradient is needed."""
+        return "gradient" in self.needs
+
+    @property
+    def tags(self) -> tuple[str, str, str]:
+        """Seed 1's three words for an operator."""
+        return self.facts.reach, "stochastic" if self.stochastic else "deterministic", self.facts.domain
+
+    def at(self, images: Tensor, level: int, *, seed: int, ids: Tensor, gradient: Gradient | None = None) -> Tensor:
+        """Clean images brought to one level."""
+        levels = torch.full((len(images),), level)
+        return self.advance(images, torch.zeros_like(levels), levels, seed=seed, ids=ids, gradient=gradient)
+
+    def advance(
+        self, images: Tensor, start: Tensor, stop: Tensor, *, seed: int, ids: Tensor, gradient: Gradient | None = None
+    ) -> Tensor:
+        """Images that stand at level `start`, brought to level `stop`; both are int64 (B,) on the host.
+
+        `ids` (int64 (B,), on the images' device) names the draws. A pixels operator has to start from level 0.
+        """
+        if self.kind is Kind.PIXELS:
+            assert not bool(start.any())
+            return self._from_clean(images, stop, seed, ids)
+        for step in range(int(start.min()), int(stop.max())):
+            due = (start <= step) & (step < stop)
+            if bool(due.all()):
+                images = self._step(images, slice(None), step, seed, ids, gradient)
+            elif bool(due.any()):
+                rows = due.nonzero()[:, 0].to(images.device)
+                images = images.index_copy(0, rows, self._step(images[rows], rows, step, seed, ids[rows], gradient))
+        return images
+
+    def _step(
+        self, images: Tensor, rows: Tensor | slice, step: int, seed: int, ids: Tensor, gradient: Gradient | None
+    ) -> Tensor:
+        given: dict[str, Any] = {}
+        if "draws" in self.needs:
+            given["draws"] = Draws.of(key(seed, self.name), ids, step)
+        if "step" in self.needs:
+            given["step"] = step
+        if "gradient" in self.needs:
+            if gradient is None:
+                raise ModelError(f"{self.name} follows the model's gradient, and this model gives none: use a torch model")
+            given["gradient"] = gradient(images, rows)
+        return self.function(images, **given)
+
+    def _from_clean(self, images: Tensor, levels: Tensor, seed: int, ids: Tensor) -> Tensor:
+        given: dict[str, Any] = {"levels": levels.to(images.device)}
+        if "draws" in self.needs:
+            given["draws"] = Draws.of(key(seed, self.name), ids)
+        changed = self.function(images, **given)
+        neutral = (given["levels"] == 0)[:, None, None, None]
+        return torch.where(neutral, images, changed) if bool((levels == 0).any()) else changed
+
+
+OPERATORS: Registry[Operator] = Registry("operator")
+
+
+def step(name: str, facts: Facts, *, semantics: str = "published") -> Callable[[Function], Function]:
+    """Register a function as a step operator."""
+    return _register(Kind.STEP, name, facts, semantics, {"draws", "step", "gradient"})
+
+
+def pixels(name: str, facts: Facts, *, semantics: str = "published") -> Callable[[Function], Function]:
+    """Register a function as a pixels operator."""
+    return _register(Kind.PIXELS, name, facts, semantics, {"levels", "draws"})
+
+
+def _register(kind: Kind, name: str, facts: Facts, semantics: str, offered: set[str]) -> Callable[[Function], Function]:
+    def add(function: Function) -> Function:
+        needs = frozenset(list(inspect.signature(function).parameters)[1:])
+        if needs - offered:
+            raise TypeError(f"{kind} operator {name!r} asks for {needs - offered}; it can have {offered}")
+        operator = Operator(name, semantics, kind, facts, function, needs)
+        OPERATORS.add(operator.id, operator)
+        return function
+
+    return add
+
+
+def operator_names() -> list[str]:
+    """The names without their semantics, in the order they were registered."""
+    return list(dict.fromkeys(operator.name for operator in OPERATORS.values()))
+
+
+def find_operator(text: str, semantics: str = "published") -> Operator:
+    """An operator by `name` or `name:semantics`; a name alone takes the preferred semantics where it has them."""
+    name, _, asked = text.partition(":")
+    readings = {operator.semantics: operator for operator in OPERATORS.values() if operator.name == name}
+    if not readings:
+        raise UnknownName(f"there is no operator {name!r}; {nearest(name, operator_names())}")
+    if asked and asked not in readings:
+        raise UnknownName(f"operator {name!r} has no semantics {asked!r}; it has {', '.join(readings)}")
+    return readings.get(asked or semantics, next(iter(readings.values())))

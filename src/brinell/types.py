@@ -1,0 +1,50 @@
+"""The words of the domain that every layer shares.
+
+Images are uint8 tensors in RGB or grey: (C, H, W) one at a time, (N, C, H, W) in batches, C being 1 or 3.
+Boxes are float32 (K, 4), xyxy in pixels of the image they came with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from torch import Tensor
+
+Label = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One image at native size with what is known about it."""
+
+    image: Tensor
+    label: Label | None
+    name: str
+    boxes: Tensor | None = None
+    box_labels: tuple[Label, ...] = ()
+
+
+class Dataset(Protocol):
+    """Where samples come from. `classes` names the integer labels where the dataset knows their names."""
+
+    name: str
+    classes: tuple[str, ...] | None
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Sample: ...
+
+
+def image_id(image: Tensor) -> str:
+    """A stable name for an image's content: 16 hex digits from its shape and pixels."""
+    digest = hashlib.blake2b(repr(tuple(image.shape)).encode(), digest_size=8)
+    digest.update(np.ascontiguousarray(image.numpy()).data)
+    return digest.hexdigest()
+
+
+def id_number(identity: str) -> int:
+    """An image's id as the signed 64-bit number that its draws are named by."""
+    return int.from_bytes(bytes.fromhex(identity), "big", signed=True)
