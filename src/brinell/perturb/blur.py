@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import torch
@@ -11,27 +11,34 @@ from torch.nn.functional import pad
 
 from brinell.draws import Draws
 from brinell.perturb.operator import Facts, step
-from brinell.perturb.patches import draw_patches, waves
+from brinell.perturb.patches import Patches, draw_patches, waves
 
 LONGEST = 10  # the longest side of a rectangle of local blur
 
 
-@step(
-    "global_blur",
-    Facts("global blur", "5×5 convolutions", lambda level, h, w: level, "global", "pixel"),
-)
+@step("global_blur", Facts("global blur", "5×5 convolutions", lambda level, h, w: level, "global", "pixel"))
 def global_blur(images: Tensor) -> Tensor:
     """One more 5×5 box mean, border reflect-101, rounded to whole grey levels."""
-    padded = pad(images.to(torch.float32), (2, 2, 2, 2), mode="reflect")
     height, width = images.shape[-2:]
-    rows = padded[..., :height, :].clone()
-    for shift in range(1, 5):
-        rows += padded[..., shift : shift + height, :]
-    total = rows[..., :width].clone()
-    for shift in range(1, 5):
-        total += rows[..., shift : shift + width]
+    wide = images.to(torch.int16)
+    tall = torch.cat([wide[..., 2:3, :], wide[..., 1:2, :], wide, wide[..., -2:-1, :], wide[..., -3:-2, :]], -2)
+    rows = _five_sums(tall, -2)
+    long = torch.cat([rows[..., 2:3], rows[..., 1:2], rows, rows[..., -2:-1], rows[..., -3:-2]], -1)
+    return _twenty_fifth(_five_sums(long, -1)).to(torch.uint8)
+
+
+def _five_sums(values: Tensor, dim: int) -> Tensor:
+    """Sums of five neighbours along an axis, which becomes four shorter."""
+    count = values.shape[dim] - 4
+    total = values.narrow(dim, 0, count) + values.narrow(dim, 1, count)
+    for shift in range(2, 5):
+        total += values.narrow(dim, shift, count)
+    return total
+
+
+def _twenty_fifth(sums: Tensor) -> Tensor:
     # no sum of 25 whole numbers lies half way between two means, so float rounding is exact
-    return total.mul_(1 / 25).round_().to(torch.uint8)
+    return sums.to(torch.float32).mul_(1 / 25).round_()
 
 
 _LOCAL = Facts("local blur", "small boxes", lambda level, h, w: level * (w + h), "local", "pixel")
@@ -40,11 +47,10 @@ _LOCAL = Facts("local blur", "small boxes", lambda level, h, w: level * (w + h),
 @step("local_blur", _LOCAL)
 def local_blur(images: Tensor, draws: Draws) -> Tensor:
     """w+h more rectangles of 2 to 10 pixels a side, each blurred 5×5 inside itself (reflect-101 at its own border)."""
-    sums = _five_wide_sums(images.device)
 
-    def blurred(pixels: Tensor, heights: Tensor, widths: Tensor) -> Tensor:
-        down = (sums[heights] @ pixels.flatten(-2)).view(pixels.shape).flatten(-3, -2)
-        return (down @ sums[widths].mT.contiguous()).view(pixels.shape).div_(25).round_()
+    def blurred(window: Window, patches: Patches) -> Tensor:
+        taps = window(_reflected(patches.height), _reflected(patches.width))
+        return _twenty_fifth(_five_sums(_five_sums(taps, 0), 1))
 
     return _replace_patches(images, draws, blurred)
 
@@ -53,50 +59,78 @@ def local_blur(images: Tensor, draws: Draws) -> Tensor:
 def local_blur_as_written(images: Tensor, draws: Draws) -> Tensor:
     """w+h more rectangles of 2 to 10 pixels a side, each replaced by its mean."""
 
-    def averaged(pixels: Tensor, heights: Tensor, widths: Tensor) -> Tensor:
-        mean = pixels.sum((-3, -1)) / (heights * widths)[..., None]
-        return mean.round_()[..., None, :, None].expand_as(pixels)
+    def averaged(window: Window, patches: Patches) -> Tensor:
+        pixels = window(_within(patches.height), _within(patches.width))
+        mean = pixels.sum((0, 1), dtype=torch.float32) / (patches.height * patches.width)
+        return mean.round_().expand(LONGEST, LONGEST, -1, -1, -1)
 
     return _replace_patches(images, draws, averaged)
 
 
-def _replace_patches(images: Tensor, draws: Draws, change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+# int16 pixels (rows, columns, C, B, m) of m rectangles an image, by offsets (rows, B, m) and (columns, B, m) from their corners
+Window = Callable[[Tensor, Tensor], Tensor]
+OUTSIDE = 1 << 20  # an offset past any image: what is read there is black
+
+
+def _replace_patches(images: Tensor, draws: Draws, change: Callable[[Window, Patches], Tensor]) -> Tensor:
     """Change rectangle after rectangle; later ones see what earlier ones did.
 
-    `change` takes m rectangles an image as pixels (B, m, rows, C, columns), zero outside the rectangle, and their heights
-    and widths (B, m), and gives whole numbers back. Rectangles that don't wait for each other go in one round.
+    `change` gives the new pixels (10, 10, C, B, m) of m rectangles an image, of which each keeps as many as it has.
+    Rectangles that don't wait for each other go in one round. The rectangles lie along the last axes, so that sums over
+    their rows and columns are sums of long vectors.
     """
     batch, channels, height, width = images.shape
     area = height * width
     patches = draw_patches(draws, height + width, height, width, shortest=2, longest=LONGEST)
+    # each channel has one black pixel more, which stands for all that lies outside
+    flat = pad(images.flatten(2).to(torch.int16), (0, 1)).flatten()
+    plane = torch.arange(batch * channels, dtype=torch.int32, device=images.device).view(batch, channels).T * (area + 1)
+    for part, taken in _rounds(patches):
+
+        def places(rows: Tensor, columns: Tensor, part: Patches = part) -> Tensor:
+            down = ((part.top + rows) * width).to(torch.int32)[:, None, None]
+            along = (part.left + columns).to(torch.int32)[None, :, None]
+            return (down + along).clamp_(max=area) + plane[:, :, None]
+
+        def window(rows: Tensor, columns: Tensor, places: Window = places) -> Tensor:
+            index = places(rows, columns)
+            return flat.index_select(0, index.flatten()).view(index.shape)
+
+        new = change(window, part)
+        index = places(_within(part.height * taken), _within(part.width * taken))
+        flat.scatter_(0, index.flatten().long(), new.to(torch.int16).flatten())
+        flat.view(batch, channels, -1)[..., area] = 0
+    return flat.view(batch, channels, -1)[..., :area].to(torch.uint8).view(images.shape)
+
+
+def _rounds(patches: Patches) -> Iterator[tuple[Patches, Tensor]]:
+    """The rectangles round by round, as many for each image as the fullest one has, and which of them are real."""
     wave = waves(patches)
     order = wave.argsort(dim=1, stable=True)
     counts = torch.stack([(wave == number).sum(1) for number in range(int(wave.max()) + 1)], 1)
     starts = counts.cumsum(1) - counts
-    # each channel gets one black pixel more: what lies outside a rectangle is read there
-    flat = torch.cat([images.flatten(2), images.new_zeros(batch, channels, 1)], 2).flatten(1)
-    channel = torch.arange(channels, device=images.device)[:, None] * (area + 1)
     for number, most in enumerate(counts.amax(0).tolist()):
-        slot = torch.arange(most, device=images.device)
-        taken = slot < counts[:, number, None]
-        part = patches.take(order.gather(1, (starts[:, number, None] + slot).clamp(max=order.shape[1] - 1)))
-        index, inside = part.pixels(LONGEST, height, width)
-        index = index.masked_fill_(~(inside & taken[..., None, None]), area)
-        index = (index[..., None, :] + channel).flatten(1)
-        pixels = flat.gather(1, index).view(batch, most, LONGEST, channels, LONGEST).to(torch.float32)
-        mixed = change(pixels, part.height, part.width).to(torch.uint8)
-        flat.scatter_(1, index, mixed.flatten(1))
-        flat.view(batch, channels, -1)[..., area] = 0
-    return flat.view(batch, channels, -1)[..., :area].reshape(images.shape)
+        slot = torch.arange(most, device=wave.device)
+        places = (starts[:, number, None] + slot).clamp(max=order.shape[1] - 1)
+        yield patches.take(order.gather(1, places)), slot < counts[:, number, None]
+
+
+def _within(side: Tensor) -> Tensor:
+    """The offsets 0..9 where they lie within a side (B, m), and OUTSIDE where not, (10, B, m)."""
+    offsets = torch.arange(LONGEST, device=side.device)[:, None, None]
+    return torch.where(offsets < side, offsets, OUTSIDE)
+
+
+def _reflected(side: Tensor) -> Tensor:
+    """The places in a side (B, m) that offsets -2..11 fall on, reflected at both ends as often as needed, (14, B, m)."""
+    return _reflections(side.device).index_select(1, side.flatten()).view(-1, *side.shape)
 
 
 @cache
-def _five_wide_sums(device: torch.device) -> Tensor:
-    """For each side length the matrix that sums five neighbours along it, border reflect-101 as often as needed."""
-    table = torch.zeros(LONGEST + 1, LONGEST, LONGEST)
+def _reflections(device: torch.device) -> Tensor:
+    table = torch.zeros(LONGEST + 4, LONGEST + 1, dtype=torch.int64)
     for side in range(2, LONGEST + 1):
-        for place in range(side):
-            for tap in range(place - 2, place + 3):
-                turn = tap % (2 * side - 2)
-                table[side, place, min(turn, 2 * side - 2 - turn)] += 1
+        for place, offset in enumerate(range(-2, LONGEST + 2)):
+            turn = offset % (2 * side - 2)
+            table[place, side] = min(turn, 2 * side - 2 - turn)
     return table.to(device)

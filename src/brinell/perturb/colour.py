@@ -50,13 +50,17 @@ def _fade(target: str) -> Facts:
 @step("fade_black", _fade("black"))
 def fade_black(images: Tensor) -> Tensor:
     """Every value times 0.9, rounded half to even."""
-    return _look_up(_scaled(9, images.device), images)
+    return _tenths(images, 9)
 
 
 @step("fade_white", _fade("white"))
 def fade_white(images: Tensor) -> Tensor:
     """Every value times 1.1, rounded half to even, at most 255."""
-    return _look_up(_scaled(11, images.device), images)
+    return _tenths(images, 11)
+
+
+def _tenths(images: Tensor, count: int) -> Tensor:
+    return _look_up(_scaled(count, images.device), images.to(torch.int32))
 
 
 @cache
@@ -64,11 +68,6 @@ def _scaled(tenths: int, device: torch.device) -> Tensor:
     # whole fractions: 1.1 is not a float, and float rounding is wrong at 55, 95, 115, 175, 195 and 215
     values = [min(255, round(Fraction(tenths * value, 10))) for value in range(256)]
     return torch.tensor(values, dtype=torch.uint8, device=device)
-
-
-def _look_up(table: Tensor, index: Tensor) -> Tensor:
-    # index_select with a narrow index is several times faster than indexing
-    return table.index_select(0, index.flatten().to(torch.int32)).view(index.shape)
 
 
 @step("fade_grey", _fade("grey"))
@@ -95,6 +94,11 @@ def fade_grey(images: Tensor) -> Tensor:
     for channel, ramp in enumerate(tables.ramps):
         out[:, channel] = _look_up(ramp, hue).mul_(faded).neg_().add_(1).mul_(bright).mul_(255)
     return out
+
+
+def _look_up(table: Tensor, index: Tensor) -> Tensor:
+    # index_select is several times faster than indexing
+    return table.index_select(0, index.flatten()).view(index.shape)
 
 
 @dataclass(frozen=True)
@@ -142,14 +146,14 @@ def bins(level: int) -> int:
 
 @pixels("posterise", _POSTERISE)
 def posterise(images: Tensor, levels: Tensor) -> Tensor:
-    """Each channel in 32-level bins of equal width; bin i becomes i·255/(b-1), so that black and white stay."""
-    return _posterised(images, levels, _spread_value)
+    """Each channel in b bins of equal width; bin i becomes i·255/(b-1), so that black and white stay."""
+    return _posterised(images, levels, lambda index, count: index * 255 // (count - 1))
 
 
 @pixels("posterise", _POSTERISE, semantics="paper")
 def posterise_as_written(images: Tensor, levels: Tensor) -> Tensor:
-    """Each channel in 32-level bins of equal width; bin i becomes (i+1)·255/b, so that black is lost."""
-    return _posterised(images, levels, _upper_value)
+    """Each channel in b bins of equal width; bin i becomes (i+1)·255/b, so that black is lost."""
+    return _posterised(images, levels, lambda index, count: (index + 1) * 255 // count)
 
 
 @step("posterise", _POSTERISE, semantics="cumulative")
@@ -158,24 +162,10 @@ def posterise_again(images: Tensor, step: int) -> Tensor:
     return posterise(images, torch.full((len(images),), step + 1, device=images.device))
 
 
-def _posterised(images: Tensor, levels: Tensor, value: Callable[[int, int], int]) -> Tensor:
-    tables = _bin_tables(value, images.device)
-    index = images.to(torch.int32).add_(levels.clamp(max=30).to(torch.int32).mul_(256)[:, None, None, None])
-    return _look_up(tables, index)
-
-
-def _spread_value(index: int, count: int) -> int:
-    return index * 255 // (count - 1)
-
-
-def _upper_value(index: int, count: int) -> int:
-    return (index + 1) * 255 // count
-
-
-@cache
-def _bin_tables(value: Callable[[int, int], int], device: torch.device) -> Tensor:
-    """The posterised value of every value at every level 0..30, one table after the other."""
-    tables = [list(range(256))]
-    for count in range(31, 1, -1):
-        tables.append([value(min(v * count // 255, count - 1), count) for v in range(256)])
-    return torch.tensor(tables, dtype=torch.uint8, device=device).flatten()
+def _posterised(images: Tensor, levels: Tensor, value: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Look every value up in its image's table of bins [i·255/b, (i+1)·255/b); 255 lies in the last one."""
+    count = (32 - levels).clamp(min=2)[:, None]
+    index = torch.minimum(torch.arange(256, device=images.device) * count // 255, count - 1)
+    tables = value(index, count).to(torch.uint8)
+    place = torch.arange(0, 256 * len(images), 256, dtype=torch.int32, device=images.device)[:, None, None, None]
+    return _look_up(tables.flatten(), images.to(torch.int32).add_(place))

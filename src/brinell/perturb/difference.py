@@ -45,17 +45,27 @@ def difference(clean: Tensor, changed: Tensor) -> Difference:
 
 
 def _nonzero(flat: Tensor) -> Tensor:
-    return flat.ne(0).view(torch.uint8).sum(1, dtype=torch.int32).to(torch.float32)
+    # on a CPU, comparing bytes costs many times what clamping them does
+    return flat.clamp(max=1).sum(1, dtype=torch.float32)
 
 
 def mean_grey(images: Tensor) -> Tensor:
     """The mean of all values, 0..255."""
-    return images.flatten(1).to(torch.float32).mean(1)
+    return images.flatten(1).sum(1, dtype=torch.float32) / images[0].numel()
 
 
 def colours(images: Tensor) -> Tensor:
     """The number of distinct colours in each image."""
-    weights = torch.tensor([1 << (8 * channel) for channel in range(images.shape[1])], device=images.device)
-    packed = (images.to(torch.int32) * weights.to(torch.int32)[:, None, None]).sum(1, dtype=torch.int32).flatten(1)
-    ordered = packed.sort(1).values
+    batch, channels = images.shape[:2]
+    values = images.flatten(2).to(torch.int64)
+    used = torch.zeros(batch, channels, 256, dtype=torch.uint8, device=images.device).scatter_(2, values, 1)
+    if int(used.view(batch, channels, 32, 8).sum(-1).max()) > 1:
+        return _distinct(sum(values[:, channel] << (8 * channel) for channel in range(channels)))
+    # posterised: five bits tell a channel's values apart, so a table of all colours is small
+    code = sum((values[:, channel] >> 3) << (5 * channel) for channel in range(channels))
+    return code.new_zeros(batch, 32**channels, dtype=torch.uint8).scatter_(1, code, 1).sum(1)
+
+
+def _distinct(values: Tensor) -> Tensor:
+    ordered = values.to(torch.int32).sort(1).values
     return (ordered[:, 1:] != ordered[:, :-1]).sum(1) + 1

@@ -129,28 +129,30 @@ def _last_writes_before(
     The first and the last write to a place answer most moments: those after the last, and those before the first. The
     rest are asked again among the writes in between, until none is left: few places are written to more than twice.
     """
-    first, last = _ends(writes, times, places)
-    overall = last
-    low, high = first.index_select(0, reads), last.index_select(0, reads)
-    link = torch.maximum(low.masked_fill(low >= moments, -1), high.masked_fill(high >= moments, -1))
-    asked = ((low < moments) & (high >= moments)).nonzero()[:, 0]
-    while len(asked):
-        between = (first.index_select(0, writes) < times) & (times < last.index_select(0, writes))
-        writes, times = writes[between], times[between]
-        first, last = _ends(writes, times, places)
-        now, reads_now = moments[asked], reads[asked]
-        low, high = first.index_select(0, reads_now), last.index_select(0, reads_now)
-        found = torch.maximum(low.masked_fill(low >= now, -1), high.masked_fill(high >= now, -1))
-        link[asked] = torch.maximum(link[asked], found)
-        asked = asked[(low < now) & (high >= now)]
-    return link, overall
-
-
-def _ends(writes: Tensor, times: Tensor, places: int) -> tuple[Tensor, Tensor]:
-    """The first and the last time each place is written to; the largest number and -1 where never."""
-    first = torch.full((places,), torch.iinfo(times.dtype).max, dtype=times.dtype, device=times.device)
+    never = torch.iinfo(times.dtype).max
+    first = torch.full((places,), never, dtype=times.dtype, device=times.device)
     last = torch.full_like(first, -1)
-    return first.scatter_reduce_(0, writes, times, "amin"), last.scatter_reduce_(0, writes, times, "amax")
+    link = torch.full_like(times, -1)
+    asked = torch.arange(len(times), device=times.device)
+    overall = None
+    while True:
+        first.scatter_reduce_(0, writes, times, "amin")
+        last.scatter_reduce_(0, writes, times, "amax")
+        overall = last.clone() if overall is None else overall
+        now, place = moments.index_select(0, asked), reads.index_select(0, asked)
+        low, high = first.index_select(0, place), last.index_select(0, place)
+        found = torch.maximum(low.masked_fill(low >= now, -1), high.masked_fill(high >= now, -1))
+        link.index_copy_(0, asked, torch.maximum(link.index_select(0, asked), found))
+        asked = asked.index_select(0, ((low < now) & (high >= now)).nonzero()[:, 0])
+        if len(asked) == 0:
+            return link, overall
+        between = (first.index_select(0, writes) < times) & (times < last.index_select(0, writes))
+        # forget the ends at the places that the next round looks at
+        for touched in (writes, reads.index_select(0, asked)):
+            first.index_fill_(0, touched, never)
+            last.index_fill_(0, touched, -1)
+        rest = between.nonzero()[:, 0]
+        writes, times = writes.index_select(0, rest), times.index_select(0, rest)
 
 
 def _roots(link: Tensor) -> Tensor:

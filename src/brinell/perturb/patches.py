@@ -50,9 +50,9 @@ def waves(patches: Patches) -> Tensor:
 
     A rectangle has to wait for every earlier one that it overlaps; its round is the longest such chain.
     """
-    bottom, right = patches.top + patches.height, patches.left + patches.width
-    earlier = _overlap(patches.top, bottom) & _overlap(patches.left, right)
-    earlier = earlier.tril(-1).to(torch.uint8)
+    count = patches.top.shape[1]
+    earlier = torch.ones(count, count, dtype=torch.uint8, device=patches.top.device).tril_(-1)
+    earlier = _meet(patches.top, patches.height).mul_(_meet(patches.left, patches.width)).mul_(earlier)
     wave = torch.zeros_like(patches.top, dtype=torch.uint8)
     while True:
         longer = (earlier * (wave + 1)[:, None, :]).amax(-1)
@@ -61,7 +61,9 @@ def waves(patches: Patches) -> Tensor:
         wave = longer
 
 
-def _overlap(start: Tensor, stop: Tensor) -> Tensor:
-    """Which intervals of an image meet, (B, n, n)."""
-    start, stop = start.to(torch.int16), stop.to(torch.int16)  # narrow, since there are n² of them
-    return (start[:, :, None] < stop[:, None, :]) & (start[:, None, :] < stop[:, :, None])
+def _meet(start: Tensor, length: Tensor) -> Tensor:
+    """Which intervals of an image have a pixel in common, as 0 or 1, (B, n, n)."""
+    # narrow numbers and no comparisons, since there are n² of them
+    start, stop = start.to(torch.int16), (start + length).to(torch.int16)
+    common = torch.minimum(stop[:, :, None], stop[:, None, :]).sub_(torch.maximum(start[:, :, None], start[:, None, :]))
+    return common.clamp_(0, 1).to(torch.uint8)

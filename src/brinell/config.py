@@ -1,0 +1,162 @@
+"""A run in one frozen object: what is measured, on what, and how. Errors stop here, in one line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+
+from brinell.datasets import DataOptions
+from brinell.errors import ConfigError
+from brinell.execution import Execution
+from brinell.lenses import LENSES, LensOptions
+from brinell.models import ModelOptions
+from brinell.registry import nearest
+
+
+def _lens(value: Any) -> Any:
+    """A lens by its name, or by a mapping with its name and options."""
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, Mapping):
+        return value
+    if "name" not in value:
+        raise ConfigError(f"a lens needs a name: {', '.join(LENSES)}")
+    return LENSES[value["name"]].options.model_validate(value)
+
+
+class RunConfig(BaseModel):
+    """What `brinell run` carries out.
+
+    `select`: "all" images, the "correct" ones (that every model gets right), or "correct:MODEL" (that one model does).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    models: tuple[ModelOptions, ...] = Field(min_length=1)
+    data: DataOptions
+    lenses: tuple[Annotated[SerializeAsAny[LensOptions], BeforeValidator(_lens)], ...] = Field(
+        default_factory=lambda: (_lens("profile"),), min_length=1
+    )
+    select: str = "all"
+    seed: int = 0
+    out: str | None = None
+    execution: Execution = Execution()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _single(cls, value: Any) -> Any:
+        """Let one model be `model`, and one lens be `lens`."""
+        if not isinstance(value, Mapping):
+            return value
+        value = dict(value)
+        for one, many in (("model", "models"), ("lens", "lenses")):
+            if one in value and many not in value:
+                value[many] = [value.pop(one)]
+            if isinstance(value.get(many), (str, Mapping)):
+                value[many] = [value[many]]
+        return value
+
+    @model_validator(mode="after")
+    def _distinct(self) -> RunConfig:
+        labels = [model.label for model in self.models]
+        if len(set(labels)) < len(labels):
+            raise ConfigError(f"two models have the same name ({', '.join(labels)}); give them others with ?name=…")
+        if self.select not in ("all", "correct") and self.select.removeprefix("correct:") not in labels:
+            raise ConfigError(f"select should be all, correct or correct:MODEL with one of {', '.join(labels)}")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """What the rows depend on, as plain data: the config without where and how it is carried out."""
+        content = self.model_dump(mode="json", exclude={"out", "execution"})
+        content["precision"] = self.execution.precision
+        return content
+
+    def folder(self) -> str:
+        """Where the run lies: as asked, or a folder named by what is measured, so that the same command finds it again."""
+        if self.out is not None:
+            return self.out
+        digest = hashlib.blake2b(json.dumps(self.identity(), sort_keys=True).encode(), digest_size=4).hexdigest()
+        lenses = "-".join(lens.name for lens in self.lenses)
+        return f"runs/{lenses}-{Path(self.data.source).stem}-{digest}"
+
+
+def load_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
+    """Validate a mapping, with `key.sub=value` overrides laid over it."""
+    merged = json.loads(json.dumps(content))
+    for override in overrides:
+        _put(merged, override)
+    try:
+        return RunConfig.model_validate(merged)
+    except ValidationError as error:
+        raise ConfigError(_explained(error)) from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file as a mapping."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the config {path} can't be read: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} should hold a mapping with models and data, but holds {type(content).__name__}")
+    return content
+
+
+def _put(content: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"expected --set key=value (as in --set data.limit=100), got {override!r}")
+    *path, last = key.split(".")
+    place: Any = content
+    for part in path:
+        place = _step_into(place, part, key)
+    if isinstance(place, list):
+        place[_number(last, place, key)] = yaml.safe_load(text)
+    else:
+        place[last] = yaml.safe_load(text)
+
+
+def _step_into(place: Any, part: str, key: str) -> Any:
+    if isinstance(place, list):
+        return place[_number(part, place, key)]
+    if isinstance(place.get(part), str):
+        place[part] = {"name" if part in ("lens", "lenses") else "source": place[part]}
+    return place.setdefault(part, {})
+
+
+def _number(part: str, place: list[Any], key: str) -> int:
+    if not part.isdigit() or int(part) >= len(place):
+        raise ConfigError(f"--set {key}: {part!r} is not a place in a list of {len(place)}")
+    return int(part)
+
+
+def _explained(error: ValidationError) -> str:
+    """Pydantic's findings in one line: where, what was expected, what came."""
+    parts = []
+    for finding in error.errors(include_url=False):
+        where = ".".join(str(step) for step in finding["loc"]) or "config"
+        if finding["type"] == "extra_forbidden":
+            parts.append(f"{where} is no key of a config; {nearest(str(finding['loc'][-1]), _known_keys(finding['loc']))}")
+        elif finding["type"] == "missing":
+            parts.append(f"{where} is missing")
+        else:
+            parts.append(f"{where}: {finding['msg'].lower()}, got {finding['input']!r}")
+    return "; ".join(parts)
+
+
+def _known_keys(place: tuple[int | str, ...]) -> list[str]:
+    """The keys of the part of a config that a finding is about."""
+    parts: dict[str, type[BaseModel]] = {"models": ModelOptions, "data": DataOptions, "execution": Execution}
+    if len(place) == 1:
+        return [*RunConfig.model_fields, "model", "lens"]
+    if place[0] == "lenses":
+        return sorted({key for lens in LENSES.values() for key in lens.options.model_fields})
+    return list(parts.get(str(place[0]), RunConfig).model_fields)

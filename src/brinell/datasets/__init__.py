@@ -1,0 +1,6 @@
+"""Where images come from."""
+
+from brinell.datasets.decode import from_picture, read_image
+from brinell.datasets.sources import SOURCES, DataOptions, open_dataset
+
+__all__ = ["SOURCES", "DataOptions", "from_picture", "open_dataset", "read_image"]

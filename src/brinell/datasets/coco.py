@@ -1,0 +1,63 @@
+"""COCO JSON: images with boxes."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from brinell.datasets.decode import read_image
+from brinell.errors import DataError
+from brinell.types import Sample
+
+
+@dataclass(frozen=True)
+class Coco:
+    """Images with boxes, xyxy in pixels. An image whose boxes are all of one category has that as its label."""
+
+    name: str
+    root: Path
+    images: list[dict[str, Any]]
+    boxes: dict[int, list[list[float]]]
+    box_classes: dict[int, list[int]]
+    classes: tuple[str, ...] | None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int, /) -> Sample:
+        entry = self.images[index]
+        boxes = torch.tensor(self.boxes[entry["id"]], dtype=torch.float32).reshape(-1, 4)
+        boxes[:, 2:] += boxes[:, :2]
+        labels = tuple(self.box_classes[entry["id"]])
+        only = labels[0] if len(set(labels)) == 1 else None
+        return Sample(read_image(self.root / entry["file_name"]), only, entry["file_name"], boxes, labels)
+
+
+def coco(path: Path, images: Path | None = None) -> Coco:
+    """An annotation file; the images lie beside it, in a folder `images` beside it, or where `images` says."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        entries = content["images"]
+        annotations = content["annotations"]
+        categories = content["categories"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is not a COCO annotation file (images, annotations, categories): {error!r}") from error
+    if not entries:
+        raise DataError(f"{path} lists no images")
+    order = {category["id"]: index for index, category in enumerate(categories)}
+    boxes: dict[int, list[list[float]]] = defaultdict(list)
+    box_classes: dict[int, list[int]] = defaultdict(list)
+    for annotation in annotations:
+        if annotation.get("iscrowd"):
+            continue
+        boxes[annotation["image_id"]].append(annotation["bbox"])
+        box_classes[annotation["image_id"]].append(order[annotation["category_id"]])
+    places = [images] if images is not None else [path.parent, path.parent / "images", path.parent.parent / "images"]
+    root = next((place for place in places if (place / entries[0]["file_name"]).is_file()), places[0])
+    names = tuple(category["name"] for category in categories)
+    return Coco(path.parent.name, root, entries, boxes, box_classes, names)

@@ -1,0 +1,114 @@
+"""Datasets of image files: class folders, folders with a metadata file, and manifests."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from brinell.datasets.decode import SUFFIXES, read_image
+from brinell.errors import DataError
+from brinell.types import Label, Sample
+
+PATH_COLUMNS = ("file_name", "path", "file", "image", "filename", "filepath", "image_path")
+LABEL_COLUMNS = ("label", "labels", "class", "class_name", "category", "target", "wnid", "synset", "label_name")
+METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
+
+
+@dataclass(frozen=True)
+class Files:
+    """Image files with one label each, read when they are asked for."""
+
+    name: str
+    root: Path
+    paths: Sequence[str]
+    labels: Sequence[Label | None]
+    classes: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int, /) -> Sample:
+        path = self.paths[index]
+        return Sample(read_image(self.root / path), self.labels[index], path)
+
+
+def class_folders(root: Path) -> Files:
+    """One folder a class (ImageFolder); the folders' names are the labels. A folder without any holds unlabelled images."""
+    folders = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
+    found = {folder: images_under(root, folder) for folder in folders}
+    classes = tuple(folder for folder, paths in found.items() if paths)
+    if not classes:
+        loose = images_under(root)
+        if not loose:
+            raise DataError(
+                f"there are no images in {root}: expected class folders with images, a metadata.jsonl beside images, or "
+                f"images themselves (known endings: {' '.join(sorted(SUFFIXES))})"
+            )
+        return Files(root.name, root, loose, [None] * len(loose))
+    pairs = [(path, index) for index, folder in enumerate(classes) for path in found[folder]]
+    return Files(root.name, root, [path for path, _ in pairs], [index for _, index in pairs], classes)
+
+
+def images_under(root: Path, folder: str = "") -> list[str]:
+    """All image files below a folder, in order, relative to the root."""
+    found = []
+    for place, folders, names in os.walk(root / folder):
+        folders.sort()
+        found += [os.path.relpath(os.path.join(place, n), root) for n in sorted(names) if Path(n).suffix.lower() in SUFFIXES]
+    return found
+
+
+def manifest(path: Path, label_column: str | None = None) -> Files:
+    """A CSV, JSONL or Parquet file of paths (relative to it) and labels; metadata.jsonl in a folder of images is one."""
+    rows = _rows(path)
+    if not rows:
+        raise DataError(f"the manifest {path} holds no rows; expected columns such as file_name and label")
+    columns = list(rows[0])
+    path_column = _column(path, columns, PATH_COLUMNS, None, "image path")
+    label = _column(path, columns, LABEL_COLUMNS, label_column, "label", needed=label_column is not None)
+    labels = [_label(row.get(label)) if label else None for row in rows]
+    paths = [str(row[path_column]) for row in rows]
+    name = path.parent.name if path.name in METADATA else path.stem
+    return Files(name, path.parent, paths, labels)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet
+
+            table = pyarrow.parquet.read_table(path)
+            return table.to_pylist()
+        with path.open(encoding="utf-8", newline="") as file:
+            if path.suffix == ".csv":
+                return list(csv.DictReader(file))
+            return [json.loads(line) for line in file if line.strip()]
+    except (OSError, ValueError, csv.Error) as error:
+        raise DataError(f"the manifest {path} can't be read: {error}") from error
+
+
+def _column(
+    path: Path, columns: list[str], known: Sequence[str], asked: str | None, what: str, needed: bool = True
+) -> str | None:
+    if asked is not None and asked not in columns:
+        raise DataError(f"{path} has no column {asked!r} for the {what}; it has {', '.join(columns)}")
+    found = asked or next((name for name in known if name in columns), None)
+    if found is None and needed:
+        raise DataError(f"{path} has no column for the {what}: expected one of {', '.join(known)}; it has {', '.join(columns)}")
+    return found
+
+
+def _label(value: Any) -> Label | None:
+    """A label as it stands in a file: whole numbers are indices, other text is a name."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise DataError(f"a label should be a whole number or a text, got {value!r}")
+    return int(value) if isinstance(value, str) and value.isdigit() else value

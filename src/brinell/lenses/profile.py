@@ -1,0 +1,68 @@
+"""The profile lens (seed 1): the answer at every level of degradation, 0 to L."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from brinell.lenses.lens import LENSES, Asking, Columns, Lens, LensOptions, Outcome, Shard, Trials
+from brinell.perturb import Operator, find_operator, operator_names
+
+
+class ProfileOptions(LensOptions):
+    """Levels 0..`levels` of each operator."""
+
+    name: Literal["profile"] = "profile"
+    levels: int = Field(30, ge=1, le=30)
+
+
+def profile(shard: Shard, operator: Operator, options: LensOptions) -> Asking:
+    """Ask about every sample at every level; one row an answer, the clean one included."""
+    assert isinstance(options, ProfileOptions)
+    samples = torch.arange(shard.count)
+    outcomes = [shard.clean]
+    for level in range(1, options.levels + 1):
+        outcome = yield Trials(samples, operator, torch.full_like(samples, level))
+        outcomes.append(outcome)
+    return _columns(shard, operator, outcomes)
+
+
+def _columns(shard: Shard, operator: Operator, outcomes: list[Outcome]) -> Columns:
+    """The outcomes of levels 0..L one after the other."""
+    levels = torch.arange(len(outcomes))
+    amounts = torch.tensor([operator.facts.amount(level, shard.height, shard.width) for level in levels.tolist()])
+    columns = {
+        "sample": torch.arange(shard.count).repeat(len(outcomes)),
+        "level": levels.repeat_interleave(shard.count),
+        "amount": amounts.to(torch.float32).repeat_interleave(shard.count),
+        "correct": ~torch.cat([outcome.broken for outcome in outcomes]),
+    }
+    for name in ("prediction", "confidence", "rank", "probability"):
+        columns[name] = torch.cat([getattr(outcome.verdict, name) for outcome in outcomes])
+    for name in ("changed", "l0", "l1", "l2", "linf", "mae", "mse"):
+        columns[name] = torch.cat([getattr(outcome.difference, name) for outcome in outcomes])
+    if operator.facts.told in ("grey", "colours"):
+        columns[operator.facts.told] = torch.cat([getattr(outcome, operator.facts.told) for outcome in outcomes])
+    return columns
+
+
+def chosen_operators(options: LensOptions) -> list[Operator]:
+    """The operators that were asked for, each once; "all" are all of them in the preferred semantics."""
+    names = [name for asked in options.operators for name in (operator_names() if asked == "all" else [asked])]
+    found = {operator.id: operator for operator in (find_operator(name, options.semantics) for name in names)}
+    return list(found.values())
+
+
+LENSES.add(
+    "profile",
+    Lens(
+        name="profile",
+        what="accuracy, rank and probability at every level of degradation (Swingler 2022)",
+        options=ProfileOptions,
+        ask=profile,
+        operators=chosen_operators,
+        trials=lambda options: options.levels if isinstance(options, ProfileOptions) else 0,
+    ),
+)

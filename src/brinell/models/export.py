@@ -1,0 +1,65 @@
+"""A torch module exported to ONNX and run by onnxruntime: the fast way on a CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import tempfile
+import warnings
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from brinell.errors import MissingExtra, ModelError
+from brinell.models.model import Forward, probe_images
+from brinell.models.onnx import open_session, session_forward
+from brinell.models.preprocess import Preprocess
+
+# largest difference between torch and onnxruntime, as a share of the largest score
+AGREEMENT = 1e-3
+
+
+def exported(module: nn.Module, preprocess: Preprocess, name: str) -> Forward:
+    """The module's forward pass in onnxruntime, after checking that both give the same scores."""
+    images = preprocess.normalise(probe_images(preprocess))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        _export(module, images, path, name)
+        forward = session_forward(open_session(path))
+    with torch.inference_mode():
+        ours, theirs = module(images), forward(images)
+    gap = float((ours - theirs).abs().max() / ours.abs().max().clamp(min=1e-6))
+    if not gap <= AGREEMENT:
+        raise ModelError(f"model {name} gives other scores in onnxruntime than in torch (by {gap:.1%}); use runtime torch")
+    return forward
+
+
+def _export(module: nn.Module, images: torch.Tensor, path: Path, name: str) -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise MissingExtra("onnx and onnxscript", "onnx") from None
+    batch = torch.export.Dim("batch", min=1, max=1 << 16)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                module,
+                (images,),
+                path,
+                input_names=["images"],
+                output_names=["scores"],
+                dynamic_shapes=({0: batch},),
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+    except Exception as error:  # the exporter raises whatever its passes raise
+        reason = str(error).strip().splitlines()
+        raise ModelError(
+            f"model {name} can't be exported to ONNX ({reason[0] if reason else type(error).__name__}); use runtime torch"
+        ) from error

@@ -1,0 +1,110 @@
+"""What a model is to the rest of the package: something that scores a batch of canvases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from brinell.classes import Classes
+from brinell.errors import ModelError
+from brinell.models.preprocess import Preprocess
+
+Forward = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A classifier, ready on its device.
+
+    `forward` takes normalised float32 images (N, C, H, W) and gives scores (N, K); `differentiable` does the same with
+    gradients, where the model has them. `facts` go into the manifest: source, runtime, precision and the like.
+    """
+
+    name: str
+    forward: Forward
+    preprocess: Preprocess
+    device: torch.device
+    fingerprint: str
+    outputs: int
+    probabilities: bool
+    classes: Classes | None = None
+    differentiable: Forward | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    def predict(self, canvases: Tensor) -> Tensor:
+        """Probabilities as float32 (N, K) for uint8 canvases on the model's device."""
+        with torch.inference_mode():
+            raw = self.forward(self.preprocess.normalise(canvases))
+            scores = checked(raw, len(canvases), self.outputs, self.name)
+            return scores if self.probabilities else scores.softmax(1)
+
+    def gradient(self, canvases: Tensor, labels: Tensor) -> Tensor:
+        """The gradient of each image's cross entropy with respect to its values in 0..255, float32 (N, C, H, W)."""
+        if self.differentiable is None:
+            raise ModelError(f"model {self.name} gives no gradients: white-box operators need a torch model")
+        with torch.enable_grad():
+            pixels = canvases.to(torch.float32).requires_grad_()
+            scores = self.differentiable(self.preprocess.normalise(pixels)).to(torch.float32)
+            logs = scores.clamp(min=1e-30).log() if self.probabilities else scores.log_softmax(1)
+            loss = -logs.gather(1, labels[:, None]).sum()
+            return torch.autograd.grad(loss, pixels)[0]
+
+
+def checked(raw: Tensor, count: int, outputs: int | None, name: str) -> Tensor:
+    """Scores as float32 (N, K), or an error that says what came instead."""
+    if not isinstance(raw, Tensor):
+        raise ModelError(f"model {name} should give a tensor of scores (N, classes), but gave {type(raw).__name__}")
+    if raw.ndim != 2 or len(raw) != count or (outputs is not None and raw.shape[1] != outputs):
+        expected = f"({count}, {outputs if outputs is not None else 'classes'})"
+        raise ModelError(
+            f"model {name} should give scores of shape {expected}, but gave {tuple(raw.shape)}; "
+            "wrap it so that it returns one row of class scores an image"
+        )
+    return raw.to(torch.float32)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a first look at a model's answers shows."""
+
+    outputs: int
+    probabilities: bool
+
+
+def probe(forward: Forward, preprocess: Preprocess, device: torch.device, name: str) -> Probe:
+    """Ask a model about three plain images, and see how many classes it has and whether scores are probabilities."""
+    canvases = probe_images(preprocess).to(device)
+    with torch.inference_mode():
+        try:
+            raw = forward(preprocess.normalise(canvases))
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            shape = (preprocess.channels, preprocess.height, preprocess.width)
+            raise ModelError(
+                f"model {name} can't be run on images of shape {shape}: {_first_line(error)}; "
+                "give it its input size (?size=N, ?channels=N)"
+            ) from error
+    scores = checked(raw, len(canvases), None, name)
+    if bool(scores.isnan().any()):
+        raise ModelError(f"model {name} gives NaN for plain images; try --precision fp32 or check its weights")
+    sums = scores.sum(1)
+    positive = bool((scores >= 0).all()) and bool((scores <= 1).all())
+    return Probe(scores.shape[1], positive and torch.allclose(sums, torch.ones_like(sums), atol=1e-3))
+
+
+def probe_images(preprocess: Preprocess) -> Tensor:
+    """Mid-grey, a ramp, and a chequered image."""
+    height, width = preprocess.height, preprocess.width
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    plain = torch.full((height, width), 128)
+    ramp = (rows + columns) * 255 // max(1, height + width - 2)
+    chequered = ((rows // 8 + columns // 8) % 2) * 200 + 20
+    images = torch.stack([plain, ramp, chequered]).to(torch.uint8)
+    return images[:, None].expand(-1, preprocess.channels, -1, -1).contiguous()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,113 @@
+"""Torch modules as models: device, precision, memory format, compilation, or exported to onnxruntime."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from brinell.classes import Classes
+from brinell.errors import ConfigError, MissingExtra, ModelError
+from brinell.execution import Execution
+from brinell.models.export import exported
+from brinell.models.model import Forward, Model, probe
+from brinell.models.preprocess import Preprocess
+
+DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def from_module(
+    module: nn.Module, *, name: str, preprocess: Preprocess, classes: Classes | None, source: str, execution: Execution
+) -> Model:
+    """A model from a torch module that takes normalised images and gives scores (N, K)."""
+    device = execution.torch_device()
+    fingerprint = weights_fingerprint(module)
+    module = module.eval().requires_grad_(False)
+    first_look = probe(module.to(device, torch.float32), preprocess, device, name)
+    if classes is not None and len(classes) != first_look.outputs:
+        raise ModelError(f"model {name} has {first_look.outputs} outputs, but its class list has {len(classes)} names")
+    forward, runtime = _fastest(module, name, preprocess, device, execution)
+    return Model(
+        name=name,
+        forward=forward,
+        preprocess=preprocess,
+        device=device,
+        fingerprint=fingerprint,
+        outputs=first_look.outputs,
+        probabilities=first_look.probabilities,
+        classes=classes,
+        differentiable=_in_torch(module, execution) if runtime != "onnxruntime" else module,
+        facts={"source": source, "runtime": runtime, "precision": execution.precision, "device": str(device)},
+    )
+
+
+def _fastest(
+    module: nn.Module, name: str, preprocess: Preprocess, device: torch.device, execution: Execution
+) -> tuple[Forward, str]:
+    """The way to run a module that was asked for, and its name."""
+    plain = execution.precision == "fp32" and not execution.compile
+    if execution.runtime == "onnxruntime" and (device.type != "cpu" or not plain):
+        raise ConfigError("runtime onnxruntime is for the CPU in fp32 without --compile; use runtime torch or auto")
+    if device.type == "cpu" and plain and execution.runtime != "torch":
+        try:
+            return exported(module, preprocess, name), "onnxruntime"
+        except (MissingExtra, ModelError):
+            if execution.runtime == "onnxruntime":
+                raise
+    dtype = DTYPES[execution.precision]
+    layout = torch.channels_last if execution.channels_last else torch.contiguous_format
+    module.to(device, dtype, memory_format=layout)
+    if not execution.compile:
+        return _in_torch(module, execution), "torch"
+    return _padded(_in_torch(torch.compile(module), execution)), "torch compiled"
+
+
+def _in_torch(module: Forward, execution: Execution) -> Forward:
+    """A module with its inputs brought to its precision and memory format."""
+    dtype = DTYPES[execution.precision]
+    layout = torch.channels_last if execution.channels_last else torch.contiguous_format
+
+    def forward(images: Tensor) -> Tensor:
+        with _tf32(execution.precision == "tf32"):
+            return module(images.to(dtype, memory_format=layout))
+
+    return forward
+
+
+@contextlib.contextmanager
+def _tf32(allowed: bool) -> Iterator[None]:
+    """fp32 means fp32: torch would let convolutions use TF32 by default."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def _padded(forward: Forward) -> Forward:
+    """Always ask for the largest batch seen, so that a compiled module meets one shape only."""
+    largest = 0
+
+    def padded(images: Tensor) -> Tensor:
+        nonlocal largest
+        count = len(images)
+        largest = max(largest, count)
+        if count < largest:
+            images = torch.cat([images, images[-1:].expand(largest - count, -1, -1, -1)])
+        return forward(images)[:count]
+
+    return padded
+
+
+def weights_fingerprint(module: nn.Module) -> str:
+    """16 hex digits of a module's class and all its weights and buffers."""
+    digest = hashlib.blake2b(type(module).__qualname__.encode(), digest_size=8)
+    for name, value in sorted(module.state_dict().items()):
+        digest.update(name.encode())
+        if isinstance(value, Tensor):
+            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

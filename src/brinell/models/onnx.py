@@ -1,0 +1,134 @@
+"""ONNX files as models, by onnxruntime."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brinell.classes import Classes
+from brinell.errors import MissingExtra, ModelError
+from brinell.execution import Execution
+from brinell.models.model import Forward, Model, probe
+from brinell.models.options import ModelOptions
+from brinell.models.preprocess import Preprocess
+
+
+def from_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
+    """A model from an ONNX file with one image input: RGB or grey, NCHW or NHWC, float in [0, 1] or uint8.
+
+    Size and channels are read from the file; the class list and any normalisation have to be given, if it needs them.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise ModelError(f"the ONNX file {path!r} is not there; check the path")
+    device = execution.torch_device()
+    session = open_session(file, device)
+    known = _input_facts(session, options)
+    preprocess = options.preprocess(known)
+    forward = session_forward(session, options.output)
+    name = options.label
+    first_look = probe(forward, preprocess, device, name)
+    classes = options.class_list(None)
+    if classes is not None and len(classes) != first_look.outputs:
+        raise ModelError(f"model {name} has {first_look.outputs} outputs, but its class list has {len(classes)} names")
+    return Model(
+        name=name,
+        forward=forward,
+        preprocess=preprocess,
+        device=device,
+        fingerprint=_file_fingerprint(file),
+        outputs=first_look.outputs,
+        probabilities=first_look.probabilities,
+        classes=classes,
+        facts={"source": options.source, "runtime": "onnxruntime", "precision": "fp32", "device": str(device)},
+    )
+
+
+def open_session(path: Path, device: torch.device | None = None) -> Any:
+    """An onnxruntime session on the device."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingExtra("onnxruntime", "onnx") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # batches run side by side, one a core
+    options.log_severity_level = 3
+    providers = ["CPUExecutionProvider"]
+    if device is not None and device.type == "cuda":
+        if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+            raise ModelError("this onnxruntime has no CUDA support: pip install onnxruntime-gpu, or use --device cpu")
+        providers.insert(0, "CUDAExecutionProvider")
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=providers)
+    except Exception as error:  # onnxruntime's errors have no common base
+        raise ModelError(f"onnxruntime can't load {path.name}: {str(error).strip().splitlines()[0]}") from error
+
+
+def session_forward(session: Any, output: str | None = None) -> Forward:
+    """A session as a function on float32 NCHW tensors."""
+    entry = session.get_inputs()[0]
+    fixed_batch = entry.shape[0] if isinstance(entry.shape[0], int) else None
+    last = _channels_last(entry.shape)
+    whole = entry.type == "tensor(uint8)"
+    half = entry.type == "tensor(float16)"
+    names = [out.name for out in session.get_outputs()]
+    if output is not None and output not in names:
+        raise ModelError(f"the ONNX file has no output {output!r}; it has {', '.join(names)}")
+    chosen = [output or names[0]]
+
+    def forward(images: Tensor) -> Tensor:
+        array = images.detach().cpu().numpy()
+        if last:
+            array = np.ascontiguousarray(array.transpose(0, 2, 3, 1))
+        if whole:
+            array = np.rint(array * 255).clip(0, 255).astype(np.uint8)
+        elif half:
+            array = array.astype(np.float16)
+        parts = [session.run(chosen, {entry.name: part})[0][:count] for part, count in _batches(array, fixed_batch)]
+        return torch.from_numpy(parts[0] if len(parts) == 1 else np.concatenate(parts)).to(images.device)
+
+    return forward
+
+
+def _batches(array: np.ndarray, size: int | None) -> Iterator[tuple[np.ndarray, int]]:
+    """The array as it is, or in batches of the one size that the file takes, the last one padded."""
+    if size is None:
+        yield array, len(array)
+        return
+    for start in range(0, len(array), size):
+        part = array[start : start + size]
+        missing = size - len(part)
+        yield np.concatenate([part, np.repeat(part[-1:], missing, 0)]) if missing else part, len(part)
+
+
+def _channels_last(shape: list[Any]) -> bool:
+    return len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3)
+
+
+def _input_facts(session: Any, options: ModelOptions) -> Preprocess:
+    """Size and channels as the file states them."""
+    inputs = session.get_inputs()
+    if len(inputs) != 1 or len(inputs[0].shape) != 4:
+        described = ", ".join(f"{entry.name}{entry.shape}" for entry in inputs)
+        raise ModelError(f"{options.source} should have one image input (N, C, H, W), but has {described}")
+    shape = inputs[0].shape
+    channels, height, width = (shape[3], shape[1], shape[2]) if _channels_last(shape) else shape[1:]
+    if options.size is None and not (isinstance(height, int) and isinstance(width, int)):
+        raise ModelError(f"{options.source} takes images of any size; say which to use: {options.source}?size=224")
+    sides = [side if isinstance(side, int) else 0 for side in (height, width)]
+    return Preprocess(height=sides[0], width=sides[1], channels=channels if channels in (1, 3) else 3)
+
+
+def _file_fingerprint(path: Path) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    with path.open("rb") as file:
+        for block in itertools.takewhile(bool, (file.read(1 << 20) for _ in itertools.count())):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,107 @@
+"""A model named by one string, with its options: `SOURCE[?key=value&…]`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+
+from brinell.classes import Classes
+from brinell.errors import ConfigError
+from brinell.models.imagenet import imagenet_classes
+from brinell.models.preprocess import Interpolation, Preprocess
+
+
+def _listed(value: Any) -> Any:
+    """Comma-separated text as a list, so that options can be written in a model string."""
+    return value.split(",") if isinstance(value, str) else [value] if isinstance(value, (int, float)) else value
+
+
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
+Sides = Annotated[tuple[int, ...], BeforeValidator(_listed)]
+
+
+class ModelOptions(BaseModel):
+    """Which model, and what can't be read from it.
+
+    `size` is one side or height,width; `resize` "stretch" or "crop" (shorter side to `short_side`, then the middle);
+    `classes` a file with one name a line, or "imagenet"; `factory` (package.module:function) builds the module that a
+    weights file is for; `output` picks one of several ONNX outputs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    name: str | None = None
+    size: Sides | None = None
+    channels: Literal[1, 3] | None = None
+    mean: Numbers | None = None
+    std: Numbers | None = None
+    resize: Literal["stretch", "crop"] | None = None
+    short_side: int | None = None
+    interpolation: Interpolation | None = None
+    classes: str | None = None
+    factory: str | None = None
+    output: str | None = None
+    pretrained: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        source, _, query = value.partition("?")
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+        return {"source": source, **{key: int(text) if key == "channels" else text for key, text in pairs}}
+
+    @property
+    def label(self) -> str:
+        """The model's name in rows and reports."""
+        return self.name or Path(self.source.rpartition(":")[2]).stem or self.source
+
+    def preprocess(self, known: Preprocess) -> Preprocess:
+        """What is known of the model, with the user's options over it."""
+        sides = self.size or (known.height, known.width)
+        height, width = (sides[0], sides[-1]) if len(sides) <= 2 else _bad_size(sides)
+        channels = self.channels or known.channels
+        short_side = known.short_side
+        if self.short_side is not None:
+            short_side = self.short_side
+        elif self.resize == "stretch":
+            short_side = None
+        elif self.resize == "crop" and (short_side is None or self.size is not None):
+            short_side = round(min(height, width) / 0.875)  # the usual ImageNet crop
+        if short_side is not None and short_side < max(height, width):
+            raise ConfigError(f"short_side is {short_side}, but a crop of {height}x{width} needs at least its longer side")
+        return Preprocess(
+            height=height,
+            width=width,
+            channels=channels,
+            short_side=short_side,
+            interpolation=self.interpolation or known.interpolation,
+            mean=_for_channels("mean", self.mean or known.mean, channels),
+            std=_for_channels("std", self.std or known.std, channels),
+        )
+
+    def class_list(self, known: Classes | None) -> Classes | None:
+        """The user's class list, or the one the model came with."""
+        if self.classes is None:
+            return known
+        if self.classes == "imagenet":
+            return imagenet_classes()
+        path = Path(self.classes).expanduser()
+        if not path.is_file():
+            raise ConfigError(f"the class list {self.classes!r} is not a file; give a text file with one class name a line")
+        return Classes(tuple(line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()))
+
+
+def _bad_size(sides: tuple[int, ...]) -> tuple[int, int]:
+    raise ConfigError(f"size should be one side or height,width, but is {','.join(map(str, sides))}")
+
+
+def _for_channels(name: str, values: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    if len(values) not in (1, channels):
+        raise ConfigError(f"{name} should be one number or one for each of the {channels} channels, but is {values}")
+    return values

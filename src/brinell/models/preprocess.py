@@ -1,0 +1,67 @@
+"""What a model does to an image before looking at it, in two parts.
+
+The canvas comes first: resize and crop to the model's input size, in whole grey levels. Operators work on it. Then the
+model's own normalisation follows, on the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
+_FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """A model's input: size, channels, how images get there, and the normalisation (x/255 - mean) / std.
+
+    `short_side` None stretches the image to the size; otherwise its shorter side is resized to that and the middle is
+    cut out.
+    """
+
+    height: int = 224
+    width: int = 224
+    channels: int = 3
+    short_side: int | None = None
+    interpolation: Interpolation = "bicubic"
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+
+    def canvas(self, image: Tensor) -> Tensor:
+        """An image of any size, grey or RGB (uint8 (C, H, W)), as the model's input in whole grey levels."""
+        picture = Image.fromarray(np.ascontiguousarray(image[0] if len(image) == 1 else image.permute(1, 2, 0)))
+        picture = picture.convert("L" if self.channels == 1 else "RGB")
+        picture = self._stretched(picture) if self.short_side is None else self._cropped(picture, self.short_side)
+        pixels = np.array(picture).reshape(self.height, self.width, self.channels)
+        return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+
+    def normalise(self, canvases: Tensor) -> Tensor:
+        """Canvases (N, C, H, W), uint8 or float in 0..255, as float32 in the model's scale."""
+        mean, std = (torch.tensor(values, device=canvases.device)[:, None, None] for values in (self.mean, self.std))
+        scale, shift = 1 / (255 * std), -mean / std
+        if canvases.requires_grad:
+            return canvases * scale + shift
+        return canvases.to(torch.float32, copy=True).mul_(scale).add_(shift)
+
+    def _stretched(self, picture: Image.Image) -> Image.Image:
+        size = (self.width, self.height)
+        return picture if picture.size == size else picture.resize(size, _FILTERS[self.interpolation])
+
+    def _cropped(self, picture: Image.Image, short_side: int) -> Image.Image:
+        width, height = (short_side * side // min(picture.size) for side in picture.size)
+        if picture.size != (width, height):
+            picture = picture.resize((width, height), _FILTERS[self.interpolation])
+        left, top = round((width - self.width) / 2), round((height - self.height) / 2)
+        return picture.crop((left, top, left + self.width, top + self.height))

@@ -1,0 +1,280 @@
+"""Degradation profiles from rows: curves, areas, failure points and the images that break first."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import duckdb
+
+from brinell.perturb import find_operator
+from brinell.results.statistics import Estimate, first_below, mean, proportion
+
+METRICS = ("accuracy", "rank", "probability", "confidence")
+THRESHOLDS = (0.9, 0.5, 0.1)
+AVERAGE = "average"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One level of one operator for one model: the four metrics, and what the images look like there."""
+
+    level: int
+    images: int
+    accuracy: Estimate
+    rank: Estimate
+    probability: Estimate
+    confidence: Estimate
+    amount: float
+    changed: float
+    grey: float | None
+    colours: float | None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Where a model's accuracy first falls below a threshold; level None: never."""
+
+    model: str
+    operator: str
+    threshold: float
+    level: int | None
+    told: str
+    changed: float | None
+
+
+@dataclass(frozen=True)
+class Breaker:
+    """An image that a model gets right when clean, and the first level at which it doesn't."""
+
+    model: str
+    operator: str
+    image: str
+    level: int
+    label: int
+    prediction: int
+    confidence: float
+    clean_confidence: float
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """All that the profile lens found. `curves` and `areas` go by (model, operator); `averages` by model."""
+
+    curves: dict[tuple[str, str], list[Point]]
+    averages: dict[str, list[dict[str, Estimate]]]
+    areas: dict[tuple[str, str], Estimate]
+    average_areas: dict[str, Estimate]
+    failures: list[Failure]
+
+    @property
+    def models(self) -> list[str]:
+        """The models, in the order of their mean area, the hardest first."""
+        return sorted(self.average_areas, key=lambda model: -self.average_areas[model].value)
+
+    @property
+    def operators(self) -> list[str]:
+        """All operators, the most damaging first."""
+        names = {operator for _, operator in self.areas}
+        return sorted(names, key=self.mean_area)
+
+    @property
+    def common_operators(self) -> list[str]:
+        """The operators that every model was measured on: averages are over these."""
+        return [name for name in self.operators if all((model, name) in self.areas for model in self.average_areas)]
+
+    def mean_area(self, operator: str) -> float:
+        """An operator's area, averaged over the models that have it."""
+        found = [area.value for (_, name), area in self.areas.items() if name == operator]
+        return sum(found) / len(found)
+
+    def failure(self, model: str, operator: str, threshold: float) -> Failure:
+        """Where one model fails under one operator."""
+        return next(
+            failure
+            for failure in self.failures
+            if (failure.model, failure.operator, failure.threshold) == (model, operator, threshold)
+        )
+
+    def verdict(self, model: str) -> str:
+        """The finding about a model in a sentence."""
+        order = sorted(
+            (name for owner, name in self.areas if owner == model), key=lambda name: self.areas[model, name].value
+        )
+        worst, best = order[0], order[-1]
+        clean = self.curves[model, worst][0].accuracy.value
+        half = self.failure(model, worst, 0.5)
+        fall = (
+            f"accuracy is below half after {half.told}"
+            if half.level
+            else "accuracy never falls below half"
+            if half.level is None
+            else "accuracy is below half even on clean images"
+        )
+        return (
+            f"{model} is right on {clean:.0%} of the clean images and on {self.average_areas[model].value:.0%} on average "
+            f"over all degradations. It is hurt most by {title(worst)} ({fall}) and least by {title(best)} "
+            f"({self.areas[model, best].value:.0%} on average)."
+        )
+
+    def table(self) -> list[dict[str, Any]]:
+        """The curves as flat records, one a model, operator, level and metric; for figures and JSON."""
+        records = []
+        for (model, operator), points in self.curves.items():
+            for point in points:
+                for metric in METRICS:
+                    estimate: Estimate = getattr(point, metric)
+                    records.append(_record(model, operator, point.level, metric, estimate, told(operator, point, points[0])))
+        for model, levels in self.averages.items():
+            for level, metrics in enumerate(levels):
+                records += [_record(model, AVERAGE, level, metric, metrics[metric], "") for metric in METRICS]
+        return records
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "verdicts": {model: self.verdict(model) for model in self.models},
+            "models": {model: asdict(self.average_areas[model]) for model in self.models},
+            "areas": [
+                {"model": model, "operator": operator, **asdict(area)} for (model, operator), area in self.areas.items()
+            ],
+            "failures": [asdict(failure) for failure in self.failures],
+            "profiles": self.table(),
+        }
+
+
+def _record(model: str, operator: str, level: int, metric: str, estimate: Estimate, told: str) -> dict[str, Any]:
+    return {"model": model, "operator": operator, "level": level, "metric": metric, **asdict(estimate), "told": told}
+
+
+def title(operator: str) -> str:
+    """An operator's name for people; its semantics are told where they are not the usual ones."""
+    found = find_operator(operator)
+    usual = find_operator(found.name).semantics
+    return found.facts.title if found.semantics == usual else f"{found.facts.title} ({found.semantics})"
+
+
+def told(operator: str, point: Point, clean: Point) -> str:
+    """A level in natural units: what was done to the image, or what is left of it."""
+    facts = find_operator(operator).facts
+    share = f"{point.changed:.0%} of pixels"
+    if facts.told == "grey" and point.grey is not None:
+        return f"mean grey {clean.grey:.0f} → {point.grey:.0f}, {share}"
+    if facts.told == "colours" and point.colours is not None:
+        return f"{point.colours:.0f} colours left ({point.amount:g} {facts.unit})"
+    if facts.unit == "quality":
+        return f"quality {point.amount:g}"
+    unit = facts.unit[:-1] if point.amount == 1 and facts.unit.endswith("s") else facts.unit
+    return f"{point.amount:,.0f} {unit}, {share}"
+
+
+def profiles(connection: duckdb.DuckDBPyConnection, thresholds: tuple[float, ...] = THRESHOLDS) -> Profiles:
+    """Compute all profiles from the table `rows`."""
+    curves = _curves(connection)
+    areas = {
+        (model, operator): mean(value, deviation, count)
+        for model, operator, value, deviation, count in connection.execute(_AREAS).fetchall()
+    }
+    failures = [
+        _failure(model, operator, points, threshold)
+        for (model, operator), points in curves.items()
+        for threshold in thresholds
+    ]
+    models = list(dict.fromkeys(model for model, _ in areas))
+    common = [name for name in dict.fromkeys(name for _, name in areas) if all((model, name) in areas for model in models)]
+    averages, average_areas = _averages(connection, common)
+    return Profiles(curves, averages, areas, average_areas, failures)
+
+
+_CURVES = """
+    select model, operator, level, count(*), sum(correct::int)::bigint, avg(rank), stddev_samp(rank),
+           avg(probability), stddev_samp(probability), avg(confidence), stddev_samp(confidence),
+           avg(amount), avg(changed), avg(grey), avg(colours)
+    from rows where lens = 'profile' group by all order by all
+"""
+_AREAS = """
+    select model, operator, avg(area), stddev_samp(area), count(*) from (
+        select model, operator, image, avg(correct::int) as area from rows where lens = 'profile' group by all)
+    group by all order by all
+"""
+# images are what was sampled, so an average over operators is taken within each image first
+_AVERAGES = """
+    select model, level, count(*), avg(accuracy), stddev_samp(accuracy), avg(rank), stddev_samp(rank), avg(probability),
+           stddev_samp(probability), avg(confidence), stddev_samp(confidence)
+    from (select model, level, image, avg(correct::int) as accuracy, avg(rank) as rank, avg(probability) as probability,
+                 avg(confidence) as confidence
+          from rows where lens = 'profile' and list_contains($common, operator) group by all)
+    group by all order by all
+"""
+_AVERAGE_AREAS = """
+    select model, avg(area), stddev_samp(area), count(*) from (
+        select model, image, avg(correct::int) as area from rows
+        where lens = 'profile' and list_contains($common, operator) group by all)
+    group by all order by all
+"""
+
+
+def _curves(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], list[Point]]:
+    curves: dict[tuple[str, str], list[Point]] = {}
+    for model, operator, level, count, right, *rest in connection.execute(_CURVES).fetchall():
+        rank, rank_sd, probability, probability_sd, confidence, confidence_sd, amount, changed, grey, colours = rest
+        point = Point(
+            level=level,
+            images=count,
+            accuracy=proportion(right, count),
+            rank=mean(rank, rank_sd, count),
+            probability=mean(probability, probability_sd, count),
+            confidence=mean(confidence, confidence_sd, count),
+            amount=amount,
+            changed=changed,
+            grey=grey,
+            colours=colours,
+        )
+        curves.setdefault((model, operator), []).append(point)
+    return curves
+
+
+def _averages(
+    connection: duckdb.DuckDBPyConnection, common: list[str]
+) -> tuple[dict[str, list[dict[str, Estimate]]], dict[str, Estimate]]:
+    levels: dict[str, list[dict[str, Estimate]]] = {}
+    for model, _, count, *moments in connection.execute(_AVERAGES, {"common": common}).fetchall():
+        metrics = {
+            metric: mean(moments[2 * place], moments[2 * place + 1], count) for place, metric in enumerate(METRICS)
+        }
+        levels.setdefault(model, []).append(metrics)
+    areas = connection.execute(_AVERAGE_AREAS, {"common": common}).fetchall()
+    return levels, {model: mean(value, deviation, count) for model, value, deviation, count in areas}
+
+
+def _failure(model: str, operator: str, points: list[Point], threshold: float) -> Failure:
+    level = first_below([point.accuracy.value for point in points], threshold)
+    if level is None:
+        return Failure(model, operator, threshold, None, "never", None)
+    if level == 0:
+        return Failure(model, operator, threshold, 0, "below on clean images", 0.0)
+    return Failure(model, operator, threshold, level, told(operator, points[level], points[0]), points[level].changed)
+
+
+_BREAKERS = """
+    with clean as (select model, operator, image, label, confidence from rows
+                   where lens = 'profile' and level = 0 and correct),
+    fallen as (select model, operator, image, min(level) as level from rows
+               where lens = 'profile' and not correct group by all),
+    ranked as (
+        select fallen.model, fallen.operator, fallen.image, fallen.level, clean.label, clean.confidence as sure,
+               row_number() over (partition by fallen.model, fallen.operator
+                                  order by fallen.level, clean.confidence desc, fallen.image) as place
+        from fallen join clean using (model, operator, image))
+    select ranked.model, ranked.operator, ranked.image, ranked.level, ranked.label, any_value(rows.prediction),
+           any_value(rows.confidence), any_value(ranked.sure)
+    from ranked join rows using (model, operator, image, level)
+    where place <= $most and lens = 'profile'
+    group by all order by ranked.model, ranked.operator, ranked.level, any_value(ranked.sure) desc
+"""
+
+
+def breakers(connection: duckdb.DuckDBPyConnection, most: int) -> list[Breaker]:
+    """For each model and operator the images that break first, the surest answers before the others."""
+    return [Breaker(*row) for row in connection.execute(_BREAKERS, {"most": most}).fetchall()]
+

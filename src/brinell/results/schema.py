@@ -1,0 +1,70 @@
+"""The columns of the rows, named once. Every number in every report is computed from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+_NAME = pa.dictionary(pa.int32(), pa.string())
+
+ROWS = pa.schema(
+    [
+        ("lens", _NAME),
+        ("model", _NAME),
+        ("operator", _NAME),  # name:semantics
+        ("image", _NAME),  # the id that comes from the image's content
+        ("label", pa.int32()),  # the model's output index that counts as right
+        ("level", pa.int16()),
+        ("amount", pa.float32()),  # the level in the operator's natural unit
+        ("prediction", pa.int32()),
+        ("correct", pa.bool_()),  # not broken by the criterion
+        ("rank", pa.int32()),  # classes placed before the true one
+        ("probability", pa.float32()),  # of the true label
+        ("confidence", pa.float32()),  # of the prediction
+        ("changed", pa.float32()),  # share of pixels that differ from the clean image
+        ("l0", pa.float32()),
+        ("l1", pa.float32()),
+        ("l2", pa.float32()),
+        ("linf", pa.float32()),
+        ("mae", pa.float32()),
+        ("mse", pa.float32()),
+        ("grey", pa.float32()),  # mean grey value, 0..255, where the operator is told by it
+        ("colours", pa.int32()),  # distinct colours, where the operator is told by them
+    ]
+)
+
+SAMPLES = pa.schema(
+    [
+        ("index", pa.int64()),  # place in the dataset
+        ("image", pa.string()),
+        ("name", pa.string()),
+        ("label", pa.string()),
+        ("label_is_index", pa.bool_()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("problem", pa.string()),  # why it was left out; null where it was readable
+    ]
+)
+
+CLEAN = pa.schema(
+    [
+        ("model", _NAME),
+        ("index", pa.int64()),
+        ("label", pa.int32()),
+        ("prediction", pa.int32()),
+        ("confidence", pa.float32()),
+        ("correct", pa.bool_()),
+        ("kept", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True, order=True)
+class Unit:
+    """One piece of work that is written whole or not at all."""
+
+    lens: str
+    model: str
+    operator: str
+    shard: int

@@ -1,0 +1,46 @@
+"""Intervals, from counts and moments: pure functions of numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy import stats
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __format__(self, spec: str) -> str:
+        return f"{self.value:{spec}} [{self.low:{spec}}, {self.high:{spec}}]" if spec else repr(self)
+
+
+def proportion(successes: int, total: int) -> Estimate:
+    """A share with Wilson's interval, which stays inside [0, 1] and is right for few samples and for shares near 0 or 1."""
+    if total == 0:
+        return Estimate(math.nan, math.nan, math.nan)
+    share = successes / total
+    z = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+    centre = (share + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    return Estimate(share, max(0.0, centre - half), min(1.0, centre + half))
+
+
+def mean(value: float, deviation: float | None, count: int) -> Estimate:
+    """A mean with Student's interval, from the sample's mean and standard deviation."""
+    if count < 2 or deviation is None:
+        return Estimate(value, math.nan, math.nan)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)) * deviation / math.sqrt(count)
+    return Estimate(value, value - half, value + half)
+
+
+def first_below(values: list[float], threshold: float) -> int | None:
+    """The first place whose value lies below the threshold; None where none does."""
+    return next((place for place, value in enumerate(values) if value < threshold), None)

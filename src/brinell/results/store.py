@@ -1,0 +1,137 @@
+"""A run's folder, on this machine or at any fsspec URL. Files appear whole or not at all.
+
+manifest.json       what ran: config, versions, fingerprints
+samples.parquet     the images, and which could not be read
+clean.parquet       each model's answer on the clean images, and which images were kept
+rows/LENS/MODEL/OPERATOR/SHARD.parquet    what was measured, a file a unit
+exhibits/           pictures for people
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import posixpath
+import uuid
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+import duckdb
+import fsspec
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+
+from brinell.errors import RunError
+from brinell.results.schema import CLEAN, ROWS, SAMPLES, Unit
+
+
+class Store:
+    """Reads and writes one run's folder."""
+
+    def __init__(self, url: str | os.PathLike[str]) -> None:
+        self.url = os.fspath(url)
+        self.fs, path = fsspec.core.url_to_fs(self.url)
+        self.root = path.rstrip("/")
+
+    def path(self, *parts: str) -> str:
+        """A path inside the run's folder, for its file system."""
+        return posixpath.join(self.root, *parts)
+
+    def exists(self, *parts: str) -> bool:
+        """Whether a file is there."""
+        return bool(self.fs.exists(self.path(*parts)))
+
+    # ---- bytes ----
+
+    def read(self, *parts: str) -> bytes:
+        """A file's bytes."""
+        try:
+            data: bytes = self.fs.cat_file(self.path(*parts))
+        except FileNotFoundError:
+            raise RunError(f"{self.url} has no {'/'.join(parts)}; is it the folder of a brinell run?") from None
+        return data
+
+    def write(self, data: bytes, *parts: str) -> None:
+        """Write a file so that it is there whole or not at all: under another name first, then moved."""
+        target = self.path(*parts)
+        part = f"{target}.{uuid.uuid4().hex}.part"
+        try:
+            self.fs.makedirs(posixpath.dirname(target), exist_ok=True)
+            self.fs.pipe_file(part, data)
+            self.fs.mv(part, target)
+        except OSError as error:
+            self._drop(part)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise RunError(
+                    f"no space left to write {len(data) / 1e6:.1f} MB into {self.url}; nothing finished is lost: free some "
+                    "space and give the same command again"
+                ) from error
+            raise RunError(f"can't write {target}: {error.strerror or error}") from error
+
+    def _drop(self, path: str) -> None:
+        try:
+            self.fs.rm_file(path)
+        except OSError:
+            pass
+
+    # ---- manifest ----
+
+    def manifest(self) -> dict[str, Any]:
+        """What ran."""
+        content: dict[str, Any] = json.loads(self.read("manifest.json"))
+        return content
+
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
+        """Replace the manifest."""
+        self.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode(), "manifest.json")
+
+    # ---- tables ----
+
+    def table(self, name: str) -> pa.Table:
+        """samples.parquet or clean.parquet."""
+        return pq.read_table(pa.BufferReader(self.read(f"{name}.parquet")))
+
+    def write_table(self, name: str, table: pa.Table) -> None:
+        """Write samples.parquet or clean.parquet."""
+        self.write(_packed(table), f"{name}.parquet")
+
+    def write_unit(self, unit: Unit, table: pa.Table) -> None:
+        """Write the rows of a finished unit."""
+        self.write(_packed(table), *self._unit(unit))
+
+    def missing(self, units: Iterable[Unit]) -> list[Unit]:
+        """The units that have no rows yet."""
+        done = set(self.unit_files())
+        return [unit for unit in units if self.path(*self._unit(unit)) not in done]
+
+    def unit_files(self) -> list[str]:
+        """The files of all finished units."""
+        try:
+            found = self.fs.find(self.path("rows"))
+        except FileNotFoundError:
+            return []
+        return sorted(path for path in found if path.endswith(".parquet"))
+
+    @staticmethod
+    def _unit(unit: Unit) -> tuple[str, ...]:
+        folders = (quote(part, safe="") for part in (unit.lens, unit.model, unit.operator))
+        return "rows", *folders, f"{unit.shard:05d}.parquet"
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection in which `rows`, `samples` and `clean` are tables, read from disk as they are asked."""
+        connection = duckdb.connect()
+        files = self.unit_files()
+        rows = pyarrow.dataset.dataset(files, ROWS, filesystem=self.fs) if files else ROWS.empty_table()
+        connection.register("rows", rows)
+        for name, schema in (("samples", SAMPLES), ("clean", CLEAN)):
+            connection.register(name, self.table(name) if self.exists(f"{name}.parquet") else schema.empty_table())
+        return connection
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue().to_pybytes()

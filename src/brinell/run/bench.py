@@ -1,0 +1,191 @@
+"""The engine: one model and one shard of images, ready to be asked by a lens."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from brinell.criteria import Criterion, Verdict, verdict
+from brinell.errors import ModelError
+from brinell.lenses import Outcome, Shard, Trials
+from brinell.lenses.lens import Asking, Columns
+from brinell.models import Model
+from brinell.perturb import Difference, Kind, Operator, colours, difference, mean_grey
+from brinell.run.threads import batches, one_each_core
+
+
+class Bench:
+    """Carries out trials: perturb, ask the model, judge; one batch at a time on an accelerator, one a core on a CPU.
+
+    Batches are as large as given. They halve when the accelerator's memory runs out.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        canvases: Tensor,
+        ids: Tensor,
+        labels: Tensor,
+        *,
+        criterion: Criterion,
+        seed: int,
+        batch: int,
+        tick: Callable[[int], None] = lambda done: None,
+    ) -> None:
+        self.model = model
+        self.canvases = canvases.to(model.device)
+        self.ids = ids.to(model.device)
+        self.labels = labels.to(model.device)
+        self.criterion = criterion
+        self.seed = seed
+        self.batch = batch
+        self._tick = tick
+        self._levels = _Levels(self.canvases)
+        self.clean = self._in_batches(len(canvases), self._ask_clean)
+
+    def shard(self) -> Shard:
+        """What a lens is told of the samples."""
+        count, _, height, width = self.canvases.shape
+        return Shard(count, height, width, self.clean)
+
+    def drive(self, asking: Asking) -> Columns:
+        """Let a lens ask until it has its rows."""
+        try:
+            trials = next(asking)
+            while True:
+                trials = asking.send(self.ask(trials))
+        except StopIteration as finished:
+            columns: Columns = finished.value
+            return columns
+
+    def ask(self, trials: Trials) -> Outcome:
+        """The outcome of each trial."""
+
+        def ask_and_tell(part: slice) -> Outcome:
+            outcome = self._ask(trials.operator, trials.samples[part], trials.levels[part])
+            self._tick(part.stop - part.start)
+            return outcome
+
+        outcome = self._in_batches(len(trials.samples), ask_and_tell)
+        if bool(outcome.verdict.confidence.isnan().any()):
+            count = int(outcome.verdict.confidence.isnan().sum())
+            raise ModelError(
+                f"model {self.model.name} gave NaN for {count} of {len(trials.samples)} images under "
+                f"{trials.operator.id} at level {int(trials.levels[0])}; try --precision fp32 (or bf16 instead of fp16)"
+            )
+        return outcome
+
+    def perturbed(self, operator: Operator, samples: Tensor, levels: Tensor) -> Tensor:
+        """Samples at their levels; a step operator goes on from where it left them the last time."""
+        rows = _rows(samples, self.canvases.device)
+
+        def gradient(images: Tensor, which: Tensor | slice) -> Tensor:
+            return self.model.gradient(images, self.labels[rows][which])
+
+        if operator.kind is Kind.PIXELS:
+            start, images = torch.zeros_like(levels), self.canvases[rows]
+        else:
+            start, images = self._levels.at(operator, samples, rows, levels)
+        images = operator.advance(
+            images, start, levels, seed=self.seed, ids=self.ids[rows], gradient=gradient if operator.white_box else None
+        )
+        if operator.kind is Kind.STEP:
+            self._levels.keep(samples, rows, levels, images)
+        return images
+
+    def _ask(self, operator: Operator, samples: Tensor, levels: Tensor) -> Outcome:
+        rows = _rows(samples, self.canvases.device)
+        images = self.perturbed(operator, samples, levels)
+        answer = verdict(self.model.predict(images), self.labels[rows])
+        return Outcome(
+            verdict=answer,
+            broken=self.criterion(answer),
+            difference=difference(self.canvases[rows], images),
+            grey=mean_grey(images) if operator.facts.told == "grey" else None,
+            colours=colours(images) if operator.facts.told == "colours" else None,
+        )
+
+    def _ask_clean(self, part: slice) -> Outcome:
+        images = self.canvases[part]
+        answer = verdict(self.model.predict(images), self.labels[part])
+        return Outcome(answer, self.criterion(answer), difference(images, images), mean_grey(images), colours(images))
+
+    def _in_batches(self, count: int, ask: Callable[[slice], Outcome]) -> Outcome:
+        if self.model.device.type == "cpu":
+            return joined(list(one_each_core(ask, batches(count, self.batch))))
+        parts: list[Outcome] = []
+        done = 0
+        while done < count:
+            part = slice(done, min(done + self.batch, count))
+            try:
+                parts.append(ask(part))
+            except torch.OutOfMemoryError:
+                self._halve()
+                continue
+            done = part.stop
+        return joined(parts)
+
+    def _halve(self) -> None:
+        if self.batch == 1:
+            raise ModelError(f"out of memory on {self.model.device} even with one image at a time; use --device cpu")
+        self.batch //= 2
+        torch.cuda.empty_cache()
+
+
+class _Levels:
+    """Where each sample of a shard stands under one step operator."""
+
+    def __init__(self, canvases: Tensor) -> None:
+        self.canvases = canvases
+        self.operator: Operator | None = None
+        self.levels = torch.zeros(len(canvases), dtype=torch.int64)
+        self.images = canvases
+        self._lock = threading.Lock()
+
+    def at(self, operator: Operator, samples: Tensor, rows: Tensor | slice, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        """The level each sample stands at, and its image there; samples that went too far start again."""
+        with self._lock:
+            if self.operator is not operator:
+                self.operator = operator
+                self.levels.zero_()
+                self.images = self.canvases.clone()
+        start = self.levels[samples]
+        if bool((start > wanted).any()):
+            self.images[rows] = self.canvases[rows]
+            start = torch.zeros_like(start)
+        return start, self.images[rows]
+
+    def keep(self, samples: Tensor, rows: Tensor | slice, levels: Tensor, images: Tensor) -> None:
+        """Remember where samples stand now."""
+        self.levels[samples] = levels
+        self.images[rows] = images
+
+
+def _rows(samples: Tensor, device: torch.device) -> Tensor | slice:
+    """Samples as an index; neighbours as a slice, which copies nothing."""
+    first, count = int(samples[0]), len(samples)
+    if torch.equal(samples, torch.arange(first, first + count)):
+        return slice(first, first + count)
+    return samples.to(device)
+
+
+T = TypeVar("T", Outcome, Verdict, Difference)
+
+
+def joined(parts: list[T]) -> T:
+    """Batch results one after the other, field by field."""
+    if len(parts) == 1:
+        return parts[0]
+    fields = {}
+    for field in dataclasses.fields(parts[0]):
+        values = [getattr(part, field.name) for part in parts]
+        if isinstance(values[0], Tensor):
+            fields[field.name] = torch.cat(values)
+        else:
+            fields[field.name] = None if values[0] is None else joined(values)
+    return type(parts[0])(**fields)

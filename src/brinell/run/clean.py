@@ -1,0 +1,102 @@
+"""Each model's answers on the clean images, and the choice of images that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import torch
+
+from brinell.classes import align
+from brinell.datasets import DataOptions
+from brinell.errors import DataError, LabelError
+from brinell.models import Model
+from brinell.results import CLEAN
+from brinell.run.shards import Entry, load_canvases
+from brinell.run.survey import labels_of
+from brinell.run.threads import CORES, answers
+from brinell.types import Dataset
+
+UNLABELLED = "no label"
+
+
+def readable(samples: pa.Table) -> list[Entry]:
+    """The images that could be read, in order."""
+    columns = (samples[name].to_pylist() for name in ("index", "image", "problem"))
+    return [Entry(index, image) for index, image, problem in zip(*columns, strict=True) if problem is None]
+
+
+def label_indices(samples: pa.Table, dataset: Dataset, options: DataOptions, model: Model) -> dict[int, int] | None:
+    """The model's output for each labelled image, by its place in the dataset; None where predictions are the truth."""
+    if options.labels == "prediction":
+        return None
+    labelled = [
+        (index, label)
+        for index, label, problem in zip(
+            samples["index"].to_pylist(), labels_of(samples), samples["problem"].to_pylist(), strict=True
+        )
+        if problem is None and label is not None
+    ]
+    if not labelled:
+        raise LabelError(
+            f"the images of {dataset.name} have no labels; add them, or take the model's answers on the clean images as "
+            "the truth: --labels prediction"
+        )
+    found = align(
+        (label for _, label in labelled),
+        own=dataset.classes,
+        model=model.classes,
+        outputs=model.outputs,
+        by_index=options.labels == "index",
+    )
+    return {index: found[label] for index, label in labelled}
+
+
+def answer_clean(
+    model: Model,
+    dataset: Dataset,
+    entries: Sequence[Entry],
+    labels: dict[int, int] | None,
+    *,
+    batch: int,
+    pool: ThreadPoolExecutor,
+    tick: Callable[[int], None],
+) -> pa.Table:
+    """One model's answer on each clean image that has a label."""
+    asked = [entry for entry in entries if labels is None or entry.index in labels]
+    predictions: list[int] = []
+    confidences: list[float] = []
+    for start in range(0, len(asked), batch * CORES):
+        canvases = load_canvases(dataset, asked[start : start + batch * CORES], model.preprocess, pool)
+        confidence, prediction = answers(model, canvases, batch).max(1)
+        predictions += prediction.tolist()
+        confidences += confidence.tolist()
+        tick(len(canvases))
+    truth = predictions if labels is None else [labels[entry.index] for entry in asked]
+    right = (torch.tensor(truth) == torch.tensor(predictions)).tolist()
+    columns = [
+        pa.array([model.name] * len(asked)).cast(CLEAN.field("model").type),
+        [entry.index for entry in asked],
+        truth,
+        predictions,
+        confidences,
+        right,
+        [True] * len(asked),
+    ]
+    return pa.table(columns, schema=CLEAN)
+
+
+def keep(clean: pa.Table, select: str) -> pa.Table:
+    """The table with `kept` set by the rule: all images, those every model gets right, or those one model does."""
+    model_names, indices, right = (clean[name].to_pylist() for name in ("model", "index", "correct"))
+    judge = select.partition(":")[2]
+    dropped = {
+        index
+        for name, index, correct in zip(model_names, indices, right, strict=True)
+        if select != "all" and not correct and judge in ("", name)
+    }
+    kept = [index not in dropped for index in indices]
+    if not any(kept):
+        raise DataError(f"no image is left: select is {select!r}, but the models get none right; check the labels, or use all")
+    return clean.set_column(clean.schema.get_field_index("kept"), CLEAN.field("kept"), pa.array(kept))

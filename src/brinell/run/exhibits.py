@@ -1,0 +1,184 @@
+"""Pictures for the report, made again from what the rows say: failure points, and the images that break first.
+
+They are stored with the run, so that the report needs neither the model nor the dataset.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from urllib.parse import quote
+
+import duckdb
+import torch
+from PIL import Image
+from torch import Tensor
+
+from brinell.criteria import find_criterion
+from brinell.models import Model
+from brinell.perturb import find_operator
+from brinell.results import Store, breakers, profiles
+from brinell.run.bench import Bench
+from brinell.run.shards import Entry, id_numbers, load_canvases
+from brinell.types import Dataset
+
+BREAKERS = 3  # images shown for each model and operator
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """One picture: an image under an operator at a level, and what the model said of it.
+
+    `threshold` is the accuracy whose failure point it shows; None: the image is one of those that break first.
+    """
+
+    model: str
+    operator: str
+    image: str
+    level: int
+    threshold: float | None
+    label: int
+    prediction: int
+    confidence: float
+    correct: bool
+    clean_confidence: float
+    file: str
+    clean_file: str
+
+
+def write_exhibits(
+    store: Store, dataset: Dataset, models: Sequence[Model], seed: int, pool: ThreadPoolExecutor
+) -> None:
+    """Choose, make and store the pictures of a finished run, once."""
+    if store.exists("exhibits.json"):
+        return
+    connection = store.connect()
+    wanted = _failure_points(connection) + _breaks_first(connection)
+    places = dict(connection.execute("select image, min(index) from samples where problem is null group by 1").fetchall())
+    for model in models:
+        mine = [exhibit for exhibit in wanted if exhibit.model == model.name]
+        if mine:
+            _make(store, dataset, model, mine, places, seed, pool)
+    store.write(json.dumps([asdict(exhibit) for exhibit in wanted]).encode(), "exhibits.json")
+
+
+def read_exhibits(store: Store) -> list[Exhibit]:
+    """The stored pictures, or none."""
+    if not store.exists("exhibits.json"):
+        return []
+    return [Exhibit(**record) for record in json.loads(store.read("exhibits.json"))]
+
+
+def _failure_points(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
+    """One example image at each failure point of each model: the first one that all models get right when clean."""
+    example = connection.execute(
+        """select image from rows join samples using (image) where level = 0 group by image
+           order by bool_and(correct) desc, min(index) limit 1"""
+    ).fetchone()
+    if example is None:
+        return []
+    points = [failure for failure in profiles(connection).failures if failure.level]
+    answers = {
+        (model, operator, level): rest
+        for model, operator, level, *rest in connection.execute(
+            "select model, operator, level, label, prediction, confidence, correct from rows where image = ?", example
+        ).fetchall()
+    }
+    made = []
+    for point in points:
+        assert point.level is not None
+        label, prediction, confidence, correct = answers[point.model, point.operator, point.level]
+        sure = answers[point.model, point.operator, 0][2]
+        made.append(
+            _exhibit(
+                point.model, point.operator, example[0], point.level, point.threshold, label, prediction, confidence, correct, sure
+            )
+        )
+    return made
+
+
+def _breaks_first(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
+    return [
+        _exhibit(
+            found.model,
+            found.operator,
+            found.image,
+            found.level,
+            None,
+            found.label,
+            found.prediction,
+            found.confidence,
+            False,
+            found.clean_confidence,
+        )
+        for found in breakers(connection, BREAKERS)
+    ]
+
+
+def _exhibit(
+    model: str,
+    operator: str,
+    image: str,
+    level: int,
+    threshold: float | None,
+    label: int,
+    prediction: int,
+    confidence: float,
+    correct: bool,
+    clean_confidence: float,
+) -> Exhibit:
+    folder = f"exhibits/{quote(model, safe='')}"
+    file, clean = f"{folder}/{quote(operator, safe='')}/{image}-{level}.webp", f"{folder}/clean/{image}.webp"
+    return Exhibit(
+        model, operator, image, level, threshold, label, prediction, confidence, correct, clean_confidence, file, clean
+    )
+
+
+def _make(
+    store: Store,
+    dataset: Dataset,
+    model: Model,
+    wanted: list[Exhibit],
+    places: dict[str, int],
+    seed: int,
+    pool: ThreadPoolExecutor,
+) -> None:
+    labels = {exhibit.image: exhibit.label for exhibit in wanted}
+    entries = [Entry(places[image], image) for image in labels]
+    row = {entry.image: place for place, entry in enumerate(entries)}
+    canvases = load_canvases(dataset, entries, model.preprocess, pool)
+    bench = Bench(
+        model,
+        canvases,
+        id_numbers(entries),
+        torch.tensor(list(labels.values())),
+        criterion=find_criterion("misclassification"),
+        seed=seed,
+        batch=8,
+    )
+    by_operator: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    files: dict[tuple[str, int, int], str] = {}
+    for exhibit in wanted:
+        place = row[exhibit.image]
+        by_operator[exhibit.operator].add((exhibit.level, place))
+        files[exhibit.operator, exhibit.level, place] = exhibit.file
+        store.write(webp(canvases[place]), exhibit.clean_file)
+    for operator, asked in by_operator.items():
+        # rising levels, so that a step operator goes on instead of starting again
+        for level in sorted({level for level, _ in asked}):
+            samples = torch.tensor(sorted(place for at, place in asked if at == level))
+            images = bench.perturbed(find_operator(operator), samples, torch.full_like(samples, level))
+            for place, image in zip(samples.tolist(), images.cpu(), strict=True):
+                store.write(webp(image), files[operator, level, place])
+
+
+def webp(image: Tensor) -> bytes:
+    """A canvas as a small picture file."""
+    array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
+    sink = io.BytesIO()
+    Image.fromarray(array).save(sink, "webp", quality=90)
+    return sink.getvalue()

@@ -1,0 +1,103 @@
+"""Telling how far a run is: bars with rate and time left on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+Tick = Callable[[int], None]
+
+
+class Reporter(Protocol):
+    """Something that can be told about the stages of a run."""
+
+    def stage(self, what: str, total: int, unit: str) -> Tick:
+        """Begin a stage of so many steps; call what comes back as they are done."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Tell a line."""
+        ...
+
+
+class Silent:
+    """Tells nothing."""
+
+    def stage(self, what: str, total: int, unit: str) -> Tick:
+        """Begin a stage."""
+        return lambda done: None
+
+    def say(self, text: str) -> None:
+        """Tell a line."""
+
+
+class _Rate(ProgressColumn):
+    """Steps a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f} {task.fields['unit']}/s" if speed else "", style="cyan")
+
+
+class _Bars:
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def stage(self, what: str, total: int, unit: str) -> Tick:
+        task = self.progress.add_task(what, total=total, unit=unit)
+        return lambda done: self.progress.advance(task, done)
+
+    def say(self, text: str) -> None:
+        self.progress.console.print(text, highlight=False)
+
+
+class _Lines:
+    """A line every few seconds, for logs."""
+
+    every = 10.0
+
+    def stage(self, what: str, total: int, unit: str) -> Tick:
+        start = last = time.monotonic()
+        done = 0
+
+        def tick(count: int) -> None:
+            nonlocal last, done
+            done += count
+            now = time.monotonic()
+            if now - last >= self.every or (done >= total and now - start > 1):
+                last = now
+                rate = done / max(now - start, 1e-9)
+                left = f", {_clock((total - done) / rate)} left" if done < total else ""
+                self.say(f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {rate:,.0f} {unit}/s{left}")
+
+        return tick
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+@contextmanager
+def reporter(quiet: bool = False) -> Iterator[Reporter]:
+    """A reporter for this process's standard error."""
+    console = Console(stderr=True)
+    if quiet:
+        yield Silent()
+    elif not console.is_terminal:
+        yield _Lines()
+    else:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+        with Progress(*columns, console=console) as progress:
+            yield _Bars(progress)

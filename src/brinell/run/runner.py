@@ -1,0 +1,296 @@
+"""The walk of one run: names to objects, what is missing, units one after the other, rows to the store."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from brinell.config import RunConfig
+from brinell.criteria import find_criterion
+from brinell.datasets import open_dataset
+from brinell.errors import ConfigError, RunError
+from brinell.lenses import LENSES, Lens, LensOptions
+from brinell.lenses.lens import Columns
+from brinell.models import Model, open_model
+from brinell.perturb import Operator
+from brinell.results import ROWS, Store, Unit
+from brinell.run.bench import Bench
+from brinell.run.clean import answer_clean, keep, label_indices, readable
+from brinell.run.exhibits import write_exhibits
+from brinell.run.progress import Reporter, Silent
+from brinell.run.shards import Entry, id_numbers, load_canvases, one_ahead, worker_count
+from brinell.run.survey import chosen, data_fingerprint, survey
+from brinell.run.threads import torch_alone
+from brinell.run.tuning import SHARD, best_batch, keep_freed_memory
+from brinell.types import Dataset
+
+FORMAT = 1
+_VERSIONED = ("brinell", "torch", "numpy", "pillow", "opencv-python-headless", "onnxruntime", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A run's names as objects."""
+
+    config: RunConfig
+    models: tuple[Model, ...]
+    dataset: Dataset
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one lens asks of one model: the operators it can be asked with, and those it can't, with the reason."""
+
+    lens: Lens
+    options: LensOptions
+    model: Model
+    operators: tuple[Operator, ...]
+    left_out: dict[str, str]
+
+
+def assemble(config: RunConfig, models: Sequence[Model] | None = None, dataset: Any = None) -> Parts:
+    """Open what a config names; objects that are given take the place of names."""
+    opened = tuple(models) if models is not None else tuple(open_model(m, config.execution) for m in config.models)
+    return Parts(config, opened, open_dataset(config.data if dataset is None else dataset))
+
+
+def jobs_of(parts: Parts) -> list[Job]:
+    """Every lens with every model. An operator that a model can't serve is left out of "all", and refused by name."""
+    jobs = []
+    for options in parts.config.lenses:
+        lens = LENSES[options.name]
+        find_criterion(options.criterion)
+        operators = list(lens.operators(options))
+        for model in parts.models:
+            refused = [op for op in operators if op.white_box and model.differentiable is None]
+            named = [op.name for op in refused if any(name.partition(":")[0] == op.name for name in options.operators)]
+            if named:
+                raise ConfigError(
+                    f"operator {named[0]} needs gradients, and model {model.name} gives none (it is no torch model); leave "
+                    "out one of the two"
+                )
+            reasons = {op.id: "the model gives no gradients" for op in refused}
+            able = tuple(op for op in operators if op.id not in reasons)
+            jobs.append(Job(lens, options, model, able, reasons))
+    return jobs
+
+
+def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
+    """Carry out a run, or what is missing of it, and give its store."""
+    reporter = reporter or Silent()
+    keep_freed_memory()
+    config, began = parts.config, time.monotonic()
+    store = Store(config.folder())
+    jobs = jobs_of(parts)
+    with torch_alone(), ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
+        samples = _samples(store, parts, pool, reporter)
+        manifest = _begin(store, parts, jobs, samples)
+        clean = _clean(store, parts, samples, manifest, pool, reporter)
+        shards = _shards(samples, clean, manifest["execution"]["shard"])
+        labels = _labels(clean, parts)
+        _measure(store, parts, jobs, shards, labels, manifest, pool, reporter)
+        write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
+    manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
+    manifest["finished"] = True
+    store.write_manifest(manifest)
+    return store
+
+
+def _samples(store: Store, parts: Parts, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:
+    if store.exists("samples.parquet"):
+        return store.table("samples")
+    indices = chosen(parts.dataset, parts.config.data, parts.config.seed)
+    tick = reporter.stage("reading images", len(indices), "images")
+    table = survey(parts.dataset, indices, pool, strict=parts.config.execution.strict, tick=tick)
+    store.write_table("samples", table)
+    unreadable = len(table) - table["problem"].null_count
+    if unreadable:
+        reporter.say(f"{unreadable} of {len(table)} images can't be read and are left out (listed in the report)")
+    return table
+
+
+def _begin(store: Store, parts: Parts, jobs: list[Job], samples: pa.Table) -> dict[str, Any]:
+    """The manifest of the run in this folder: the one that is there, if it is of the same run, or a new one."""
+    identity = {
+        "config": parts.config.identity(),
+        "data": {"name": parts.dataset.name, "fingerprint": data_fingerprint(samples)},
+        "models": {model.name: {"fingerprint": model.fingerprint, **model.facts} for model in parts.models},
+    }
+    if store.exists("manifest.json"):
+        manifest = store.manifest()
+        if manifest["identity"] != identity:
+            raise RunError(
+                f"{store.url} holds another run ({_first_difference(manifest['identity'], identity)}); go on with that run's "
+                "settings, or give this one a folder of its own with --out"
+            )
+        return manifest
+    execution = parts.config.execution
+    manifest = {
+        "format": FORMAT,
+        "identity": identity,
+        "source": parts.config.model_dump(mode="json"),
+        "models": {model.name: _described(model) for model in parts.models},
+        "left_out": [
+            {"model": job.model.name, "operator": operator, "reason": reason}
+            for job in jobs
+            for operator, reason in job.left_out.items()
+        ],
+        "execution": {
+            "batch": {model.name: execution.batch or best_batch(model) for model in parts.models},
+            "shard": execution.shard or SHARD.get(parts.models[0].device.type, 128),
+        },
+        "versions": {name: _version(name) for name in _VERSIONED},
+        "machine": {"python": platform.python_version(), "system": platform.system(), "processor": platform.machine()},
+        "created": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "seconds": 0.0,
+        "finished": False,
+    }
+    store.write_manifest(manifest)
+    return manifest
+
+
+def _described(model: Model) -> dict[str, Any]:
+    pre = model.preprocess
+    return {
+        "outputs": model.outputs,
+        "classes": list(model.classes.names) if model.classes is not None else None,
+        "input": [pre.channels, pre.height, pre.width],
+        "resize": "stretch" if pre.short_side is None else f"short side to {pre.short_side}, then crop",
+        "interpolation": pre.interpolation,
+        "mean": list(pre.mean),
+        "std": list(pre.std),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _first_difference(old: Any, new: Any, where: str = "") -> str:
+    """The first place in which two identities differ, for people."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *new]:
+            if old.get(key) != new.get(key):
+                return _first_difference(old.get(key), new.get(key), f"{where}.{key}" if where else key)
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for place, (left, right) in enumerate(zip(old, new, strict=True)):
+            if left != right:
+                return _first_difference(left, right, f"{where}.{place}")
+    return f"{where} was {old!r} and is now {new!r}"
+
+
+def _clean(
+    store: Store, parts: Parts, samples: pa.Table, manifest: dict[str, Any], pool: ThreadPoolExecutor, reporter: Reporter
+) -> pa.Table:
+    if store.exists("clean.parquet"):
+        return store.table("clean")
+    entries = readable(samples)
+    tick = reporter.stage("clean answers", len(entries) * len(parts.models), "images")
+    tables = []
+    for model in parts.models:
+        labels = label_indices(samples, parts.dataset, parts.config.data, model)
+        batch = manifest["execution"]["batch"][model.name]
+        tables.append(answer_clean(model, parts.dataset, entries, labels, batch=batch, pool=pool, tick=tick))
+    table = keep(pa.concat_tables(tables, promote_options="permissive"), parts.config.select)
+    store.write_table("clean", table)
+    return table
+
+
+def _shards(samples: pa.Table, clean: pa.Table, size: int) -> list[list[Entry]]:
+    kept = {index for index, keep in zip(clean["index"].to_pylist(), clean["kept"].to_pylist(), strict=True) if keep}
+    entries = [entry for entry in readable(samples) if entry.index in kept]
+    return [entries[start : start + size] for start in range(0, len(entries), size)]
+
+
+def _labels(clean: pa.Table, parts: Parts) -> dict[tuple[str, int], int]:
+    """What counts as right, by model and place in the dataset."""
+    columns = (clean[name].to_pylist() for name in ("model", "index", "label"))
+    return {(model, index): label for model, index, label in zip(*columns, strict=True)}
+
+
+def _measure(
+    store: Store,
+    parts: Parts,
+    jobs: list[Job],
+    shards: list[list[Entry]],
+    labels: dict[tuple[str, int], int],
+    manifest: dict[str, Any],
+    pool: ThreadPoolExecutor,
+    reporter: Reporter,
+) -> None:
+    """Ask for every unit that has no rows yet."""
+    for job in jobs:
+        units = [
+            Unit(job.lens.name, job.model.name, operator.id, shard)
+            for shard in range(len(shards))
+            for operator in job.operators
+        ]
+        missing = set(store.missing(units))
+        if not missing:
+            continue
+        asked = sorted({unit.shard for unit in missing})
+        cost = sum(len(shards[unit.shard]) for unit in missing) * job.lens.trials(job.options)
+        tick = reporter.stage(f"{job.lens.name} of {job.model.name}", cost, "images")
+        batch = manifest["execution"]["batch"][job.model.name]
+
+        def load(number: int, job: Job = job) -> tuple[int, Tensor]:
+            return number, load_canvases(parts.dataset, shards[number], job.model.preprocess, pool)
+
+        for number, canvases in one_ahead((lambda number=number: load(number)) for number in asked):
+            entries = shards[number]
+            truth = torch.tensor([labels[job.model.name, entry.index] for entry in entries])
+            bench = Bench(
+                job.model,
+                canvases,
+                id_numbers(entries),
+                truth,
+                criterion=find_criterion(job.options.criterion),
+                seed=parts.config.seed,
+                batch=batch,
+                tick=tick,
+            )
+            for unit, operator in _units_of(job, number, missing):
+                columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options))
+                store.write_unit(unit, rows_table(unit, entries, truth, columns))
+            batch = bench.batch  # what memory allowed here holds for the next shard
+
+
+def _units_of(job: Job, shard: int, missing: set[Unit]) -> Iterator[tuple[Unit, Operator]]:
+    for operator in job.operators:
+        unit = Unit(job.lens.name, job.model.name, operator.id, shard)
+        if unit in missing:
+            yield unit, operator
+
+
+def rows_table(unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> pa.Table:
+    """A lens's columns as rows of the common schema; columns it doesn't have are null."""
+    sample = columns["sample"].numpy()
+    count = len(sample)
+    named = {"lens": unit.lens, "model": unit.model, "operator": unit.operator}
+    arrays = []
+    for field in ROWS:
+        if field.name in named:
+            indices = pa.array([0] * count, pa.int32())
+            arrays.append(pa.DictionaryArray.from_arrays(indices, [named[field.name]]))
+        elif field.name == "image":
+            ids = [entry.image for entry in entries]
+            arrays.append(pa.DictionaryArray.from_arrays(pa.array(sample, pa.int32()), ids))
+        elif field.name == "label":
+            arrays.append(pa.array(labels.numpy()[sample]).cast(field.type))
+        elif field.name in columns:
+            arrays.append(pa.array(columns[field.name].cpu().numpy()).cast(field.type))
+        else:
+            arrays.append(pa.nulls(count, field.type))
+    return pa.table(arrays, schema=ROWS)

@@ -1,0 +1,70 @@
+"""Images of a dataset as canvases, decoded in threads, one shard ahead of the model."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from brinell.errors import DataError
+from brinell.models import Preprocess
+from brinell.types import Dataset, id_number, image_id
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A readable image of a dataset: its place and its id."""
+
+    index: int
+    image: str
+
+
+def worker_count(asked: int | None) -> int:
+    """Threads for decoding."""
+    return asked or min(16, os.cpu_count() or 1)
+
+
+def in_order(pool: ThreadPoolExecutor, work: Callable[[A], B], items: Iterable[A], ahead: int) -> Iterator[B]:
+    """Results in the order of the items, with at most `ahead` of them under way: memory stays flat."""
+    waiting: deque[Future[B]] = deque()
+    for item in items:
+        waiting.append(pool.submit(work, item))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def load_canvases(dataset: Dataset, entries: Sequence[Entry], preprocess: Preprocess, pool: ThreadPoolExecutor) -> Tensor:
+    """The entries' canvases, uint8 (S, C, H, W). An image that changed since it was first read is an error."""
+
+    def load(entry: Entry) -> Tensor:
+        sample = dataset[entry.index]
+        if image_id(sample.image) != entry.image:
+            raise DataError(f"{sample.name} has changed since this run began; restore it, or run into another folder")
+        return preprocess.canvas(sample.image)
+
+    canvases = torch.empty(len(entries), preprocess.channels, preprocess.height, preprocess.width, dtype=torch.uint8)
+    for place, canvas in enumerate(in_order(pool, load, entries, 32)):
+        canvases[place] = canvas
+    return canvases
+
+
+def id_numbers(entries: Sequence[Entry]) -> Tensor:
+    """The entries' ids as the numbers that name their draws."""
+    return torch.tensor([id_number(entry.image) for entry in entries], dtype=torch.int64)
+
+
+def one_ahead(makers: Iterable[Callable[[], A]]) -> Iterator[A]:
+    """What the makers make, the next one being made while the last is used."""
+    with ThreadPoolExecutor(1, "shards") as pool:
+        yield from in_order(pool, lambda make: make(), makers, 1)

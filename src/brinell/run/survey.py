@@ -1,0 +1,71 @@
+"""The first look at a dataset: every image once, with its id, label and size, and what can't be read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+
+from brinell.datasets import DataOptions
+from brinell.draws import shuffled
+from brinell.errors import DataError, UnreadableImage
+from brinell.results import SAMPLES
+from brinell.run.shards import in_order
+from brinell.types import Dataset, Label, image_id
+
+
+def chosen(dataset: Dataset, options: DataOptions, seed: int) -> list[int]:
+    """Which images of a dataset are taken, in which order."""
+    order = shuffled(len(dataset), seed) if options.shuffle else list(range(len(dataset)))
+    return order[: options.limit]
+
+
+def survey(
+    dataset: Dataset, indices: list[int], pool: ThreadPoolExecutor, *, strict: bool, tick: Callable[[int], None]
+) -> pa.Table:
+    """A table of the samples. Unreadable images are listed with the reason; `strict` stops at the first."""
+
+    def look(index: int) -> dict[str, Any]:
+        try:
+            sample = dataset[index]
+        except UnreadableImage as error:
+            if strict:
+                raise
+            name, _, reason = str(error).partition(": ")
+            return {"index": index, "name": name, "problem": reason}
+        return {
+            "index": index,
+            "image": image_id(sample.image),
+            "name": sample.name,
+            "label": None if sample.label is None else str(sample.label),
+            "label_is_index": isinstance(sample.label, int),
+            "height": sample.image.shape[1],
+            "width": sample.image.shape[2],
+        }
+
+    records = []
+    for record in in_order(pool, look, indices, 32):
+        records.append(record)
+        tick(1)
+    table = pa.Table.from_pylist(records, schema=SAMPLES)
+    if table["problem"].null_count == 0:
+        first = table["problem"][0] if len(table) else "it is empty"
+        raise DataError(f"none of the {len(table)} images of {dataset.name} can be read (the first: {first})")
+    return table
+
+
+def labels_of(samples: pa.Table) -> list[Label | None]:
+    """The labels as the dataset had them."""
+    pairs = zip(samples["label"].to_pylist(), samples["label_is_index"].to_pylist(), strict=True)
+    return [int(label) if label is not None and is_index else label for label, is_index in pairs]
+
+
+def data_fingerprint(samples: pa.Table) -> str:
+    """16 hex digits of all images and labels, in their order."""
+    digest = hashlib.blake2b(digest_size=8)
+    for image, label in zip(samples["image"].to_pylist(), samples["label"].to_pylist(), strict=True):
+        digest.update(f"{image}\x1f{label}\n".encode())
+    return digest.hexdigest()

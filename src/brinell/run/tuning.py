@@ -1,0 +1,65 @@
+"""Settings found by measuring on this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+
+import torch
+
+from brinell.models import Model
+from brinell.run.threads import CORES, answers
+
+LARGEST = {"cpu": 32, "cuda": 1024}
+SHARD = {"cpu": 128, "cuda": 2048}
+GAIN = 1.05  # a larger batch has to be at least this much faster
+
+
+def best_batch(model: Model) -> int:
+    """The smallest batch that is nearly as fast as any, found by doubling."""
+    kind = model.device.type
+    best, best_rate = 1, 0.0
+    size = 8 if kind == "cpu" else 32
+    while size <= LARGEST.get(kind, 64):
+        try:
+            rate = images_per_second(model, size)
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            break
+        if rate > best_rate * GAIN:
+            best, best_rate = size, rate
+        size *= 2
+    return best
+
+
+def images_per_second(model: Model, batch: int, seconds: float = 0.5) -> float:
+    """How many clean images a model answers in a second, after one warm-up."""
+    pre = model.preprocess
+    count = batch * CORES if model.device.type == "cpu" else batch
+    images = torch.full((count, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8)
+    answers(model, images, batch)
+    start = time.perf_counter()
+    rounds = 0
+    while time.perf_counter() - start < seconds or rounds < 2:
+        answers(model, images, batch)[0, 0].item()  # waits for the device
+        rounds += 1
+    return rounds * count / (time.perf_counter() - start)
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to keep freed memory instead of giving it back to the system after every batch.
+
+    Fresh memory has to be mapped page by page, which costs more than most operators do; it is the same few buffers again
+    and again. Peak memory stays what it was.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    mmap_threshold, trim_threshold, arena_max = -3, -1, -8  # mallopt's numbers
+    try:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(mmap_threshold, 32 << 20)  # the largest it takes
+        libc.mallopt(trim_threshold, 1 << 30)
+        libc.mallopt(arena_max, 1)  # threads would otherwise keep, and give back, memory of their own
+    except (OSError, AttributeError):
+        return  # another C library
