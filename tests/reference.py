@@ -76,7 +76,9 @@ def local_blur(image: np.ndarray, chance: Chance, step: int) -> None:
     height, width = image.shape[:2]
     for top, left, h, w in rectangles(chance, width + height, height, width, 10):
         part = np.ascontiguousarray(image[top : top + h, left : left + w])
-        image[top : top + h, left : left + w] = cv2.blur(part, (5, 5), borderType=cv2.BORDER_REFLECT_101).reshape(part.shape)
+        image[top : top + h, left : left + w] = cv2.blur(part, (5, 5), borderType=cv2.BORDER_REFLECT_101).reshape(
+            part.shape
+        )
 
 
 def local_blur_paper(image: np.ndarray, chance: Chance, step: int) -> None:
@@ -104,9 +106,7 @@ def neighbours(image: np.ndarray, chance: Chance, share: int) -> list[tuple[int,
     height, width = image.shape[:2]
     count = max(1, (width - 1) * (height - 1) // share)
     found = []
-    columns = zip(
-        chance.below(0, count, width - 1), chance.below(1, count, height - 1), chance.bits(2, count), strict=True
-    )
+    columns = zip(chance.below(0, count, width - 1), chance.below(1, count, height - 1), chance.bits(2, count), strict=True)
     for x, y, bits in columns:
         dx = ((bits & 0xFFFF) * 3 >> 16) - 1 if x else (bits & 0xFFFF) * 2 >> 16
         dy = ((bits >> 16) * 3 >> 16) - 1 if y else (bits >> 16) * 2 >> 16
@@ -165,7 +165,9 @@ def fade_grey(image: np.ndarray, chance: Chance, step: int) -> None:
     if image.shape[2] == 3:
         hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
         hsv[..., 1] = np.floor(hsv[..., 1] * 0.9)
-        image[:] = cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)
+        # OpenCV cuts off in its vector code and rounds the last pixels of a row: a wide row has vector code only
+        wide = np.pad(hsv, ((0, 0), (0, -hsv.shape[1] % 64), (0, 0)))
+        image[:] = cv2.cvtColor(wide, cv2.COLOR_HSV2RGB)[:, : image.shape[1]]
 
 
 def posterise_to(image: np.ndarray, count: int, paper: bool) -> np.ndarray:

@@ -46,7 +46,7 @@ def _mix64(x: Tensor) -> Tensor:
 
 
 def _xor_shift(x: Tensor, spare: Tensor, shift: int) -> None:
-    """x ^= x >>> shift in place; `spare` is overwritten."""
+    """X ^= x >>> shift in place; `spare` is overwritten."""
     torch.bitwise_right_shift(x, shift, out=spare)
     x.bitwise_xor_(spare.bitwise_and_((1 << (32 - shift)) - 1))
 

@@ -28,10 +28,17 @@ class Sample:
 
 
 class Dataset(Protocol):
-    """Where samples come from. `classes` names the integer labels where the dataset knows their names."""
+    """Where samples come from."""
 
-    name: str
-    classes: tuple[str, ...] | None
+    @property
+    def name(self) -> str:
+        """What the dataset is called in reports."""
+        ...
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The names of its integer labels."""
+        ...
 
     def __len__(self) -> int: ...
 

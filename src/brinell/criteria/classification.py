@@ -45,6 +45,7 @@ class Criterion:
     rule: Callable[[Verdict], Tensor]
 
     def __call__(self, answer: Verdict) -> Tensor:
+        """Which answers are broken."""
         return self.rule(answer)
 
     def __and__(self, other: Criterion) -> Criterion:

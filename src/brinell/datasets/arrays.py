@@ -53,7 +53,9 @@ def npz(path: Path) -> Arrays:
     except (OSError, zipfile.BadZipFile, ValueError) as error:
         raise DataError(f"{path} can't be read as an .npz file: {error}") from error
     if images is None:
-        raise DataError(f"{path} holds no images: expected an array named {', '.join(IMAGE_KEYS)}; it has {', '.join(members)}")
+        raise DataError(
+            f"{path} holds no images: expected an array named {', '.join(IMAGE_KEYS)}; it has {', '.join(members)}"
+        )
     if labels is not None and len(labels) != len(images):
         raise DataError(f"{path} has {len(images)} images but {len(labels)} labels")
     return Arrays(path.stem, images, labels, folder)
@@ -92,7 +94,7 @@ class Pairs:
         parts = item if isinstance(item, (tuple, list)) else (item,)
         metadata = parts[2] if len(parts) > 2 and isinstance(parts[2], Mapping) else {}
         name = str(metadata.get("id", f"{self.name}[{index}]"))
-        target = parts[1] if len(parts) > 1 else None
+        target: Any = parts[1] if len(parts) > 1 else None
         image = _image(parts[0], name)
         if hasattr(target, "boxes") and hasattr(target, "labels"):
             boxes = torch.as_tensor(np.asarray(target.boxes), dtype=torch.float32).reshape(-1, 4)

@@ -59,7 +59,9 @@ def images_under(root: Path, folder: str = "") -> list[str]:
     found = []
     for place, folders, names in os.walk(root / folder):
         folders.sort()
-        found += [os.path.relpath(os.path.join(place, n), root) for n in sorted(names) if Path(n).suffix.lower() in SUFFIXES]
+        found += [
+            os.path.relpath(os.path.join(place, n), root) for n in sorted(names) if Path(n).suffix.lower() in SUFFIXES
+        ]
     return found
 
 
@@ -69,8 +71,12 @@ def manifest(path: Path, label_column: str | None = None) -> Files:
     if not rows:
         raise DataError(f"the manifest {path} holds no rows; expected columns such as file_name and label")
     columns = list(rows[0])
-    path_column = _column(path, columns, PATH_COLUMNS, None, "image path")
-    label = _column(path, columns, LABEL_COLUMNS, label_column, "label", needed=label_column is not None)
+    path_column = _known(columns, PATH_COLUMNS)
+    if path_column is None:
+        raise DataError(_no_column(path, columns, PATH_COLUMNS, "image path"))
+    if label_column is not None and label_column not in columns:
+        raise DataError(_no_column(path, columns, [label_column], "label"))
+    label = label_column or _known(columns, LABEL_COLUMNS)
     labels = [_label(row.get(label)) if label else None for row in rows]
     paths = [str(row[path_column]) for row in rows]
     name = path.parent.name if path.name in METADATA else path.stem
@@ -82,8 +88,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         if path.suffix == ".parquet":
             import pyarrow.parquet
 
-            table = pyarrow.parquet.read_table(path)
-            return table.to_pylist()
+            return list(pyarrow.parquet.read_table(path).to_pylist())
         with path.open(encoding="utf-8", newline="") as file:
             if path.suffix == ".csv":
                 return list(csv.DictReader(file))
@@ -92,15 +97,12 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"the manifest {path} can't be read: {error}") from error
 
 
-def _column(
-    path: Path, columns: list[str], known: Sequence[str], asked: str | None, what: str, needed: bool = True
-) -> str | None:
-    if asked is not None and asked not in columns:
-        raise DataError(f"{path} has no column {asked!r} for the {what}; it has {', '.join(columns)}")
-    found = asked or next((name for name in known if name in columns), None)
-    if found is None and needed:
-        raise DataError(f"{path} has no column for the {what}: expected one of {', '.join(known)}; it has {', '.join(columns)}")
-    return found
+def _known(columns: list[str], known: Sequence[str]) -> str | None:
+    return next((name for name in known if name in columns), None)
+
+
+def _no_column(path: Path, columns: list[str], expected: Sequence[str], what: str) -> str:
+    return f"{path} has no column for the {what}: expected {' or '.join(expected)}; it has {', '.join(columns)}"
 
 
 def _label(value: Any) -> Label | None:

@@ -53,7 +53,9 @@ class Source:
 SOURCES: Registry[Source] = Registry("dataset source")
 
 
-def _add(name: str, form: str, what: str, fits: Callable[[Path], bool], open_: Callable[[Path, DataOptions], Dataset]) -> None:
+def _add(
+    name: str, form: str, what: str, fits: Callable[[Path], bool], open_: Callable[[Path, DataOptions], Dataset]
+) -> None:
     SOURCES.add(name, Source(form, what, open_, fits))
 
 
@@ -125,4 +127,3 @@ def open_dataset(data: Any) -> Dataset:
         raise DataError(f"there is no dataset at {data.source!r}; give a folder or a file that exists")
     forms = "; ".join(source.form for source in SOURCES.values())
     raise DataError(f"{data.source!r} is no dataset that brinell knows; expected one of: {forms}")
-

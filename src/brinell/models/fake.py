@@ -18,6 +18,7 @@ class GreyThreshold(nn.Module):
         self.register_buffer("threshold", torch.tensor(threshold))
 
     def forward(self, images: Tensor) -> Tensor:
+        """Scores for light and dark."""
         above = (images.mean((1, 2, 3)) - self.threshold) * 20
         return torch.stack([above, -above], 1)
 

@@ -59,7 +59,7 @@ def _fastest(
                 raise
     dtype = DTYPES[execution.precision]
     layout = torch.channels_last if execution.channels_last else torch.contiguous_format
-    module.to(device, dtype, memory_format=layout)
+    module.to(device, dtype).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
     if not execution.compile:
         return _in_torch(module, execution), "torch"
     return _padded(_in_torch(torch.compile(module), execution)), "torch compiled"

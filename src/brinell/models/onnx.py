@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brinell.classes import Classes
 from brinell.errors import MissingExtra, ModelError
 from brinell.execution import Execution
 from brinell.models.model import Forward, Model, probe

@@ -76,9 +76,7 @@ def hf_model(name: str, *, pretrained: bool, trust: bool) -> Opened:
         module = _built(lambda: auto.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
     else:
         module = auto.from_config(config, trust_remote_code=trust)
-    processor = _built(
-        lambda: transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust), f"hf:{name}"
-    )
+    processor = _built(lambda: transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
     names = [config.id2label[index] for index in range(config.num_labels)]
     classes = imagenet_classes() if tuple(names) == imagenet_classes().names else Classes(tuple(names))
     return _Logits(module), _processor_facts(processor), classes
@@ -100,8 +98,7 @@ def _processor_facts(processor: Any) -> Preprocess:
     crop = dict(getattr(processor, "crop_size", None) or {}) if getattr(processor, "do_center_crop", False) else {}
     target = crop or size
     short_side = size.get("shortest_edge")
-    height = target.get("height") or short_side
-    width = target.get("width") or short_side
+    height, width = (int(target.get(side) or short_side or 224) for side in ("height", "width"))
     if not crop and short_side is not None and getattr(processor, "crop_pct", None):
         short_side = int(short_side / processor.crop_pct)  # ConvNeXt's rule
     rescale = 255 * processor.rescale_factor if getattr(processor, "do_rescale", True) else 255.0

@@ -19,7 +19,6 @@ LONGEST = 10  # the longest side of a rectangle of local blur
 @step("global_blur", Facts("global blur", "5×5 convolutions", lambda level, h, w: level, "global", "pixel"))
 def global_blur(images: Tensor) -> Tensor:
     """One more 5×5 box mean, border reflect-101, rounded to whole grey levels."""
-    height, width = images.shape[-2:]
     wide = images.to(torch.int16)
     tall = torch.cat([wide[..., 2:3, :], wide[..., 1:2, :], wide, wide[..., -2:-1, :], wide[..., -3:-2, :]], -2)
     rows = _five_sums(tall, -2)
@@ -67,7 +66,7 @@ def local_blur_as_written(images: Tensor, draws: Draws) -> Tensor:
     return _replace_patches(images, draws, averaged)
 
 
-# int16 pixels (rows, columns, C, B, m) of m rectangles an image, by offsets (rows, B, m) and (columns, B, m) from their corners
+# int16 pixels (rows, columns, C, B, m) of m rectangles an image, by offsets (rows, B, m) and (columns, B, m) in them
 Window = Callable[[Tensor, Tensor], Tensor]
 OUTSIDE = 1 << 20  # an offset past any image: what is read there is black
 

@@ -49,6 +49,7 @@ def _compressed(images: Tensor, levels: Tensor, *, exchanged: bool) -> Tensor:
         options = [cv2.IMWRITE_JPEG_QUALITY, quality(level)]
         _, code = cv2.imencode(".jpg", np.ascontiguousarray(picture[..., turn]), options)
         decoded = cv2.imdecode(code, cv2.IMREAD_UNCHANGED)
+        assert decoded is not None
         return decoded.reshape(picture.shape)[..., turn]
 
     decoded = np.stack(list(_threads().map(through, pictures, levels.tolist())))

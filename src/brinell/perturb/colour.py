@@ -104,7 +104,8 @@ def _look_up(table: Tensor, index: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class _HsvTables:
     """255/value and 30/spread in 12-bit fixed point, the faded saturation in [0, 1], and for each channel how far it
-    falls from the value towards grey at each hue from -180 to 179."""
+    falls from the value towards grey at each hue from -180 to 179.
+    """
 
     per_value: Tensor
     per_spread: Tensor

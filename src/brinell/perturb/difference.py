@@ -60,10 +60,16 @@ def colours(images: Tensor) -> Tensor:
     values = images.flatten(2).to(torch.int64)
     used = torch.zeros(batch, channels, 256, dtype=torch.uint8, device=images.device).scatter_(2, values, 1)
     if int(used.view(batch, channels, 32, 8).sum(-1).max()) > 1:
-        return _distinct(sum(values[:, channel] << (8 * channel) for channel in range(channels)))
+        return _distinct(_packed(values, 8))
     # posterised: five bits tell a channel's values apart, so a table of all colours is small
-    code = sum((values[:, channel] >> 3) << (5 * channel) for channel in range(channels))
+    code = _packed(values >> 3, 5)
     return code.new_zeros(batch, 32**channels, dtype=torch.uint8).scatter_(1, code, 1).sum(1)
+
+
+def _packed(values: Tensor, bits: int) -> Tensor:
+    """The channels (B, C, N) of each pixel in one number."""
+    shifts = torch.arange(values.shape[1], device=values.device)[:, None] * bits
+    return (values << shifts).sum(1)
 
 
 def _distinct(values: Tensor) -> Tensor:

@@ -96,7 +96,6 @@ def line_coverage(
 
 def _clip_end(x1: Tensor, y1: Tensor, x2: Tensor, y2: Tensor, right: int, bottom: int) -> tuple[Tensor, Tensor]:
     """Move an end that is past the bottom or the right edge back onto it, along the line."""
-
     low, far = y2 > bottom, x2 > right  # at most one of them: the end is one past one edge
     slide = ((bottom - y2).double() * (x2 - x1) / (y2 - y1).clamp(min=1)).trunc().to(x2.dtype)
     climb = ((right - x2).double() * (y2 - y1) / (x2 - x1).clamp(min=1)).trunc().to(y2.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -74,14 +76,14 @@ class Profiles:
 
     @property
     def operators(self) -> list[str]:
-        """All operators, the most damaging first."""
+        """All operators, the most damaging first; attacks, which are there for comparison, last."""
         names = {operator for _, operator in self.areas}
-        return sorted(names, key=self.mean_area)
+        return sorted(names, key=lambda name: (find_operator(name).white_box, self.mean_area(name)))
 
     @property
-    def common_operators(self) -> list[str]:
-        """The operators that every model was measured on: averages are over these."""
-        return [name for name in self.operators if all((model, name) in self.areas for model in self.average_areas)]
+    def averaged_operators(self) -> list[str]:
+        """The operators that averages are over."""
+        return averaged(self.areas)
 
     def mean_area(self, operator: str) -> float:
         """An operator's area, averaged over the models that have it."""
@@ -98,10 +100,9 @@ class Profiles:
 
     def verdict(self, model: str) -> str:
         """The finding about a model in a sentence."""
-        order = sorted(
-            (name for owner, name in self.areas if owner == model), key=lambda name: self.areas[model, name].value
-        )
-        worst, best = order[0], order[-1]
+        natural = [name for owner, name in self.areas if owner == model and not find_operator(name).white_box]
+        named = natural or [name for owner, name in self.areas if owner == model]
+        worst, *_, best = sorted(named, key=lambda name: self.areas[model, name].value) * 2
         clean = self.curves[model, worst][0].accuracy.value
         half = self.failure(model, worst, 0.5)
         fall = (
@@ -124,7 +125,9 @@ class Profiles:
             for point in points:
                 for metric in METRICS:
                     estimate: Estimate = getattr(point, metric)
-                    records.append(_record(model, operator, point.level, metric, estimate, told(operator, point, points[0])))
+                    records.append(
+                        _record(model, operator, point.level, metric, estimate, told(operator, point, points[0]))
+                    )
         for model, levels in self.averages.items():
             for level, metrics in enumerate(levels):
                 records += [_record(model, AVERAGE, level, metric, metrics[metric], "") for metric in METRICS]
@@ -172,7 +175,7 @@ def profiles(connection: duckdb.DuckDBPyConnection, thresholds: tuple[float, ...
     """Compute all profiles from the table `rows`."""
     curves = _curves(connection)
     areas = {
-        (model, operator): mean(value, deviation, count)
+        (model, operator): mean(value, deviation, count, most=1)
         for model, operator, value, deviation, count in connection.execute(_AREAS).fetchall()
     }
     failures = [
@@ -180,10 +183,16 @@ def profiles(connection: duckdb.DuckDBPyConnection, thresholds: tuple[float, ...
         for (model, operator), points in curves.items()
         for threshold in thresholds
     ]
-    models = list(dict.fromkeys(model for model, _ in areas))
-    common = [name for name in dict.fromkeys(name for _, name in areas) if all((model, name) in areas for model in models)]
-    averages, average_areas = _averages(connection, common)
+    averages, average_areas = _averages(connection, averaged(areas))
     return Profiles(curves, averages, areas, average_areas, failures)
+
+
+def averaged(areas: Iterable[tuple[str, str]]) -> list[str]:
+    """The operators to average over: those that every model has, without attacks unless there is nothing else."""
+    pairs = set(areas)
+    models = {model for model, _ in pairs}
+    common = sorted({name for _, name in pairs if all((model, name) in pairs for model in models)})
+    return [name for name in common if not find_operator(name).white_box] or common
 
 
 _CURVES = """
@@ -223,8 +232,8 @@ def _curves(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], list
             images=count,
             accuracy=proportion(right, count),
             rank=mean(rank, rank_sd, count),
-            probability=mean(probability, probability_sd, count),
-            confidence=mean(confidence, confidence_sd, count),
+            probability=mean(probability, probability_sd, count, most=1),
+            confidence=mean(confidence, confidence_sd, count, most=1),
             amount=amount,
             changed=changed,
             grey=grey,
@@ -240,11 +249,12 @@ def _averages(
     levels: dict[str, list[dict[str, Estimate]]] = {}
     for model, _, count, *moments in connection.execute(_AVERAGES, {"common": common}).fetchall():
         metrics = {
-            metric: mean(moments[2 * place], moments[2 * place + 1], count) for place, metric in enumerate(METRICS)
+            metric: mean(moments[2 * place], moments[2 * place + 1], count, most=math.inf if metric == "rank" else 1)
+            for place, metric in enumerate(METRICS)
         }
         levels.setdefault(model, []).append(metrics)
     areas = connection.execute(_AVERAGE_AREAS, {"common": common}).fetchall()
-    return levels, {model: mean(value, deviation, count) for model, value, deviation, count in areas}
+    return levels, {model: mean(value, deviation, count, most=1) for model, value, deviation, count in areas}
 
 
 def _failure(model: str, operator: str, points: list[Point], threshold: float) -> Failure:
@@ -277,4 +287,3 @@ _BREAKERS = """
 def breakers(connection: duckdb.DuckDBPyConnection, most: int) -> list[Breaker]:
     """For each model and operator the images that break first, the surest answers before the others."""
     return [Breaker(*row) for row in connection.execute(_BREAKERS, {"most": most}).fetchall()]
-

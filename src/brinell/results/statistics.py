@@ -33,12 +33,12 @@ def proportion(successes: int, total: int) -> Estimate:
     return Estimate(share, max(0.0, centre - half), min(1.0, centre + half))
 
 
-def mean(value: float, deviation: float | None, count: int) -> Estimate:
-    """A mean with Student's interval, from the sample's mean and standard deviation."""
+def mean(value: float, deviation: float | None, count: int, most: float = math.inf) -> Estimate:
+    """The mean of numbers in 0..`most` with Student's interval, from the sample's mean and standard deviation."""
     if count < 2 or deviation is None:
         return Estimate(value, math.nan, math.nan)
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)) * deviation / math.sqrt(count)
-    return Estimate(value, value - half, value + half)
+    return Estimate(value, max(0.0, value - half), min(most, value + half))
 
 
 def first_below(values: list[float], threshold: float) -> int | None:

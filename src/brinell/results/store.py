@@ -9,6 +9,7 @@ exhibits/           pictures for people
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -72,10 +73,8 @@ class Store:
             raise RunError(f"can't write {target}: {error.strerror or error}") from error
 
     def _drop(self, path: str) -> None:
-        try:
+        with contextlib.suppress(OSError):
             self.fs.rm_file(path)
-        except OSError:
-            pass
 
     # ---- manifest ----
 
@@ -134,4 +133,4 @@ class Store:
 def _packed(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue().to_pybytes())

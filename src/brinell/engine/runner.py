@@ -17,20 +17,20 @@ from torch import Tensor
 from brinell.config import RunConfig
 from brinell.criteria import find_criterion
 from brinell.datasets import open_dataset
+from brinell.engine.bench import Bench
+from brinell.engine.clean import answer_clean, keep, label_indices, readable
+from brinell.engine.exhibits import write_exhibits
+from brinell.engine.progress import Reporter, Silent
+from brinell.engine.shards import Entry, id_numbers, load_canvases, one_ahead, worker_count
+from brinell.engine.survey import chosen, data_fingerprint, survey
+from brinell.engine.threads import torch_alone
+from brinell.engine.tuning import SHARD, best_batch, keep_freed_memory
 from brinell.errors import ConfigError, RunError
 from brinell.lenses import LENSES, Lens, LensOptions
 from brinell.lenses.lens import Columns
-from brinell.models import Model, open_model
+from brinell.models import Model, Preprocess, open_model
 from brinell.perturb import Operator
 from brinell.results import ROWS, Store, Unit
-from brinell.run.bench import Bench
-from brinell.run.clean import answer_clean, keep, label_indices, readable
-from brinell.run.exhibits import write_exhibits
-from brinell.run.progress import Reporter, Silent
-from brinell.run.shards import Entry, id_numbers, load_canvases, one_ahead, worker_count
-from brinell.run.survey import chosen, data_fingerprint, survey
-from brinell.run.threads import torch_alone
-from brinell.run.tuning import SHARD, best_batch, keep_freed_memory
 from brinell.types import Dataset
 
 FORMAT = 1
@@ -129,8 +129,8 @@ def _begin(store: Store, parts: Parts, jobs: list[Job], samples: pa.Table) -> di
         manifest = store.manifest()
         if manifest["identity"] != identity:
             raise RunError(
-                f"{store.url} holds another run ({_first_difference(manifest['identity'], identity)}); go on with that run's "
-                "settings, or give this one a folder of its own with --out"
+                f"{store.url} holds another run ({_first_difference(manifest['identity'], identity)}); go on with that "
+                "run's settings, or give this one a folder of its own with --out"
             )
         return manifest
     execution = parts.config.execution
@@ -245,10 +245,10 @@ def _measure(
         tick = reporter.stage(f"{job.lens.name} of {job.model.name}", cost, "images")
         batch = manifest["execution"]["batch"][job.model.name]
 
-        def load(number: int, job: Job = job) -> tuple[int, Tensor]:
-            return number, load_canvases(parts.dataset, shards[number], job.model.preprocess, pool)
+        def load(number: int, preprocess: Preprocess = job.model.preprocess) -> tuple[int, Tensor]:
+            return number, load_canvases(parts.dataset, shards[number], preprocess, pool)
 
-        for number, canvases in one_ahead((lambda number=number: load(number)) for number in asked):
+        for number, canvases in one_ahead(load, asked):
             entries = shards[number]
             truth = torch.tensor([labels[job.model.name, entry.index] for entry in entries])
             bench = Bench(

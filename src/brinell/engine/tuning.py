@@ -8,8 +8,8 @@ import time
 
 import torch
 
+from brinell.engine.threads import CORES, answers
 from brinell.models import Model
-from brinell.run.threads import CORES, answers
 
 LARGEST = {"cpu": 32, "cuda": 1024}
 SHARD = {"cpu": 128, "cuda": 2048}

@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from brinell.criteria import Criterion, Verdict, verdict
+from brinell.engine.threads import batches, one_each_core
 from brinell.errors import ModelError
 from brinell.lenses import Outcome, Shard, Trials
 from brinell.lenses.lens import Asking, Columns
 from brinell.models import Model
 from brinell.perturb import Difference, Kind, Operator, colours, difference, mean_grey
-from brinell.run.threads import batches, one_each_core
 
 
 class Bench:
@@ -181,7 +181,7 @@ def joined(parts: list[T]) -> T:
     """Batch results one after the other, field by field."""
     if len(parts) == 1:
         return parts[0]
-    fields = {}
+    fields: dict[str, Any] = {}
     for field in dataclasses.fields(parts[0]):
         values = [getattr(part, field.name) for part in parts]
         if isinstance(values[0], Tensor):

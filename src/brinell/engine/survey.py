@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from brinell.datasets import DataOptions
 from brinell.draws import shuffled
+from brinell.engine.shards import in_order
 from brinell.errors import DataError, UnreadableImage
 from brinell.results import SAMPLES
-from brinell.run.shards import in_order
 from brinell.types import Dataset, Label, image_id
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from threading import Barrier
 from typing import TypeVar
 
@@ -29,7 +30,7 @@ def batches(count: int, size: int) -> list[slice]:
     rounds = -(-count // (size * CORES))
     number = min(count, rounds * CORES)
     bounds = [count * place // number for place in range(number + 1)]
-    return [slice(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
 def one_each_core(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
@@ -40,7 +41,7 @@ def one_each_core(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
 def answers(model: Model, canvases: Tensor, batch: int) -> Tensor:
     """A model's probabilities for host canvases: batch after batch on an accelerator, one a core on a CPU."""
     if model.device.type != "cpu":
-        return torch.cat([model.predict(part.to(model.device)) for part in canvases.split(batch)])
+        return torch.cat([model.predict(part.to(model.device)) for part in torch.split(canvases, batch)])
     return torch.cat(list(one_each_core(lambda part: model.predict(canvases[part]), batches(len(canvases), batch))))
 
 

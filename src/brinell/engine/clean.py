@@ -10,12 +10,12 @@ import torch
 
 from brinell.classes import align
 from brinell.datasets import DataOptions
+from brinell.engine.shards import Entry, load_canvases
+from brinell.engine.survey import labels_of
+from brinell.engine.threads import CORES, answers
 from brinell.errors import DataError, LabelError
 from brinell.models import Model
 from brinell.results import CLEAN
-from brinell.run.shards import Entry, load_canvases
-from brinell.run.survey import labels_of
-from brinell.run.threads import CORES, answers
 from brinell.types import Dataset
 
 UNLABELLED = "no label"
@@ -98,5 +98,7 @@ def keep(clean: pa.Table, select: str) -> pa.Table:
     }
     kept = [index not in dropped for index in indices]
     if not any(kept):
-        raise DataError(f"no image is left: select is {select!r}, but the models get none right; check the labels, or use all")
+        raise DataError(
+            f"no image is left: select is {select!r}, but the models get none right; check the labels, or use all"
+        )
     return clean.set_column(clean.schema.get_field_index("kept"), CLEAN.field("kept"), pa.array(kept))

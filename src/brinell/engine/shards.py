@@ -64,7 +64,7 @@ def id_numbers(entries: Sequence[Entry]) -> Tensor:
     return torch.tensor([id_number(entry.image) for entry in entries], dtype=torch.int64)
 
 
-def one_ahead(makers: Iterable[Callable[[], A]]) -> Iterator[A]:
-    """What the makers make, the next one being made while the last is used."""
+def one_ahead(make: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+    """What is made of each item, the next one being made while the last is used."""
     with ThreadPoolExecutor(1, "shards") as pool:
-        yield from in_order(pool, lambda make: make(), makers, 1)
+        yield from in_order(pool, make, items, 1)

@@ -19,11 +19,11 @@ from PIL import Image
 from torch import Tensor
 
 from brinell.criteria import find_criterion
+from brinell.engine.bench import Bench
+from brinell.engine.shards import Entry, id_numbers, load_canvases
 from brinell.models import Model
 from brinell.perturb import find_operator
 from brinell.results import Store, breakers, profiles
-from brinell.run.bench import Bench
-from brinell.run.shards import Entry, id_numbers, load_canvases
 from brinell.types import Dataset
 
 BREAKERS = 3  # images shown for each model and operator
@@ -50,9 +50,7 @@ class Exhibit:
     clean_file: str
 
 
-def write_exhibits(
-    store: Store, dataset: Dataset, models: Sequence[Model], seed: int, pool: ThreadPoolExecutor
-) -> None:
+def write_exhibits(store: Store, dataset: Dataset, models: Sequence[Model], seed: int, pool: ThreadPoolExecutor) -> None:
     """Choose, make and store the pictures of a finished run, once."""
     if store.exists("exhibits.json"):
         return
@@ -95,7 +93,16 @@ def _failure_points(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
         sure = answers[point.model, point.operator, 0][2]
         made.append(
             _exhibit(
-                point.model, point.operator, example[0], point.level, point.threshold, label, prediction, confidence, correct, sure
+                point.model,
+                point.operator,
+                example[0],
+                point.level,
+                point.threshold,
+                label,
+                prediction,
+                confidence,
+                correct,
+                sure,
             )
         )
     return made

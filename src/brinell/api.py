@@ -1,0 +1,187 @@
+"""The package from Python: run a test, or open one that was run, and look at what it found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from torch import nn
+
+from brinell.classes import Classes
+from brinell.config import RunConfig, load_config
+from brinell.datasets import DataOptions
+from brinell.engine import Parts, assemble, execute, reporter
+from brinell.errors import ConfigError, RunError
+from brinell.execution import Execution
+from brinell.lenses import LensOptions
+from brinell.models import Model, ModelOptions, from_module, open_model
+from brinell.models.preprocess import Preprocess
+from brinell.report import Figure, area_bars, average_profiles, operator_profiles, summary_html, write_figures, write_report
+from brinell.results import THRESHOLDS, Profiles, Store, profiles
+
+ModelLike = str | Mapping[str, Any] | ModelOptions | Model
+
+
+class Run:
+    """A run's folder: its rows, and what follows from them. Shows its summary in a notebook."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.store = Store(folder)
+        if not self.store.exists("manifest.json"):
+            raise RunError(f"{os.fspath(folder)} is not the folder of a brinell run: it has no manifest.json")
+
+    @property
+    def folder(self) -> str:
+        """Where the run lies."""
+        return self.store.url
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What ran."""
+        return self.store.manifest()
+
+    def rows(self, sql: str = "select * from rows") -> duckdb.DuckDBPyRelation:
+        """Ask the tables `rows`, `samples` and `clean` a question. The answer has .df(), .arrow(), .fetchall() and more."""
+        try:
+            return self.store.connect().sql(sql)
+        except duckdb.Error as error:
+            raise RunError(f"the question can't be answered: {str(error).strip()}") from None
+
+    def summary(self, thresholds: tuple[float, ...] = THRESHOLDS) -> Profiles:
+        """Profiles, areas and failure points."""
+        return profiles(self.store.connect(), thresholds)
+
+    def report(self) -> str:
+        """Write the HTML report into the run's folder and give its place."""
+        return write_report(self.store)
+
+    def figures(self, folder: str = "figures") -> list[str]:
+        """Write all figures as SVG and PNG into a folder of the run's."""
+        return write_figures(self.store, folder)
+
+    def figure(self, name: str = "average", *, model: str | None = None, metric: str | None = None) -> Figure:
+        """One figure as an Altair chart: "average", "operators" or "areas"."""
+        found = self.summary()
+        if name == "average":
+            return average_profiles(found, metric)
+        if name == "operators":
+            return operator_profiles(found, model, metric)
+        if name == "areas":
+            return area_bars(found)
+        raise ConfigError(f"there is no figure {name!r}; known: average, operators, areas")
+
+    def __repr__(self) -> str:
+        return f"Run({self.folder!r})"
+
+    def _repr_html_(self) -> str:
+        return summary_html(self.summary())
+
+
+def run(
+    model: ModelLike | Sequence[ModelLike],
+    data: Any,
+    *,
+    lens: str | Mapping[str, Any] | LensOptions = "profile",
+    select: str = "all",
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    execution: Execution | None = None,
+    quiet: bool = False,
+) -> Run:
+    """Test models on data, or go on with a test that was stopped, and give the run.
+
+    Models are strings ("timm:resnet50", "onnx:FILE"), or modules wrapped by `wrap`. Data is a path, a mapping with a
+    `source` and options (limit, shuffle, labels), or any sequence of (image, label).
+    """
+    parts = _parts(model, data, lens=lens, select=select, seed=seed, out=out, execution=execution or Execution())
+    with reporter(quiet) as telling:
+        store = execute(parts, telling)
+    return Run(store.url)
+
+
+def wrap(
+    module: nn.Module,
+    *,
+    size: int | tuple[int, int] = 224,
+    mean: Sequence[float] = (0.0,),
+    std: Sequence[float] = (1.0,),
+    classes: Sequence[str] | Classes | None = None,
+    name: str | None = None,
+    channels: int = 3,
+    short_side: int | None = None,
+    execution: Execution | None = None,
+) -> Model:
+    """A torch module as a model: it gets images as (x/255 - mean) / std at `size` and gives class scores (N, K).
+
+    `short_side` resizes the shorter side to that and cuts out the middle; without it images are stretched.
+    """
+    height, width = (size, size) if isinstance(size, int) else size
+    return from_module(
+        module,
+        name=name or type(module).__name__,
+        preprocess=Preprocess(height, width, channels, short_side, "bicubic", tuple(mean), tuple(std)),
+        classes=classes if classes is None or isinstance(classes, Classes) else Classes(tuple(classes)),
+        source=f"object:{type(module).__qualname__}",
+        execution=execution or Execution(),
+    )
+
+
+def _parts(
+    model: ModelLike | Sequence[ModelLike],
+    data: Any,
+    *,
+    lens: str | Mapping[str, Any] | LensOptions,
+    select: str,
+    seed: int,
+    out: str | os.PathLike[str] | None,
+    execution: Execution,
+) -> Parts:
+    """Names and objects as a config and the objects it stands for."""
+    asked = [model] if isinstance(model, (str, Mapping, ModelOptions, Model, nn.Module)) else list(model)
+    for one in asked:
+        if isinstance(one, nn.Module):
+            raise ConfigError(
+                "a torch module needs its input size, normalisation and classes: brinell.wrap(module, size=224, mean=…, "
+                "std=…, classes=…)"
+            )
+    models = [one if isinstance(one, Model) else open_model(one, execution) for one in asked]
+    options, dataset = _data(data)
+    config = load_config(
+        {
+            "models": [_named(one) for one in asked],
+            "data": options.model_dump(mode="json"),
+            "lens": lens.model_dump(mode="json") if isinstance(lens, LensOptions) else lens,
+            "select": select,
+            "seed": seed,
+            "out": os.fspath(out) if out is not None else None,
+            "execution": execution.model_dump(mode="json"),
+        }
+    )
+    return assemble(config, models, dataset)
+
+
+def _named(model: ModelLike) -> dict[str, Any]:
+    if isinstance(model, Model):
+        return {"source": model.facts.get("source", "object:model"), "name": model.name}
+    options = model if isinstance(model, ModelOptions) else ModelOptions.model_validate(model)
+    return options.model_dump(mode="json", exclude_none=True)
+
+
+def _data(data: Any) -> tuple[DataOptions, Any]:
+    """The options that a dataset is named by, and the dataset itself where it is an object."""
+    if isinstance(data, (str, Path)):
+        return DataOptions(source=str(data)), None
+    if isinstance(data, DataOptions):
+        return data, None
+    if isinstance(data, Mapping) and "source" in data:
+        source = data["source"]
+        if isinstance(source, (str, Path)):
+            return DataOptions.model_validate({**data, "source": str(source)}), None
+        return DataOptions.model_validate({**data, "source": f"object:{type(source).__name__}"}), source
+    return DataOptions(source=f"object:{type(data).__name__}"), data
+
+
+__all__ = ["ModelLike", "Run", "RunConfig", "run", "wrap"]

@@ -1,0 +1,5 @@
+"""Words to calls."""
+
+from brinell.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,204 @@
+"""The command `brinell`. A command parses, calls one function and prints."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from brinell.api import Run
+from brinell.cli import show as pictures
+from brinell.cli.settings import with_settings
+from brinell.cli.tables import listing, plan_lines, summary_table
+from brinell.config import RunConfig, load_config
+from brinell.engine import assemble, execute, reporter
+from brinell.engine.plan import plan as plan_of
+from brinell.errors import BrinellError, ConfigError
+
+app = typer.Typer(
+    name="brinell",
+    help="Hardness testing for vision models: how far can real-world change go before a model breaks?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+out = Console()
+_debug = False
+
+DEMO = {
+    "models": ["efficientnet_lite0", "efficientnet_lite1"],
+    "data": {"source": "photos"},
+    "lens": {"name": "profile"},
+    "out": "runs/demo",
+}
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
+) -> None:
+    """Hardness testing for vision models: how far can real-world change go before a model breaks?"""
+    global _debug
+    _debug = debug
+
+
+def demo(
+    folder: Annotated[str, typer.Option("--out", help="The run's folder.")] = "runs/demo",
+) -> None:
+    """Test two real networks on two dozen photographs that came with the package's extras, and write a report.
+
+    Example: [bold]brinell demo[/]
+    """
+    _carry_out(load_config({**DEMO, "out": folder}))
+
+
+def run(config: RunConfig) -> None:
+    """Test models on data. The same command again goes on where it stopped.
+
+    Examples: [bold]brinell run --model timm:resnet50 --data photos/ --out runs/first[/]
+    or [bold]brinell run test.yaml --set data.limit=100[/]
+    """
+    _carry_out(config)
+
+
+def plan(config: RunConfig) -> None:
+    """Tell what a run would cost, and do nothing: trials, forward passes, time and storage.
+
+    Example: [bold]brinell plan --model efficientnet_lite0 --data photos/[/]
+    """
+    for line in plan_lines(plan_of(assemble(config))):
+        out.print(line, highlight=False)
+
+
+def report(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder.")],
+    figures: Annotated[bool, typer.Option("--figures", help="Write all figures as SVG and PNG, too.")] = False,
+) -> None:
+    """Write a run's HTML report: one file that opens anywhere.
+
+    Example: [bold]brinell report runs/first --figures[/]
+    """
+    found = Run(folder)
+    _say_report(found.report())
+    if figures:
+        out.print(f"{len(found.figures())} figures: {found.store.path('figures')}", soft_wrap=True, highlight=False)
+
+
+def summary(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
+    threshold: Annotated[list[float] | None, typer.Option(help="Accuracies to find failure points for.")] = None,
+) -> None:
+    """Print what a run found: areas, failure points and a verdict for each model.
+
+    Example: [bold]brinell summary runs/first --json[/]
+    """
+    found = Run(folder).summary(tuple(threshold)) if threshold else Run(folder).summary()
+    if as_json:
+        out.print_json(data=found.to_dict(), allow_nan=True)
+    else:
+        out.print(*summary_table(found), sep="\n")
+
+
+def rows(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder.")],
+    sql: Annotated[
+        str, typer.Argument(help="A question over the tables rows, samples and clean.")
+    ] = "select * from rows limit 20",
+    csv: Annotated[Path | None, typer.Option(help="Write the answer to a CSV file.")] = None,
+) -> None:
+    """Ask a run's rows a question in SQL (DuckDB).
+
+    Example: [bold]brinell rows runs/first "select operator, avg(correct::int) from rows group by all order by 2"[/]
+    """
+    answer = Run(folder).rows(sql)
+    if csv is not None:
+        answer.write_csv(str(csv))
+    else:
+        print(answer)
+
+
+def ls(
+    what: Annotated[str, typer.Argument(help="lenses, operators, models, datasets or criteria")],
+) -> None:
+    """List what there is: lenses, operators, models, datasets or criteria.
+
+    Example: [bold]brinell ls operators[/]
+    """
+    out.print(listing(what))
+
+
+def show(
+    image: Annotated[Path, typer.Argument(help="An image file.")],
+    operator: Annotated[
+        list[str] | None, typer.Option(help="NAME or NAME:SEMANTICS; may be repeated. Without it: all.")
+    ] = None,
+    level: Annotated[list[int] | None, typer.Option(help="Levels to show; may be repeated.")] = None,
+    size: Annotated[int, typer.Option(help="The side that the image is resized to.")] = 224,
+    seed: Annotated[int, typer.Option(help="Names the random draws.")] = 0,
+    model: Annotated[str | None, typer.Option(help="A torch model, for operators that need gradients.")] = None,
+    file: Annotated[Path, typer.Option("--out", help="The PNG file to write.")] = Path("levels.png"),
+) -> None:
+    """Draw an image at several levels of operators, as a contact sheet.
+
+    Example: [bold]brinell show cat.jpg --operator white_fog --operator jpeg --out cat.png[/]
+    """
+    pictures.contact_sheet(image, operator or [], level or [], size=size, seed=seed, model=model).save(file)
+    out.print(f"wrote {file}", highlight=False)
+
+
+for _command in (demo, report, summary, rows, ls, show):
+    app.command()(_command)
+app.command("run")(with_settings(run))
+app.command("plan")(with_settings(plan))
+
+
+def _carry_out(config: RunConfig) -> None:
+    with reporter() as telling:
+        telling.say(f"run: {config.folder()}")
+        store = execute(assemble(config), telling)
+    found = Run(store.url)
+    out.print(*summary_table(found.summary()), sep="\n")
+    _say_report(found.report())
+
+
+def _say_report(place: str) -> None:
+    out.print(f"report: {place}", soft_wrap=True, highlight=False)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command; errors that a user can mend are one line and exit code 2."""
+    try:
+        app(arguments, standalone_mode=False)
+    except BrinellError as error:
+        _fail(error)
+    except typer.Exit as leaving:
+        sys.exit(leaving.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        if _is_usage(error):
+            _fail(ConfigError(_usage(error)))
+        raise
+
+
+def _is_usage(error: Exception) -> bool:
+    return hasattr(error, "format_message")  # click's errors for wrong options and arguments
+
+
+def _usage(error: Any) -> str:
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "brinell"
+    return f"{error.format_message()} (see {command} --help)"
+
+
+def _fail(error: BrinellError) -> None:
+    if _debug:
+        traceback.print_exc()
+    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,114 @@
+"""Findings as tables on a terminal."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from rich.table import Table
+
+from brinell.criteria import CRITERIA
+from brinell.datasets import SOURCES as DATASETS
+from brinell.engine.plan import Plan
+from brinell.errors import UnknownName
+from brinell.lenses import LENSES
+from brinell.models import SOURCES as MODELS
+from brinell.perturb import OPERATORS, find_operator
+from brinell.registry import nearest
+from brinell.results import Profiles, title
+
+
+def summary_table(found: Profiles) -> list[Any]:
+    """Areas and failure points of every operator, and a sentence for each model."""
+    tables: list[Any] = []
+    thresholds = list(dict.fromkeys(failure.threshold for failure in found.failures))
+    middle = f"first below {thresholds[len(thresholds) // 2]:.0%} at"
+    for model in found.models:
+        table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+        for head in ("operator", "mean accuracy", *(f"< {threshold:.0%}" for threshold in thresholds), middle):
+            table.add_column(head, justify="right" if head.startswith("<") else "left")
+        for operator in found.operators:
+            if (model, operator) in found.areas:
+                area = found.areas[model, operator]
+                points = [found.failure(model, operator, threshold) for threshold in thresholds]
+                levels = ["never" if point.level is None else str(point.level) for point in points]
+                share = f"{area.value:.0%} ({area.low:.0%}–{area.high:.0%})"
+                table.add_row(title(operator), share, *levels, points[len(points) // 2].told)
+        tables += [table, found.verdict(model)]
+    return tables
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """What a run would cost."""
+    lines = []
+    for cost in plan.costs:
+        gradients = f" and {cost.gradients:,} gradients" if cost.gradients else ""
+        lines.append(
+            f"{cost.lens} of {cost.model}: {cost.images:,} images × {cost.operators} operators × {cost.levels} levels = "
+            f"{cost.trials:,} trials; {cost.forward_passes:,} forward passes (at {cost.images_per_second:,.0f}/s here)"
+            f"{gradients}; about {_time(cost.seconds)}"
+        )
+    lines.append(
+        f"in all: {plan.forward_passes:,} forward passes, about {_time(plan.seconds)}; {plan.rows:,} rows, about "
+        f"{plan.bytes / 1e6:.1f} MB in {plan.folder}. Nothing was done."
+    )
+    return lines
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def listing(what: str) -> Table:
+    """What is registered under a kind."""
+    kinds = {
+        "lenses": _lenses,
+        "operators": _operators,
+        "models": lambda: _sources(MODELS.values()),
+        "datasets": lambda: _sources(DATASETS.values()),
+        "criteria": _criteria,
+    }
+    if what not in kinds:
+        raise UnknownName(f"there is nothing to list under {what!r}; {nearest(what, list(kinds))}")
+    return kinds[what]()
+
+
+def _table(*heads: str) -> Table:
+    table = Table(show_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    return table
+
+
+def _lenses() -> Table:
+    table = _table("lens", "what it measures")
+    for lens in LENSES.values():
+        table.add_row(lens.name, lens.what)
+    return table
+
+
+def _operators() -> Table:
+    table = _table("operator", "tags", "what one more level does")
+    for operator in OPERATORS.values():
+        usual = find_operator(operator.name) is operator
+        white = ("white box",) if operator.white_box else ()
+        doc = (inspect.getdoc(operator.function) or "").splitlines()[0]
+        table.add_row(operator.name if usual else f"  :{operator.semantics}", ", ".join((*operator.tags, *white)), doc)
+    return table
+
+
+def _sources(sources: list[Any]) -> Table:
+    table = _table("form", "what it is")
+    for source in sources:
+        table.add_row(source.form.replace("[", "\\["), source.what)
+    return table
+
+
+def _criteria() -> Table:
+    table = _table("criterion", "an answer is broken when")
+    for name, maker in zip(CRITERIA, CRITERIA.values(), strict=True):
+        parameters = ", ".join(str(p.name) for p in inspect.signature(maker).parameters.values())
+        table.add_row(f"{name}({parameters})" if parameters else name, inspect.getdoc(maker) or "")
+    return table

@@ -1,0 +1,110 @@
+"""What a run would cost: trials, forward passes, time and storage. Nothing is measured but the model's speed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from brinell.engine.runner import Job, Parts, jobs_of
+from brinell.engine.survey import chosen
+from brinell.engine.threads import CORES, one_each_core, torch_alone
+from brinell.engine.tuning import best_batch, images_per_second
+from brinell.models import Model
+
+BYTES_A_ROW = 28  # of a profile in Parquet, as measured on the demo and on 300 ImageNet images
+OVERHEAD = 1.12  # operators, distances and rows beside the forward passes, as measured by the benchmarks
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One lens with one model."""
+
+    lens: str
+    model: str
+    operators: int
+    images: int
+    levels: int
+    forward_passes: int
+    gradients: int
+    images_per_second: float
+    seconds: float
+
+    @property
+    def trials(self) -> int:
+        """Questions to the model."""
+        return self.images * self.operators * self.levels
+
+    @property
+    def rows(self) -> int:
+        """Rows that would be written: the trials and the clean images."""
+        return self.images * self.operators * (self.levels + 1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run's cost, as far as it can be told without doing it: all images are counted, before any selection."""
+
+    folder: str
+    costs: tuple[Cost, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Estimated time."""
+        return sum(cost.seconds for cost in self.costs)
+
+    @property
+    def forward_passes(self) -> int:
+        """Images that go through a model."""
+        return sum(cost.forward_passes for cost in self.costs)
+
+    @property
+    def rows(self) -> int:
+        """Rows that would be written."""
+        return sum(cost.rows for cost in self.costs)
+
+    @property
+    def bytes(self) -> int:
+        """Estimated size of the rows."""
+        return self.rows * BYTES_A_ROW
+
+
+def plan(parts: Parts) -> Plan:
+    """The cost of a run on this machine."""
+    images = len(chosen(parts.dataset, parts.config.data, parts.config.seed))
+    with torch_alone():
+        costs = tuple(_cost(job, images, parts.config.execution.batch) for job in jobs_of(parts))
+    return Plan(parts.config.folder(), costs)
+
+
+def _cost(job: Job, images: int, batch: int | None) -> Cost:
+    levels = job.lens.trials(job.options)
+    batch = batch or best_batch(job.model)
+    rate = images_per_second(job.model, batch)
+    white = images * levels * sum(operator.white_box for operator in job.operators)
+    forwards = (
+        images * levels * len(job.operators) + 2 * images
+    )  # the clean images are asked once to select, once to compare
+    seconds = forwards * OVERHEAD / rate + (white / _gradients_per_second(job.model, min(batch, 8)) if white else 0)
+    return Cost(
+        job.lens.name,
+        job.model.name,
+        len(job.operators),
+        images,
+        levels,
+        forwards,
+        white,
+        rate,
+        seconds,
+    )
+
+
+def _gradients_per_second(model: Model, batch: int) -> float:
+    pre = model.preprocess
+    images = torch.full((batch, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8, device=model.device)
+    labels = torch.zeros(batch, dtype=torch.int64, device=model.device)
+    copies = CORES if model.device.type == "cpu" else 1
+    start = time.perf_counter()
+    list(one_each_core(lambda _: float(model.gradient(images, labels).abs().max()), range(copies)))
+    return copies * batch / (time.perf_counter() - start)
