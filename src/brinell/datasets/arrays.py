@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,6 @@ class Arrays:
     name: str
     images: np.ndarray
     labels: np.ndarray | None
-    folder: tempfile.TemporaryDirectory[str]
     classes: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
@@ -44,21 +44,30 @@ class Arrays:
 
 def npz(path: Path) -> Arrays:
     """An .npz file with images and labels. The arrays are unpacked to disk and mapped, so memory doesn't grow with them."""
-    folder = tempfile.TemporaryDirectory(prefix="brinell-")
+    folder = tempfile.mkdtemp(prefix="brinell-")
+    try:
+        dataset = _mapped(path, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(dataset, shutil.rmtree, folder, ignore_errors=True)
+    return dataset
+
+
+def _mapped(path: Path, folder: str) -> Arrays:
     try:
         with zipfile.ZipFile(path) as archive:
             members = {Path(name).stem: name for name in archive.namelist()}
-            images = _unpack(archive, members, IMAGE_KEYS, folder.name)
-            labels = _unpack(archive, members, LABEL_KEYS, folder.name)
+            images = _unpack(archive, members, IMAGE_KEYS, folder)
+            labels = _unpack(archive, members, LABEL_KEYS, folder)
     except (OSError, zipfile.BadZipFile, ValueError) as error:
         raise DataError(f"{path} can't be read as an .npz file: {error}") from error
     if images is None:
-        raise DataError(
-            f"{path} holds no images: expected an array named {', '.join(IMAGE_KEYS)}; it has {', '.join(members)}"
-        )
+        expected, there = ", ".join(IMAGE_KEYS), ", ".join(members)
+        raise DataError(f"{path} holds no images: expected an array named {expected}; it has {there}")
     if labels is not None and len(labels) != len(images):
         raise DataError(f"{path} has {len(images)} images but {len(labels)} labels")
-    return Arrays(path.stem, images, labels, folder)
+    return Arrays(path.stem, images, labels)
 
 
 def _unpack(archive: zipfile.ZipFile, members: dict[str, str], keys: Sequence[str], folder: str) -> np.ndarray | None:

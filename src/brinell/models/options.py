@@ -23,6 +23,10 @@ Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
 Sides = Annotated[tuple[int, ...], BeforeValidator(_listed)]
 
 
+#: endings of files that hold weights
+WEIGHTS = frozenset({".onnx", ".safetensors", ".pt", ".pth", ".bin"})
+
+
 class ModelOptions(BaseModel):
     """Which model, and what can't be read from it.
 
@@ -59,7 +63,13 @@ class ModelOptions(BaseModel):
     @property
     def label(self) -> str:
         """The model's name in rows and reports."""
-        return self.name or Path(self.source.rpartition(":")[2]).stem or self.source
+        if self.name is not None:
+            return self.name
+        kind, _, rest = self.source.partition(":")
+        last = (rest or kind).rstrip("/").rpartition("/")[2]
+        if kind == "torch" and ":" in last:
+            last = last.rpartition(":")[2]  # the factory
+        return last.removesuffix(Path(last).suffix) if Path(last).suffix in WEIGHTS else last
 
     def preprocess(self, known: Preprocess) -> Preprocess:
         """What is known of the model, with the user's options over it."""
@@ -72,7 +82,7 @@ class ModelOptions(BaseModel):
         elif self.resize == "stretch":
             short_side = None
         elif self.resize == "crop" and (short_side is None or self.size is not None):
-            short_side = round(min(height, width) / 0.875)  # the usual ImageNet crop
+            short_side = round(max(height, width) / 0.875)  # the usual ImageNet crop
         if short_side is not None and short_side < max(height, width):
             raise ConfigError(f"short_side is {short_side}, but a crop of {height}x{width} needs at least its longer side")
         return Preprocess(

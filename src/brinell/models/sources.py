@@ -22,7 +22,7 @@ from brinell.models.imagenet import imagenet_classes
 from brinell.models.model import Model
 from brinell.models.modules import from_module
 from brinell.models.onnx import from_onnx
-from brinell.models.options import ModelOptions
+from brinell.models.options import WEIGHTS, ModelOptions
 from brinell.models.preprocess import Preprocess
 from brinell.registry import Registry
 
@@ -98,7 +98,7 @@ def _open_onnx(rest: str, options: ModelOptions, execution: Execution) -> Model:
 @source("torch", "torch:package.module:factory | torch:FILE.safetensors?factory=…", "your own torch module")
 def _open_torch(rest: str, options: ModelOptions, execution: Execution) -> Model:
     file = Path(rest).expanduser()
-    if file.suffix in {".safetensors", ".pt", ".pth", ".bin"}:
+    if file.suffix in WEIGHTS:
         module = _with_weights(file, options, execution)
     else:
         module = _build(rest)

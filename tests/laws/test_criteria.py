@@ -1,0 +1,73 @@
+"""Criteria, and what is read from scores."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brinell.criteria import CRITERIA, find_criterion, verdict
+from brinell.errors import ConfigError, UnknownName
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=80)
+def test_rank_is_the_place_in_the_sorted_scores(data: st.DataObject) -> None:
+    """With ties in the order of their index, so that rank 0 and argmax always agree."""
+    classes = data.draw(st.integers(1, 6))
+    rows = data.draw(
+        st.lists(
+            st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5]), min_size=classes, max_size=classes), min_size=1, max_size=4
+        )
+    )
+    scores = torch.tensor(rows)
+    labels = torch.tensor([data.draw(st.integers(0, classes - 1)) for _ in rows])
+    found = verdict(scores, labels)
+    for row, label in enumerate(labels.tolist()):
+        order = sorted(range(classes), key=lambda index: (-float(scores[row, index]), index))
+        assert int(found.rank[row]) == order.index(label)
+        assert (int(found.rank[row]) == 0) == (int(found.prediction[row]) == label)
+        assert float(found.probability[row]) == float(scores[row, label])
+        assert float(found.confidence[row]) == float(scores[row].max())
+
+
+SCORES = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.05, 0.05, 0.9]])
+LABELS = torch.tensor([0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("misclassification", [False, True, True]),
+        ("top_k_misclassification(2)", [False, True, False]),
+        ("top_k_misclassification", [False, False, False]),
+        ("confident_misclassification(0.8)", [False, False, True]),
+        ("misclassification & top_k_misclassification(2)", [False, True, False]),
+    ],
+)
+def test_criteria(name: str, broken: list[bool]) -> None:
+    assert find_criterion(name)(verdict(SCORES, LABELS)).tolist() == broken
+
+
+@pytest.mark.parametrize("name", list(CRITERIA))
+def test_every_criterion_has_a_default_and_a_word_on_itself(name: str) -> None:
+    assert find_criterion(name)(verdict(SCORES, LABELS)).dtype == torch.bool
+    assert CRITERIA[name].__doc__
+
+
+@pytest.mark.parametrize("name", list(CRITERIA))
+def test_nothing_breaks_a_right_and_sure_answer(name: str) -> None:
+    sure = torch.eye(6)
+    assert not find_criterion(name)(verdict(sure, torch.arange(6))).any()
+
+
+def test_criteria_that_are_not_there() -> None:
+    with pytest.raises(UnknownName, match="did you mean misclassification"):
+        find_criterion("missclassification")
+    with pytest.raises(ConfigError, match="can't take 'x'"):
+        find_criterion("top_k_misclassification(x)")
+    with pytest.raises(ConfigError, match="can't take '3'"):
+        find_criterion("misclassification(3)")
+    with pytest.raises(ConfigError, match="expected a criterion"):
+        find_criterion("a b")

@@ -1,0 +1,284 @@
+"""Every kind of dataset, good and bad files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from brinell.datasets import DataOptions, open_dataset, read_image
+from brinell.datasets.decode import decode, from_array
+from brinell.errors import DataError, UnreadableImage
+from brinell.types import Sample, image_id
+
+
+def picture(seed: int = 0, size: tuple[int, int] = (20, 16)) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (*size, 3), dtype=np.uint8)
+
+
+def saved(folder: Path, *names: str) -> list[np.ndarray]:
+    pictures = []
+    for seed, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pictures.append(picture(seed))
+        Image.fromarray(pictures[-1]).save(path)
+    return pictures
+
+
+def same(sample: Sample, array: np.ndarray) -> bool:
+    return torch.equal(sample.image, torch.from_numpy(array.transpose(2, 0, 1).copy()))
+
+
+# ---- kinds ----
+
+
+def test_class_folders(tmp_path: Path) -> None:
+    pictures = saved(tmp_path, "cat/a.png", "cat/deep/b.png", "dog/c.png")
+    (tmp_path / "cat" / "notes.txt").write_text("not an image")
+    (tmp_path / "empty").mkdir()
+    dataset = open_dataset(tmp_path)
+    assert dataset.classes == ("cat", "dog")
+    assert [dataset[i].label for i in range(3)] == [0, 0, 1]
+    assert all(same(dataset[i], pictures[i]) for i in range(3))
+
+
+def test_a_folder_of_images_alone_is_unlabelled(tmp_path: Path) -> None:
+    saved(tmp_path, "b.png", "a.png")
+    dataset = open_dataset(tmp_path)
+    assert [(dataset[i].name, dataset[i].label) for i in range(2)] == [("a.png", None), ("b.png", None)]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_metadata_beside_images_and_manifests(tmp_path: Path, form: str) -> None:
+    pictures = saved(tmp_path, "x/one.png", "two.png")
+    rows = [{"file_name": "x/one.png", "label": 7}, {"file_name": "two.png", "label": 3}]
+
+    def write(path: Path) -> Path:
+        if form == "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        elif form == "csv":
+            path.write_text("file_name,label\n" + "".join(f"{row['file_name']},{row['label']}\n" for row in rows))
+        else:
+            pq.write_table(pa.Table.from_pylist(rows), path)
+        return path
+
+    write(tmp_path / f"metadata.{form}")
+    for dataset in (open_dataset(tmp_path), open_dataset(write(tmp_path / f"list.{form}"))):
+        assert [dataset[i].label for i in range(2)] == [7, 3]
+        assert all(same(dataset[i], pictures[i]) for i in range(2))
+
+
+def test_a_label_column_can_be_named(tmp_path: Path) -> None:
+    saved(tmp_path, "a.png")
+    (tmp_path / "list.csv").write_text("path,label,kind\na.png,1,tabby\n")
+    assert open_dataset(DataOptions(source=str(tmp_path / "list.csv"), label_column="kind"))[0].label == "tabby"
+    with pytest.raises(DataError, match="expected breed; it has path, label, kind"):
+        open_dataset(DataOptions(source=str(tmp_path / "list.csv"), label_column="breed"))
+
+
+def test_coco(tmp_path: Path) -> None:
+    saved(tmp_path, "images/a.png", "images/b.png")
+    content = {
+        "images": [{"id": 5, "file_name": "a.png"}, {"id": 9, "file_name": "b.png"}],
+        "categories": [{"id": 18, "name": "dog"}, {"id": 17, "name": "cat"}],
+        "annotations": [
+            {"image_id": 5, "category_id": 17, "bbox": [1, 2, 3, 4]},
+            {"image_id": 9, "category_id": 17, "bbox": [0, 0, 2, 2]},
+            {"image_id": 9, "category_id": 18, "bbox": [1, 1, 5, 5]},
+            {"image_id": 5, "category_id": 18, "bbox": [0, 0, 9, 9], "iscrowd": 1},
+        ],
+    }
+    (tmp_path / "instances.json").write_text(json.dumps(content))
+    dataset = open_dataset(tmp_path / "instances.json")
+    assert dataset.classes == ("dog", "cat")
+    first, second = dataset[0], dataset[1]
+    assert first.boxes is not None
+    assert first.boxes.tolist() == [[1, 2, 4, 6]]
+    assert (first.label, second.label) == (1, None), "only images of one category have a label"
+    assert second.box_labels == (1, 0)
+
+
+def test_real_coco(assets: Path) -> None:
+    dataset = open_dataset(assets / "images" / "coco_val_128" / "instances.json")
+    assert len(dataset) == 128
+    total = 0
+    for index in range(0, 128, 16):
+        sample = dataset[index]
+        assert sample.boxes is not None
+        height, width = sample.image.shape[1:]
+        assert bool((sample.boxes[:, 2] <= width + 1).all()) and bool((sample.boxes[:, 3] <= height + 1).all())
+        total += len(sample.boxes)
+    assert total > 20
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_npz_is_read_from_disk(tmp_path: Path, packed: bool) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (5, 9, 8, 3), dtype=np.uint8)
+    save = np.savez_compressed if packed else np.savez
+    save(tmp_path / "data.npz", images=images, labels=np.arange(5))
+    dataset = open_dataset(tmp_path / "data.npz")
+    assert [dataset[i].label for i in range(5)] == [0, 1, 2, 3, 4]
+    assert same(dataset[3], images[3])
+    assert isinstance(dataset.images, np.memmap)  # type: ignore[attr-defined]
+
+
+def test_real_npz_with_other_compression(assets: Path) -> None:
+    dataset = open_dataset(assets / "images" / "cifar10_train_5000.npz")
+    assert len(dataset) == 5000
+    assert tuple(dataset[4999].image.shape) == (3, 32, 32)
+
+
+def test_sequences_of_pairs() -> None:
+    array = picture()
+    items: list[Any] = [
+        (array, 3),
+        (Image.fromarray(array), "cat"),
+        (torch.from_numpy(array).permute(2, 0, 1), np.int64(5)),
+        (array.astype(np.float32) / 255, np.array([0.0, 0.0, 1.0])),
+        array,
+    ]
+    dataset = open_dataset(items)
+    assert [dataset[i].label for i in range(5)] == [3, "cat", 5, 2, None]
+    assert all(same(dataset[i], array) for i in range(5))
+
+
+@dataclass
+class Targets:
+    boxes: np.ndarray
+    labels: np.ndarray
+    scores: np.ndarray
+
+
+class Maite:
+    """A dataset of MAITE's shape, which subclasses nothing."""
+
+    metadata = {"id": "maite-like", "index2label": {0: "dog", 1: "cat"}}
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> tuple[Any, Any, dict[str, Any]]:
+        return picture().transpose(2, 0, 1), self.target, {"id": f"item-{index}"}
+
+
+def test_maite_classification_and_detection() -> None:
+    dataset = open_dataset(Maite(np.array([0.1, 0.9])))
+    assert (dataset.name, dataset.classes) == ("maite-like", ("dog", "cat"))
+    assert (dataset[0].label, dataset[0].name) == (1, "item-0")
+    found = open_dataset(Maite(Targets(np.array([[1, 2, 3, 4]]), np.array([1]), np.array([1.0]))))[0]
+    assert found.boxes is not None
+    assert (found.boxes.tolist(), found.box_labels) == ([[1, 2, 3, 4]], (1,))
+
+
+def test_photos_of_the_demo() -> None:
+    pytest.importorskip("foolbox", reason="needs the demo extra")
+    dataset = open_dataset("photos")
+    assert len(dataset) == 24
+    assert all(isinstance(dataset[i].label, int) for i in range(24))
+    assert dataset[20].image.shape[0] == 1, "one of them is grey"
+
+
+# ---- images ----
+
+
+def test_modes_of_image_files(tmp_path: Path) -> None:
+    array = picture()
+    grey = array[..., 0]
+    Image.fromarray(grey).save(tmp_path / "grey.png")
+    Image.fromarray(array).convert("P").save(tmp_path / "palette.png")
+    Image.fromarray(grey.astype(np.uint16) * 257).save(tmp_path / "deep.png")
+    alpha = np.dstack([array, np.full(grey.shape, 0, np.uint8)])
+    Image.fromarray(alpha).save(tmp_path / "clear.png")
+    Image.fromarray(array).convert("CMYK").save(tmp_path / "cmyk.tif")
+    Image.fromarray(grey > 99).save(tmp_path / "bits.png")
+    assert torch.equal(read_image(tmp_path / "grey.png")[0], torch.from_numpy(grey.copy()))
+    assert read_image(tmp_path / "palette.png").shape[0] == 3
+    assert torch.equal(read_image(tmp_path / "deep.png")[0], torch.from_numpy(grey.copy())), "16 bits are scaled"
+    assert read_image(tmp_path / "clear.png").unique().tolist() == [255], "what is transparent is white"
+    assert read_image(tmp_path / "cmyk.tif").shape[0] == 3
+    assert read_image(tmp_path / "bits.png").unique().tolist() == [0, 255]
+
+
+def test_phone_photos_are_turned_upright(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees
+    Image.fromarray(picture(size=(10, 30))).save(tmp_path / "phone.jpg", exif=exif)
+    assert tuple(read_image(tmp_path / "phone.jpg").shape) == (3, 30, 10)
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (np.zeros((5, 5, 5), np.uint8), "shape"),
+        (np.full((4, 4), 300.0), r"\[0, 1\]"),
+        (np.full((4, 4), np.nan), r"\[0, 1\]"),
+        (np.full((4, 4), 70000), "8 or 16 bits"),
+        (np.zeros((0, 4), np.uint8), "no pixels"),
+        (np.array([["a", "b"], ["c", "d"]]), "numbers"),
+    ],
+)
+def test_arrays_that_are_no_images(array: np.ndarray, reason: str) -> None:
+    with pytest.raises(UnreadableImage, match=reason):
+        from_array(array, "x")
+
+
+def test_bad_files_say_what_is_wrong(tmp_path: Path) -> None:
+    saved(tmp_path, "good.png")
+    whole = (tmp_path / "good.png").read_bytes()
+    for data, reason in (
+        (b"", "empty"),
+        (b"hello", "not an image"),
+        (whole[: len(whole) // 2], "truncated|broken|incomplete"),
+    ):
+        with pytest.raises(UnreadableImage, match=reason):
+            decode(data, "x.png")
+    with pytest.raises(UnreadableImage, match="No such file"):
+        read_image(tmp_path / "gone.png")
+
+
+def test_an_id_comes_from_the_content(tmp_path: Path) -> None:
+    array = picture()
+    Image.fromarray(array).save(tmp_path / "a.png")
+    Image.fromarray(array).save(tmp_path / "b.bmp")
+    ids = {image_id(read_image(tmp_path / name)) for name in ("a.png", "b.bmp")} | {image_id(from_array(array, ""))}
+    assert len(ids) == 1
+    assert image_id(from_array(array[:, ::-1], "")) not in ids
+
+
+# ---- refusals ----
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda p: p / "nowhere", "no dataset at"),
+        (lambda p: p, "no images in"),
+        (lambda p: _write(p / "x.json", "{}"), "not a COCO annotation file"),
+        (lambda p: _write(p / "x.csv", "a,b\n1,2\n"), "no column for the image path"),
+        (lambda p: _write(p / "x.csv", ""), "no rows"),
+        (lambda p: _write(p / "x.jsonl", "{not json"), "can't be read"),
+        (lambda p: _write(p / "x.npz", "not a zip"), "can't be read"),
+        (lambda p: _write(p / "x.txt", ""), "no dataset that brinell knows"),
+        (lambda p: (i for i in range(3)), "turn an iterator into a list"),
+    ],
+)
+def test_what_is_no_dataset_says_so(tmp_path: Path, make: Any, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        open_dataset(make(tmp_path))
+
+
+def _write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path

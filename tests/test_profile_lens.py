@@ -1,0 +1,264 @@
+"""The profile lens finds what is known beforehand, and its figures are those of the rows."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import brinell
+from brinell.results.profiles import breakers, told
+from conftest import PLAIN
+
+THRESHOLD = 0.25  # of the fake model
+
+
+def first_dark_level(image: np.ndarray) -> int:
+    """By plain code, the first level of fading to black at which the mean grey lies below the fake model's threshold."""
+    values = image.astype(np.int64)
+    for level in range(1, 31):
+        tenfold = values * 9
+        down, rest = tenfold // 10, tenfold % 10
+        values = down + ((rest > 5) | ((rest == 5) & (down % 2 == 1)))
+        if values.mean() < THRESHOLD * 255:
+            return level
+    raise AssertionError
+
+
+def test_it_finds_the_fake_model_s_breaking_point(greys: Path, tmp_path: Path) -> None:
+    run = brinell.run(
+        f"fake:grey:{THRESHOLD}",
+        greys,
+        lens={"name": "profile", "operators": ["fade_black", "fade_white"]},
+        out=tmp_path / "run",
+        execution=PLAIN,
+        quiet=True,
+    )
+    found = dict(
+        run.rows(
+            "select name, min(level) from rows join samples using (image) where operator = 'fade_black:published' and not "
+            "correct group by 1"
+        ).fetchall()
+    )
+    dataset, model = brinell.open_dataset(greys), brinell.open_model("fake:grey", PLAIN)
+    expected = {}
+    for index in range(len(dataset)):
+        sample = dataset[index]
+        expected[sample.name] = first_dark_level(model.preprocess.canvas(sample.image).numpy())
+    assert found == expected
+    levels = sorted(expected.values())
+    summary = run.summary()
+    half = summary.failure("grey:0.25", "fade_black:published", 0.5)
+    assert half.level == levels[len(levels) // 2], "accuracy is below half once more than half of the images are dark"
+    assert half.told.startswith("mean grey 146 → ")
+    never = summary.failure("grey:0.25", "fade_white:published", 0.5)
+    assert (never.level, never.told) == (None, "never")
+
+
+def test_the_lens_asks_in_order_and_sees_no_device() -> None:
+    from brinell.lenses import LENSES, Outcome, ProfileOptions, Shard, Trials
+    from brinell.lenses.lens import Lens
+    from brinell.perturb import find_operator
+
+    lens: Lens = LENSES["profile"]
+    operator = find_operator("jpeg")
+    clean = _outcome(3)
+    asking = lens.ask(Shard(3, 8, 8, clean), operator, ProfileOptions(levels=4))
+    asked: list[Trials] = [next(asking)]
+    try:
+        while True:
+            asked.append(asking.send(_outcome(3)))
+    except StopIteration as finished:
+        columns = finished.value
+    assert [trials.levels.tolist() for trials in asked] == [[level] * 3 for level in range(1, 5)]
+    assert columns["level"].tolist() == sorted(list(range(5)) * 3)
+    assert columns["amount"].unique().tolist() == [28, 29, 30, 31, 100]
+    assert isinstance(clean, Outcome)
+
+
+def _outcome(count: int) -> object:
+    from brinell.criteria import Verdict
+    from brinell.lenses import Outcome
+    from brinell.perturb import Difference
+
+    zeros = torch.zeros(count)
+    whole = torch.zeros(count, dtype=torch.int64)
+    return Outcome(Verdict(whole, zeros, whole, zeros), zeros.bool(), Difference(*[zeros] * 7), zeros, whole)
+
+
+@pytest.fixture(scope="module")
+def cifar_run(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
+    """Two real networks on real images, all operators that need no gradient."""
+    classes = f"?classes={assets}/models/cifar10.txt"
+    return brinell.run(
+        [f"onnx:{assets}/models/cifar10_resnet20.onnx{classes}", f"onnx:{assets}/models/cifar10_resnet56.onnx{classes}"],
+        {"source": str(assets / "images" / "cifar10_test_2000.npz"), "limit": 60},
+        lens={"name": "profile", "levels": 10},
+        out=tmp_path_factory.mktemp("cifar") / "run",
+        quiet=True,
+    )
+
+
+def test_every_number_of_the_summary_is_in_the_rows(cifar_run: brinell.Run) -> None:
+    """Recomputed with numpy, without SQL."""
+    rows = cifar_run.rows().fetchnumpy()
+    summary = cifar_run.summary()
+    assert len(summary.curves) == 2 * 14
+    for (model, operator), points in list(summary.curves.items())[::5]:
+        mine = (rows["model"] == model) & (rows["operator"] == operator)
+        areas = []
+        for point in points:
+            at = mine & (rows["level"] == point.level)
+            assert point.images == at.sum() == 60
+            assert point.accuracy.value == pytest.approx(rows["correct"][at].mean())
+            assert point.rank.value == pytest.approx(rows["rank"][at].mean())
+            assert point.probability.value == pytest.approx(rows["probability"][at].mean(), rel=1e-5)
+            half = 2.0010 * rows["rank"][at].std(ddof=1) / math.sqrt(60)  # Student's 97.5 % point for 59 degrees
+            assert point.rank.high == pytest.approx(point.rank.value + half, rel=1e-3)
+            areas.append(point.accuracy.value)
+        assert summary.areas[model, operator].value == pytest.approx(np.mean(areas))
+    for model in summary.models:
+        common = [operator for name, operator in summary.areas if name == model]
+        assert summary.average_areas[model].value == pytest.approx(
+            np.mean([summary.areas[model, operator].value for operator in common])
+        )
+
+
+def test_rows_hold_what_they_should(cifar_run: brinell.Run) -> None:
+    total, clean, bad = cifar_run.rows(
+        """select count(*), count(*) filter (level = 0 and changed = 0 and mse = 0),
+           count(*) filter (rank < 0 or probability not between 0 and 1 or confidence < probability - 1e-6
+                            or correct != (rank = 0) or correct != (prediction = label)) from rows"""
+    ).fetchall()[0]
+    assert (total, clean, bad) == (2 * 14 * 11 * 60, 2 * 14 * 60, 0)
+    assert cifar_run.rows("select count(*) from rows where l2 > 0 and abs(l2 * l2 / 3072 - mse) > 1e-6").fetchall() == [
+        (0,)
+    ]
+
+
+def test_degradation_hurts(cifar_run: brinell.Run) -> None:
+    summary = cifar_run.summary()
+    for model in summary.models:
+        levels = [point["accuracy"].value for point in summary.averages[model]]
+        assert levels[0] > 0.85
+        assert levels[10] < levels[0] - 0.2
+
+
+def test_breakers_break_where_they_are_said_to(cifar_run: brinell.Run) -> None:
+    found = breakers(cifar_run.store.connect(), 2)
+    assert {(one.model, one.operator) for one in found} <= set(cifar_run.summary().curves)
+    for one in found[::7]:
+        rows = cifar_run.rows(
+            f"select level, correct, prediction from rows where model = '{one.model}' and operator = '{one.operator}' and "
+            f"image = '{one.image}' order by level"
+        ).fetchall()
+        assert all(correct for _, correct, _ in rows[: one.level])
+        assert rows[one.level][1:] == (False, one.prediction)
+
+
+def test_stored_distances_are_those_of_the_replayed_image(cifar_run: brinell.Run, assets: Path) -> None:
+    """Any row can be made again: id, operator, level and seed name its image."""
+    from brinell.perturb import difference, find_operator
+    from brinell.types import id_number, image_id
+
+    dataset = brinell.open_dataset(assets / "images" / "cifar10_test_2000.npz")
+    image = dataset[7].image
+    name = image_id(image)
+    rows = cifar_run.rows(
+        f"select operator, level, mse, l1, linf, changed from rows where image = '{name}' and model = 'cifar10_resnet20' and "
+        "level in (1, 4, 10)"
+    ).fetchall()
+    assert len(rows) == 14 * 3
+    for operator, level, mse, l1, linf, changed in rows:
+        made = find_operator(operator).at(image[None], level, seed=0, ids=torch.tensor([id_number(name)]))
+        again = difference(image[None], made)
+        assert (float(again.mse), float(again.l1), float(again.linf), float(again.changed)) == pytest.approx(
+            (mse, l1, linf, changed), rel=1e-5
+        )
+
+
+def test_natural_units(cifar_run: brinell.Run) -> None:
+    curves = cifar_run.summary().curves
+
+    def at(operator: str, level: int) -> str:
+        points = curves["cifar10_resnet20", operator]
+        return told(operator, points[level], points[0])
+
+    assert at("black_lines:published", 1).startswith("1 line, ")
+    assert at("black_lines:published", 6).startswith("6 lines, ")
+    assert at("boxes:published", 5).startswith("30 boxes, ")
+    assert at("jpeg:published", 10) == "quality 22"
+    assert at("posterise:published", 10).endswith("colours left (22 values a channel)")
+    assert at("white_fog:published", 3).startswith("mean grey ")
+
+
+def test_selection_keeps_the_images_that_models_get_right(assets: Path, tmp_path: Path) -> None:
+    classes = f"?classes={assets}/models/cifar10.txt"
+    models = [
+        f"onnx:{assets}/models/cifar10_resnet20.onnx{classes}",
+        f"onnx:{assets}/models/cifar10_resnet56.onnx{classes}",
+    ]
+    data = {"source": str(assets / "images" / "cifar10_test_2000.npz"), "limit": 80}
+    lens = {"name": "profile", "levels": 1, "operators": ["jpeg"]}
+    wrong = {}
+    for select in ("all", "correct", "correct:cifar10_resnet20"):
+        run = brinell.run(models, data, lens=lens, select=select, out=tmp_path / select, quiet=True)
+        clean = run.rows(
+            "select model, count(*) filter (not correct), count(*) from rows where level = 0 group by 1"
+        ).fetchall()
+        wrong[select] = {model: (bad, total) for model, bad, total in clean}
+        kept = run.rows("select count(distinct index) filter (kept), count(distinct index) from clean").fetchall()[0]
+        assert kept == (wrong[select]["cifar10_resnet20"][1], 80)
+    assert wrong["all"]["cifar10_resnet20"][1] == 80
+    assert wrong["all"]["cifar10_resnet20"][0] > 0
+    assert [bad for bad, _ in wrong["correct"].values()] == [0, 0]
+    assert wrong["correct:cifar10_resnet20"]["cifar10_resnet20"][0] == 0
+    assert wrong["correct"]["cifar10_resnet20"][1] <= wrong["correct:cifar10_resnet20"]["cifar10_resnet20"][1] < 80
+
+
+def test_predictions_can_be_the_truth(assets: Path, tmp_path: Path) -> None:
+    images = [brinell.open_dataset(assets / "images" / "cifar10_test_2000.npz")[index].image for index in range(20)]
+    run = brinell.run(
+        f"onnx:{assets}/models/cifar10_resnet20.onnx",
+        {"source": images, "labels": "prediction"},
+        lens={"name": "profile", "levels": 2, "operators": ["global_blur"]},
+        out=tmp_path / "run",
+        quiet=True,
+    )
+    assert run.rows("select avg(correct::int) from rows where level = 0").fetchall() == [(1.0,)]
+    with pytest.raises(brinell.LabelError, match="--labels prediction"):
+        brinell.run(f"onnx:{assets}/models/cifar10_resnet20.onnx", images, out=tmp_path / "other", quiet=True)
+
+
+def test_top_5_profiles(assets: Path, tmp_path: Path) -> None:
+    run = brinell.run(
+        f"onnx:{assets}/models/cifar10_resnet20.onnx",
+        {"source": str(assets / "images" / "cifar10_test_2000.npz"), "limit": 30},
+        lens={"name": "profile", "levels": 3, "operators": ["noise"], "criterion": "top_k_misclassification(5)"},
+        out=tmp_path / "run",
+        quiet=True,
+    )
+    assert run.rows("select count(*) from rows where correct != (rank < 5)").fetchall() == [(0,)]
+
+
+def test_gradient_descent_on_the_model_under_test(assets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(assets / "models"))
+    import nets  # type: ignore[import-not-found]
+
+    module, (_, size, _), names = nets.load("cifar10_resnet20")
+    model = brinell.wrap(module, size=size, classes=names, name="resnet20", execution=PLAIN)
+    data = {"source": str(assets / "images" / "cifar10_test_2000.npz"), "limit": 20}
+    lens = {"name": "profile", "levels": 4, "operators": ["gradient_descent", "gradient_descent:l2", "noise"]}
+    run = brinell.run(model, data, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    summary = run.summary()
+    for semantics in ("sign", "l2"):
+        curve = summary.curves["resnet20", f"gradient_descent:{semantics}"]
+        assert curve[4].accuracy.value < curve[0].accuracy.value - 0.4
+        assert [point.probability.value for point in curve] == sorted([p.probability.value for p in curve], reverse=True)
+    assert summary.operators[0] == "noise:published", "attacks come last"
+    assert summary.averaged_operators == ["noise:published"], "and count in no average"
+    with pytest.raises(brinell.ConfigError, match="needs gradients"):
+        brinell.run(f"onnx:{assets}/models/cifar10_resnet20.onnx", data, lens=lens, out=tmp_path / "onnx", quiet=True)

@@ -1,0 +1,51 @@
+"""Intervals against independent references."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from brinell.results.statistics import Estimate, first_below, mean, proportion
+
+
+@pytest.mark.parametrize(("successes", "total"), [(0, 10), (3, 10), (10, 10), (57, 300), (299, 300)])
+def test_wilson_is_scipy_s(successes: int, total: int) -> None:
+    theirs = stats.binomtest(successes, total).proportion_ci(method="wilson")
+    ours = proportion(successes, total)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+
+
+def test_student_is_scipy_s() -> None:
+    values = np.random.default_rng(0).normal(5, 2, 40)
+    ours = mean(float(values.mean()), float(values.std(ddof=1)), len(values))
+    theirs = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high))
+
+
+def test_intervals_cover_as_often_as_they_say() -> None:
+    generator = np.random.default_rng(1)
+    hits = 0
+    for _ in range(2000):
+        found = proportion(int(generator.binomial(40, 0.8)), 40)
+        hits += found.low <= 0.8 <= found.high
+    assert hits / 2000 == pytest.approx(0.95, abs=0.02)
+
+
+def test_intervals_stay_in_range_and_need_two_values() -> None:
+    assert mean(0.98, 0.3, 10, most=1).high == 1
+    assert mean(0.1, 3.0, 10).low == 0
+    assert math.isnan(mean(0.5, None, 1).low)
+    assert math.isnan(proportion(0, 0).value)
+
+
+def test_estimates_print_with_their_interval() -> None:
+    assert f"{Estimate(0.5, 0.4, 0.6):.1f}" == "0.5 [0.4, 0.6]"
+
+
+def test_first_below() -> None:
+    assert first_below([1.0, 0.6, 0.5, 0.4], 0.5) == 3
+    assert first_below([1.0, 0.6], 0.5) is None
+    assert first_below([0.3], 0.5) == 0
