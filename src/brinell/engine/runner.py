@@ -22,7 +22,7 @@ from brinell.engine.clean import answer_clean, keep, label_indices, readable
 from brinell.engine.exhibits import write_exhibits
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.shards import Entry, id_numbers, load_canvases, one_ahead, worker_count
-from brinell.engine.survey import chosen, data_fingerprint, survey
+from brinell.engine.survey import chosen, data_fingerprint, survey, unbroken
 from brinell.engine.threads import torch_alone
 from brinell.engine.tuning import SHARD, best_batch, keep_freed_memory
 from brinell.errors import ConfigError, RunError
@@ -94,6 +94,8 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
     with torch_alone(), ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
         samples = _samples(store, parts, pool, reporter)
         manifest = _begin(store, parts, jobs, samples)
+        if not store.exists("samples.parquet"):  # after the manifest, so that it can't be taken for another run's
+            store.write_table("samples", samples)
         clean = _clean(store, parts, samples, manifest, pool, reporter)
         shards = _shards(samples, clean, manifest["execution"]["shard"])
         labels = _labels(clean, parts)
@@ -107,11 +109,10 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
 
 def _samples(store: Store, parts: Parts, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:
     if store.exists("samples.parquet"):
-        return store.table("samples")
+        return unbroken(store.table("samples"), parts.config.execution.strict)
     indices = chosen(parts.dataset, parts.config.data, parts.config.seed)
     tick = reporter.stage("reading images", len(indices), "images")
     table = survey(parts.dataset, indices, pool, strict=parts.config.execution.strict, tick=tick)
-    store.write_table("samples", table)
     unreadable = len(table) - table["problem"].null_count
     if unreadable:
         reporter.say(f"{unreadable} of {len(table)} images can't be read and are left out (listed in the report)")
