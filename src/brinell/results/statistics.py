@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy import stats
+from scipy import special  # scipy.stats has the same under other names, and takes a second to import
 
 CONFIDENCE = 0.95
 
@@ -27,7 +27,7 @@ def proportion(successes: int, total: int) -> Estimate:
     if total == 0:
         return Estimate(math.nan, math.nan, math.nan)
     share = successes / total
-    z = float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+    z = float(special.ndtri((1 + CONFIDENCE) / 2))
     centre = (share + z * z / (2 * total)) / (1 + z * z / total)
     half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     return Estimate(share, max(0.0, centre - half), min(1.0, centre + half))
@@ -37,7 +37,7 @@ def mean(value: float, deviation: float | None, count: int, most: float = math.i
     """The mean of numbers in 0..`most` with Student's interval, from the sample's mean and standard deviation."""
     if count < 2 or deviation is None:
         return Estimate(value, math.nan, math.nan)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)) * deviation / math.sqrt(count)
+    half = float(special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(count)
     return Estimate(value, max(0.0, value - half), min(most, value + half))
 
 

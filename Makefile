@@ -1,0 +1,60 @@
+# make demo   two real networks on real photographs, and a report          make test      all tests
+# make check  format, lint, types, layers                                  make test-zoo  timm, torchvision, Hugging Face
+# make bench  docs/performance.md                                          make fidelity  docs/fidelity.md
+
+PYTHON ?= python3
+VENV := .venv
+ZOO := .venv-zoo
+PIP := -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check format test-zoo bench fidelity clean
+
+demo: $(VENV)/demo
+	$(VENV)/bin/brinell demo
+
+test: $(VENV)/dev
+	$(VENV)/bin/python -m pytest
+
+check: $(VENV)/dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+format: $(VENV)/dev
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+# torchvision and what stands on it need a torch of their own kind
+test-zoo: $(ZOO)/zoo
+	$(ZOO)/bin/python -m pytest tests/zoo
+
+bench: $(VENV)/bench
+	$(VENV)/bin/python -m benchmarks
+
+fidelity: $(VENV)/dev
+	$(VENV)/bin/python -m fidelity
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "brinell needs Python 3.11 or newer: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP) --constraint constraints.txt --editable '.[demo]'
+	touch $@
+
+$(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP) --constraint constraints.txt --editable '.[demo,dev]'
+	touch $@ $(VENV)/demo
+
+$(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt
+	$(VENV)/bin/python $(PIP) --constraint constraints.txt --requirement benchmarks/requirements.txt
+	touch $@
+
+$(ZOO)/zoo: pyproject.toml constraints-zoo.txt
+	$(PYTHON) -m venv $(ZOO)
+	$(ZOO)/bin/python $(PIP) --constraint constraints-zoo.txt --editable '.[onnx,timm,torchvision,hf]' pytest hypothesis
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(ZOO) runs
