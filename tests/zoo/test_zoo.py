@@ -1,0 +1,167 @@
+"""Models from timm, torchvision and Hugging Face, with random weights: `make test-zoo`.
+
+The libraries' own preprocessing and forward pass are the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import brinell
+from brinell.execution import Execution
+from brinell.models import Model
+from conftest import PLAIN
+
+timm = pytest.importorskip("timm", reason="needs timm: make test-zoo", exc_type=ImportError)
+torchvision = pytest.importorskip("torchvision", reason="needs torchvision: make test-zoo", exc_type=ImportError)
+transformers = pytest.importorskip("transformers", reason="needs transformers: make test-zoo", exc_type=ImportError)
+
+TIMM = ["resnet18", "vit_tiny_patch16_224", "mobilenetv3_small_050", "efficientnet_b1", "convnext_atto", "inception_v3"]
+TORCHVISION = ["resnet18", "mobilenet_v3_small", "efficientnet_b1", "vit_b_32", "inception_v3", "swin_t"]
+
+
+@pytest.fixture(scope="module")
+def picture() -> Image.Image:
+    """A smooth picture with some grain, 375x500."""
+    generator = np.random.default_rng(3)
+    coarse = Image.fromarray(generator.integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize(
+        (500, 375), Image.Resampling.BICUBIC
+    )
+    grain = generator.integers(-6, 7, (375, 500, 3))
+    return Image.fromarray(np.clip(np.asarray(coarse).astype(int) + grain, 0, 255).astype(np.uint8))
+
+
+def as_tensor(picture: Image.Image) -> Tensor:
+    return torch.from_numpy(np.asarray(picture).copy()).permute(2, 0, 1)
+
+
+def ours(model: Model, picture: Image.Image) -> Tensor:
+    """What the model is given."""
+    return model.preprocess.normalise(model.preprocess.canvas(as_tensor(picture))[None])
+
+
+def assert_same_input(got: Tensor, expected: Tensor, model: Model) -> None:
+    """Equal but for a grey level here and there, where the libraries round at another place."""
+    step = 1 / 255 / min(model.preprocess.std)
+    assert got.shape == expected.shape
+    assert float((got - expected).abs().max()) <= 2.01 * step
+    assert float((got - expected).abs().mean()) <= 0.1 * step
+
+
+@pytest.mark.parametrize("name", TIMM)
+def test_timm_s_own_preprocessing(name: str, picture: Image.Image) -> None:
+    model = brinell.open_model(f"timm:{name}?pretrained=false", PLAIN)
+    config = timm.data.resolve_model_data_config(timm.create_model(name))
+    expected = timm.data.create_transform(**config, is_training=False)(picture)[None]
+    assert_same_input(ours(model, picture), expected, model)
+
+
+@pytest.mark.parametrize("name", TORCHVISION)
+def test_torchvision_s_own_preprocessing(name: str, picture: Image.Image) -> None:
+    model = brinell.open_model(f"torchvision:{name}?pretrained=false", PLAIN)
+    expected = torchvision.models.get_model_weights(name).DEFAULT.transforms()(picture)[None]
+    assert_same_input(ours(model, picture), expected, model)
+
+
+def hf_vit(folder: Path) -> None:
+    config = transformers.ViTConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, num_labels=7
+    )
+    transformers.ViTForImageClassification(config).save_pretrained(folder)
+    transformers.ViTImageProcessor().save_pretrained(folder)
+
+
+def hf_convnext(folder: Path) -> None:
+    config = transformers.ConvNextConfig(hidden_sizes=[8, 16, 32, 64], depths=[1, 1, 1, 1], num_labels=5)
+    transformers.ConvNextForImageClassification(config).save_pretrained(folder)
+    transformers.ConvNextImageProcessor(size={"shortest_edge": 224}, crop_pct=0.875).save_pretrained(folder)
+
+
+def hf_mobilenet(folder: Path) -> None:
+    config = transformers.MobileNetV2Config(depth_multiplier=0.35, num_labels=4)
+    transformers.MobileNetV2ForImageClassification(config).save_pretrained(folder)
+    transformers.MobileNetV2ImageProcessor().save_pretrained(folder)
+
+
+@pytest.mark.parametrize("make", [hf_vit, hf_convnext, hf_mobilenet])
+def test_hugging_face_s_own_preprocessing_and_answers(
+    make: Callable[[Path], None], picture: Image.Image, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    make(tmp_path)
+    model = brinell.open_model(f"hf:{tmp_path}", PLAIN)
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path)
+    network = transformers.AutoModelForImageClassification.from_pretrained(tmp_path).eval()
+    expected = processor(images=picture, return_tensors="pt")["pixel_values"]
+    assert_same_input(ours(model, picture), expected, model)
+    assert model.classes is not None
+    assert model.classes.names == tuple(network.config.id2label[index] for index in range(network.config.num_labels))
+    with torch.inference_mode():
+        logits = network(ours(model, picture)).logits
+    torch.testing.assert_close(model.predict(model.preprocess.canvas(as_tensor(picture))[None]), logits.softmax(1))
+
+
+def test_answers_are_the_module_s(picture: Image.Image) -> None:
+    torch.manual_seed(1)
+    model = brinell.open_model("timm:resnet18?pretrained=false", PLAIN)
+    torch.manual_seed(1)
+    network: nn.Module = timm.create_model("resnet18").eval()
+    with torch.inference_mode():
+        expected = network(ours(model, picture)).softmax(1)
+    torch.testing.assert_close(model.predict(model.preprocess.canvas(as_tensor(picture))[None]), expected)
+
+
+@pytest.mark.parametrize("source", ["timm:resnet18", "torchvision:resnet18"])
+def test_a_whole_run_with_gradients(source: str, picture: Image.Image, tmp_path: Path) -> None:
+    images = [(np.asarray(picture.rotate(angle)), 3 + angle) for angle in range(3)]
+    run = brinell.run(
+        f"{source}?pretrained=false",
+        images,
+        lens={"name": "profile", "operators": ["jpeg", "gradient_descent", "adjacent_exchange"], "levels": 2},
+        out=tmp_path / "run",
+        execution=PLAIN,
+        quiet=True,
+    )
+    assert run.rows("select count(*) from rows").fetchone() == (3 * 3 * 3,)
+    assert Path(run.report()).stat().st_size > 100_000
+
+
+def test_the_fast_way_agrees_with_plain_torch(picture: Image.Image) -> None:
+    """On a CPU onnxruntime takes the place of eager torch: same weights, same answers."""
+    canvas = brinell.open_model("timm:resnet18?pretrained=false", PLAIN).preprocess.canvas(as_tensor(picture))[None]
+    answers = []
+    for runtime in ("torch", "onnxruntime"):
+        torch.manual_seed(2)
+        model = brinell.open_model("timm:resnet18?pretrained=false", Execution(runtime=runtime))  # type: ignore[arg-type]
+        assert model.facts["runtime"] == runtime
+        answers.append(model.predict(canvas))
+    torch.testing.assert_close(answers[0], answers[1], atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ("timm:resnet81", "did you mean resnet"),
+        ("torchvision:resnet81", "did you mean resnet"),
+        ("timm:resnet18.no_such_tag", "can't be opened"),
+        ("hf:no-such/model", "can't be opened"),
+    ],
+)
+def test_a_name_that_is_not_there(source: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(brinell.ModelError, match=hint):
+        brinell.open_model(source, PLAIN)
+
+
+def test_torchvision_weights_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # a port where nothing listens
+    with pytest.raises(brinell.ModelError, match=r"pretrained=false"):
+        brinell.open_model("torchvision:resnet18", PLAIN)
