@@ -129,7 +129,7 @@ def test_a_whole_run_with_gradients(source: str, picture: Image.Image, tmp_path:
         execution=PLAIN,
         quiet=True,
     )
-    assert run.rows("select count(*) from rows").fetchone() == (3 * 3 * 3,)
+    assert run.rows("select count(*) from rows").fetchall() == [(3 * 3 * 3,)]
     assert Path(run.report()).stat().st_size > 100_000
 
 

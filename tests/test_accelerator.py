@@ -1,0 +1,116 @@
+"""What holds on an accelerator: the CPU's pixels to the bit, and batches that halve when memory runs out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import brinell
+from brinell.draws import Draws, key
+from brinell.execution import Execution
+from brinell.perturb import OPERATORS, Operator, colours, difference, mean_grey
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+ALL = [pytest.param(operator, id=operator.id) for operator in OPERATORS.values()]
+SIZES = [(8, 8), (31, 12), (224, 224)]
+
+
+def pictures(height: int, width: int, channels: int, count: int = 6) -> Tensor:
+    generator = torch.Generator().manual_seed(height + width)
+    coarse = torch.rand(count, channels, 5, 5, generator=generator) * 255
+    smooth = nn.functional.interpolate(coarse, (height, width), mode="bilinear", align_corners=True)
+    return (smooth + torch.randint(-15, 16, smooth.shape, generator=generator)).clamp(0, 255).to(torch.uint8)
+
+
+def brighter_is_worse(images: Tensor, rows: Tensor | slice) -> Tensor:
+    return images.to(torch.float32) / 256 - 0.5  # exact in both places
+
+
+@pytest.mark.parametrize("operator", ALL)
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_same_pixels_as_on_the_cpu(operator: Operator, channels: int, size: tuple[int, int]) -> None:
+    clean = pictures(*size, channels)
+    ids = torch.arange(len(clean)) * 7919 - 3
+    for level in (1, 7, 30):
+        here = operator.at(clean, level, seed=9, ids=ids, gradient=brighter_is_worse)
+        there = operator.at(clean.cuda(), level, seed=9, ids=ids.cuda(), gradient=brighter_is_worse)
+        assert there.device.type == "cuda"
+        assert torch.equal(there.cpu(), here), f"level {level}: {int((there.cpu() != here).sum())} values differ"
+
+
+def test_the_same_draws_as_on_the_cpu() -> None:
+    ids = torch.arange(-50, 50) * (1 << 40)
+    here, there = (Draws.of(key(3, "law"), where, 5) for where in (ids, ids.cuda()))
+    assert torch.equal(here.bits(2, 1000), there.bits(2, 1000).cpu())
+    assert torch.equal(here.between(1, 1000, -7, 1000), there.between(1, 1000, -7, 1000).cpu())
+
+
+def test_the_same_distances_as_on_the_cpu() -> None:
+    clean = pictures(64, 48, 3)
+    changed = clean.flip(0)
+    here, there = difference(clean, changed), difference(clean.cuda(), changed.cuda())
+    for name in ("changed", "l0", "l1", "l2", "linf", "mae", "mse"):
+        torch.testing.assert_close(getattr(there, name).cpu(), getattr(here, name), rtol=1e-5, atol=0)
+    torch.testing.assert_close(mean_grey(changed.cuda()).cpu(), mean_grey(changed))
+    assert torch.equal(colours(changed.cuda()).cpu(), colours(changed))
+
+
+class Hungry(nn.Module):
+    """Needs much memory for each image, and says which side of the image is brighter."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        copies = images.repeat(1, 100, 1, 1)  # 100 times the image
+        left, right = copies.tensor_split(2, 3)
+        return torch.stack([left.mean((1, 2, 3)), right.mean((1, 2, 3))], 1) * 50
+
+
+def test_batches_halve_when_memory_runs_out(tmp_path: Path) -> None:
+    data = [(image.permute(1, 2, 0).numpy(), 0) for image in pictures(224, 224, 3, 512)]
+    runs = []
+    limit = 2 << 30
+    for name, device in (("cuda", "cuda"), ("cpu", "cpu")):
+        execution = Execution(device=device, runtime="torch", batch=512, shard=512)
+        if device == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.set_per_process_memory_fraction(limit / torch.cuda.get_device_properties(0).total_memory)
+        try:
+            run = brinell.run(
+                brinell.wrap(Hungry(), execution=execution),
+                data,
+                lens={"name": "profile", "operators": ["boxes", "pixel_exchange"], "levels": 3},
+                out=tmp_path / name,
+                execution=execution,
+                quiet=True,
+            )
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        question = "select operator, image, level, prediction, l0, changed from rows order by all"
+        runs.append(run.rows(question).fetchall())
+    assert len(runs[0]) == 512 * 2 * 4
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "fp16"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_every_precision_runs(precision: str, compiled: bool, tmp_path: Path) -> None:
+    execution = Execution(device="cuda", precision=precision, compile=compiled, batch=16, shard=64)  # type: ignore[arg-type]
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 8, 5, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+    run = brinell.run(
+        brinell.wrap(network, execution=execution),
+        {
+            "source": [(np.asarray(image.permute(1, 2, 0)), None) for image in pictures(224, 224, 3, 40)],
+            "labels": "prediction",
+        },
+        lens={"name": "profile", "operators": ["jpeg", "gradient_descent"], "levels": 2},
+        out=tmp_path / "run",
+        execution=execution,
+        quiet=True,
+    )
+    assert run.rows("select count(*) from rows where level = 0 and correct").fetchall() == [(2 * 40,)]
