@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ class Run:
         self.store = Store(folder)
         if not self.store.exists("manifest.json"):
             raise RunError(f"{os.fspath(folder)} is not the folder of a brinell run: it has no manifest.json")
+        self.store.manifest()  # is it a run's?
 
     @property
     def folder(self) -> str:
@@ -45,10 +47,11 @@ class Run:
 
     def rows(self, sql: str = "select * from rows") -> duckdb.DuckDBPyRelation:
         """Ask the tables `rows`, `samples` and `clean` a question. The answer has .df(), .arrow(), .fetchall() and more."""
-        try:
-            return self.store.connect().sql(sql)
-        except duckdb.Error as error:
-            raise RunError(f"the question can't be answered: {str(error).strip()}") from None
+        with question():
+            answer: duckdb.DuckDBPyRelation | None = self.store.connect().sql(sql)
+        if answer is None:
+            raise RunError("the question can't be answered: it asks for nothing; begin it with select")
+        return answer
 
     def summary(self, thresholds: tuple[float, ...] = THRESHOLDS) -> Profiles:
         """Profiles, areas and failure points."""
@@ -78,6 +81,15 @@ class Run:
 
     def _repr_html_(self) -> str:
         return summary_html(self.summary())
+
+
+@contextmanager
+def question() -> Iterator[None]:
+    """Turn DuckDB's errors, which can come as late as the answer is read, into ours."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise RunError(f"the question can't be answered: {str(error).strip()}") from None
 
 
 def run(
@@ -147,12 +159,11 @@ def _parts(
                 "a torch module needs its input size, normalisation and classes: brinell.wrap(module, size=224, mean=…, "
                 "std=…, classes=…)"
             )
-    models = [one if isinstance(one, Model) else open_model(one, execution) for one in asked]
     options, dataset = _data(data)
     config = load_config(
         {
             "models": [_named(one) for one in asked],
-            "data": options.model_dump(mode="json"),
+            "data": options,
             "lens": lens.model_dump(mode="json") if isinstance(lens, LensOptions) else lens,
             "select": select,
             "seed": seed,
@@ -160,28 +171,28 @@ def _parts(
             "execution": execution.model_dump(mode="json"),
         }
     )
+    models = [
+        one if isinstance(one, Model) else open_model(options, execution)
+        for one, options in zip(asked, config.models, strict=True)
+    ]
     return assemble(config, models, dataset)
 
 
-def _named(model: ModelLike) -> dict[str, Any]:
+def _named(model: ModelLike) -> Any:
     if isinstance(model, Model):
         return {"source": model.facts.get("source", "object:model"), "name": model.name}
-    options = model if isinstance(model, ModelOptions) else ModelOptions.model_validate(model)
-    return options.model_dump(mode="json", exclude_none=True)
+    return model.model_dump(mode="json", exclude_none=True) if isinstance(model, ModelOptions) else model
 
 
-def _data(data: Any) -> tuple[DataOptions, Any]:
+def _data(data: Any) -> tuple[dict[str, Any], Any]:
     """The options that a dataset is named by, and the dataset itself where it is an object."""
-    if isinstance(data, (str, Path)):
-        return DataOptions(source=str(data)), None
     if isinstance(data, DataOptions):
-        return data, None
-    if isinstance(data, Mapping) and "source" in data:
-        source = data["source"]
-        if isinstance(source, (str, Path)):
-            return DataOptions.model_validate({**data, "source": str(source)}), None
-        return DataOptions.model_validate({**data, "source": f"object:{type(source).__name__}"}), source
-    return DataOptions(source=f"object:{type(data).__name__}"), data
+        return data.model_dump(mode="json"), None
+    options = data if isinstance(data, Mapping) and "source" in data else {"source": data}
+    source = options["source"]
+    if isinstance(source, (str, Path)):
+        return {**options, "source": str(source)}, None
+    return {**options, "source": f"object:{type(source).__name__}"}, source
 
 
 __all__ = ["ModelLike", "Run", "RunConfig", "run", "wrap"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -9,14 +10,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
 from brinell.datasets import DataOptions
 from brinell.errors import ConfigError
 from brinell.execution import Execution
 from brinell.lenses import LENSES, LensOptions
 from brinell.models import ModelOptions
-from brinell.registry import nearest
+from brinell.validation import Place, validated
 
 
 def _lens(value: Any) -> Any:
@@ -25,7 +26,7 @@ def _lens(value: Any) -> Any:
         value = {"name": value}
     if not isinstance(value, Mapping):
         return value
-    if "name" not in value:
+    if not isinstance(value.get("name"), str):
         raise ConfigError(f"a lens needs a name: {', '.join(LENSES)}")
     return LENSES[value["name"]].options.model_validate(value)
 
@@ -88,13 +89,10 @@ class RunConfig(BaseModel):
 
 def load_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
     """Validate a mapping, with `key.sub=value` overrides laid over it."""
-    merged = json.loads(json.dumps(content))
+    merged = copy.deepcopy(dict(content))
     for override in overrides:
         _put(merged, override)
-    try:
-        return RunConfig.model_validate(merged)
-    except ValidationError as error:
-        raise ConfigError(_explained(error)) from None
+    return validated(RunConfig, merged, _known_keys)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -103,7 +101,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"the config {path} can't be read: {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{path} should hold a mapping with models and data, but holds {type(content).__name__}")
@@ -114,45 +112,36 @@ def _put(content: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"expected --set key=value (as in --set data.limit=100), got {override!r}")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {key}: the value {text!r} is not valid YAML") from None
     *path, last = key.split(".")
     place: Any = content
     for part in path:
         place = _step_into(place, part, key)
-    if isinstance(place, list):
-        place[_number(last, place, key)] = yaml.safe_load(text)
-    else:
-        place[last] = yaml.safe_load(text)
+    place[_spot(place, last, key)] = value
 
 
 def _step_into(place: Any, part: str, key: str) -> Any:
-    if isinstance(place, list):
-        return place[_number(part, place, key)]
-    if isinstance(place.get(part), str):
-        place[part] = {"name" if part in ("lens", "lenses") else "source": place[part]}
-    return place.setdefault(part, {})
+    """The mapping or list at a part of a config; a name that stands there alone becomes a mapping."""
+    spot = _spot(place, part, key)
+    there = place[spot] if isinstance(place, list) else place.get(spot)
+    if isinstance(there, str):
+        there = {"name" if key.startswith("lens") else "source": there}
+    place[spot] = there if isinstance(there, (dict, list)) else {}
+    return place[spot]
 
 
-def _number(part: str, place: list[Any], key: str) -> int:
+def _spot(place: Any, part: str, key: str) -> Any:
+    if not isinstance(place, list):
+        return part
     if not part.isdigit() or int(part) >= len(place):
         raise ConfigError(f"--set {key}: {part!r} is not a place in a list of {len(place)}")
     return int(part)
 
 
-def _explained(error: ValidationError) -> str:
-    """Pydantic's findings in one line: where, what was expected, what came."""
-    parts = []
-    for finding in error.errors(include_url=False):
-        where = ".".join(str(step) for step in finding["loc"]) or "config"
-        if finding["type"] == "extra_forbidden":
-            parts.append(f"{where} is no key of a config; {nearest(str(finding['loc'][-1]), _known_keys(finding['loc']))}")
-        elif finding["type"] == "missing":
-            parts.append(f"{where} is missing")
-        else:
-            parts.append(f"{where}: {finding['msg'].lower()}, got {finding['input']!r}")
-    return "; ".join(parts)
-
-
-def _known_keys(place: tuple[int | str, ...]) -> list[str]:
+def _known_keys(place: Place) -> list[str]:
     """The keys of the part of a config that a finding is about."""
     parts: dict[str, type[BaseModel]] = {"models": ModelOptions, "data": DataOptions, "execution": Execution}
     if len(place) == 1:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from brinell.api import Run
+from brinell.api import Run, question
 from brinell.cli import show as pictures
 from brinell.cli.settings import with_settings
 from brinell.cli.tables import listing, plan_lines, summary_table
@@ -22,12 +22,11 @@ from brinell.errors import BrinellError, ConfigError
 app = typer.Typer(
     name="brinell",
     help="Hardness testing for vision models: how far can real-world change go before a model breaks?",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-out = Console()
+out = Console(markup=False)  # names of models and folders may hold brackets
 _debug = False
 
 DEMO = {
@@ -92,7 +91,9 @@ def report(
 def summary(
     folder: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
-    threshold: Annotated[list[float] | None, typer.Option(help="Accuracies to find failure points for.")] = None,
+    threshold: Annotated[
+        list[float] | None, typer.Option(min=0, max=1, help="Accuracies to find failure points for.")
+    ] = None,
 ) -> None:
     """Print what a run found: areas, failure points and a verdict for each model.
 
@@ -100,7 +101,7 @@ def summary(
     """
     found = Run(folder).summary(tuple(threshold)) if threshold else Run(folder).summary()
     if as_json:
-        out.print_json(data=found.to_dict(), allow_nan=True)
+        out.print_json(data=found.to_dict(), allow_nan=False)
     else:
         out.print(*summary_table(found), sep="\n")
 
@@ -117,10 +118,11 @@ def rows(
     Example: [bold]brinell rows runs/first "select operator, avg(correct::int) from rows group by all order by 2"[/]
     """
     answer = Run(folder).rows(sql)
-    if csv is not None:
-        answer.write_csv(str(csv))
-    else:
-        print(answer)
+    with question():
+        if csv is not None:
+            answer.write_csv(str(csv))
+        else:
+            print(answer)
 
 
 def ls(
@@ -139,7 +141,7 @@ def show(
         list[str] | None, typer.Option(help="NAME or NAME:SEMANTICS; may be repeated. Without it: all.")
     ] = None,
     level: Annotated[list[int] | None, typer.Option(help="Levels to show; may be repeated.")] = None,
-    size: Annotated[int, typer.Option(help="The side that the image is resized to.")] = 224,
+    size: Annotated[int, typer.Option(min=1, help="The side that the image is resized to.")] = 224,
     seed: Annotated[int, typer.Option(help="Names the random draws.")] = 0,
     model: Annotated[str | None, typer.Option(help="A torch model, for operators that need gradients.")] = None,
     file: Annotated[Path, typer.Option("--out", help="The PNG file to write.")] = Path("levels.png"),
@@ -148,7 +150,11 @@ def show(
 
     Example: [bold]brinell show cat.jpg --operator white_fog --operator jpeg --out cat.png[/]
     """
-    pictures.contact_sheet(image, operator or [], level or [], size=size, seed=seed, model=model).save(file)
+    sheet = pictures.contact_sheet(image, operator or [], level or [], size=size, seed=seed, model=model)
+    try:
+        sheet.save(file, "png")
+    except OSError as error:
+        raise ConfigError(f"can't write {file}: {error.strerror or error}") from None
     out.print(f"wrote {file}", highlight=False)
 
 
@@ -160,7 +166,6 @@ app.command("plan")(with_settings(plan))
 
 def _carry_out(config: RunConfig) -> None:
     with reporter() as telling:
-        telling.say(f"run: {config.folder()}")
         store = execute(assemble(config), telling)
     found = Run(store.url)
     out.print(*summary_table(found.summary()), sep="\n")
@@ -174,7 +179,8 @@ def _say_report(place: str) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; errors that a user can mend are one line and exit code 2."""
     try:
-        app(arguments, standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else arguments
+        app(given or ["--help"], prog_name="brinell", standalone_mode=False)
     except BrinellError as error:
         _fail(error)
     except typer.Exit as leaving:

@@ -113,6 +113,8 @@ def _lay(content: dict[str, Any], part: str | None, options: dict[str, Any]) -> 
     there = content.get(part)
     if isinstance(there, str):
         there = {"name" if part == "lens" else "source": there}
+    if not isinstance(there, (dict, type(None))):
+        raise ConfigError(f"{part} should be a mapping of options, but is {there!r}")
     content[part] = {**({"name": "profile"} if part == "lens" else {}), **(there or {}), **given}
 
 
@@ -122,7 +124,7 @@ def with_settings(action: Callable[[RunConfig], None]) -> Callable[..., None]:
     def command(**given: Any) -> None:
         action(settings(**given))
 
-    command.__signature__ = inspect.signature(settings)  # type: ignore[attr-defined]
+    command.__signature__ = inspect.signature(settings, eval_str=True)  # type: ignore[attr-defined]
     command.__annotations__ = {**settings.__annotations__, "return": None}
     command.__doc__ = action.__doc__
     return command

@@ -14,7 +14,7 @@ from brinell.datasets.coco import Coco, coco
 from brinell.datasets.files import METADATA, Files, class_folders, manifest
 from brinell.datasets.photos import photos
 from brinell.errors import DataError
-from brinell.registry import Registry
+from brinell.registry import Registry, nearest
 from brinell.types import Dataset
 
 
@@ -124,6 +124,13 @@ def open_dataset(data: Any) -> Dataset:
                 break
             return source.open(path, data)
     if not path.exists():
-        raise DataError(f"there is no dataset at {data.source!r}; give a folder or a file that exists")
+        raise DataError(f"there is no dataset at {data.source!r}; {_beside(path) or 'give a folder or a file that exists'}")
     forms = "; ".join(source.form for source in SOURCES.values())
     raise DataError(f"{data.source!r} is no dataset that brinell knows; expected one of: {forms}")
+
+
+def _beside(path: Path) -> str | None:
+    """The nearest names that do exist, after a miss."""
+    there = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    hint = nearest(path.name, [*there, "photos"])
+    return hint if hint.startswith("did") else None

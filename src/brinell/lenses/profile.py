@@ -7,8 +7,10 @@ from typing import Literal
 import torch
 from pydantic import Field
 
+from brinell.errors import UnknownName
 from brinell.lenses.lens import LENSES, Asking, Columns, Lens, LensOptions, Outcome, Shard, Trials
-from brinell.perturb import Operator, find_operator, operator_names
+from brinell.perturb import OPERATORS, Operator, find_operator, operator_names
+from brinell.registry import nearest
 
 
 class ProfileOptions(LensOptions):
@@ -50,6 +52,9 @@ def _columns(shard: Shard, operator: Operator, outcomes: list[Outcome]) -> Colum
 
 def chosen_operators(options: LensOptions) -> list[Operator]:
     """The operators that were asked for, each once; "all" are all of them in the preferred semantics."""
+    known = list(dict.fromkeys(operator.semantics for operator in OPERATORS.values()))
+    if options.semantics not in known:
+        raise UnknownName(f"no operator has the semantics {options.semantics!r}; {nearest(options.semantics, known)}")
     names = [name for asked in options.operators for name in (operator_names() if asked == "all" else [asked])]
     found = {operator.id: operator for operator in (find_operator(name, options.semantics) for name in names)}
     return list(found.values())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PositiveInt, model_validator
 
 from brinell.classes import Classes
 from brinell.errors import ConfigError
@@ -19,8 +20,12 @@ def _listed(value: Any) -> Any:
     return value.split(",") if isinstance(value, str) else [value] if isinstance(value, (int, float)) else value
 
 
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isdigit() else value
+
+
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
-Sides = Annotated[tuple[int, ...], BeforeValidator(_listed)]
+Sides = Annotated[tuple[PositiveInt, ...], BeforeValidator(_listed)]
 
 
 #: endings of files that hold weights
@@ -40,7 +45,7 @@ class ModelOptions(BaseModel):
     source: str
     name: str | None = None
     size: Sides | None = None
-    channels: Literal[1, 3] | None = None
+    channels: Annotated[Literal[1, 3] | None, BeforeValidator(_whole)] = None
     mean: Numbers | None = None
     std: Numbers | None = None
     resize: Literal["stretch", "crop"] | None = None
@@ -54,11 +59,12 @@ class ModelOptions(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_text(cls, value: Any) -> Any:
-        if not isinstance(value, str):
+        options = {"source": value} if isinstance(value, str) else value
+        if not isinstance(options, Mapping) or not isinstance(options.get("source"), str):
             return value
-        source, _, query = value.partition("?")
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
-        return {"source": source, **{key: int(text) if key == "channels" else text for key, text in pairs}}
+        source, _, query = options["source"].partition("?")
+        pairs = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+        return {**pairs, **options, "source": source}
 
     @property
     def label(self) -> str:

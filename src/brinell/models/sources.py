@@ -25,6 +25,7 @@ from brinell.models.onnx import from_onnx
 from brinell.models.options import WEIGHTS, ModelOptions
 from brinell.models.preprocess import Preprocess
 from brinell.registry import Registry
+from brinell.validation import validated
 
 Opener = Callable[[str, ModelOptions, Execution], Model]
 
@@ -53,7 +54,7 @@ def source(name: str, form: str, what: str) -> Callable[[Opener], Opener]:
 
 def open_model(model: str | Mapping[str, Any] | ModelOptions, execution: Execution | None = None) -> Model:
     """A model from its string or options."""
-    options = model if isinstance(model, ModelOptions) else ModelOptions.model_validate(model)
+    options = model if isinstance(model, ModelOptions) else validated(ModelOptions, model)
     kind, _, rest = options.source.partition(":")
     return SOURCES[kind].open(rest, options, execution or Execution())
 
@@ -98,10 +99,7 @@ def _open_onnx(rest: str, options: ModelOptions, execution: Execution) -> Model:
 @source("torch", "torch:package.module:factory | torch:FILE.safetensors?factory=…", "your own torch module")
 def _open_torch(rest: str, options: ModelOptions, execution: Execution) -> Model:
     file = Path(rest).expanduser()
-    if file.suffix in WEIGHTS:
-        module = _with_weights(file, options, execution)
-    else:
-        module = _build(rest)
+    module = _with_weights(file, options, execution) if file.suffix in WEIGHTS else _build(rest)
     return _from_torch(options, execution, module, Preprocess(), None)
 
 
