@@ -15,7 +15,6 @@ import vl_convert
 
 from brinell.classes import Classes
 from brinell.engine import Exhibit, read_exhibits
-from brinell.errors import RunError
 from brinell.report.figures import Figure, area_bars, average_profiles, operator_profiles
 from brinell.results import METRICS, THRESHOLDS, Profiles, Store, profiles, title
 
@@ -42,8 +41,6 @@ def render(store: Store) -> str:
     manifest = store.manifest()
     connection = store.connect()
     found = profiles(connection)
-    if not found.curves:
-        raise RunError(f"{store.url} has no rows yet; finish the run with the command that began it")
     exhibits = read_exhibits(store)
     names = {model: _namer(facts["classes"]) for model, facts in manifest["models"].items()}
     page = {
@@ -71,7 +68,7 @@ def _charts(found: Profiles) -> list[tuple[str, str]]:
 def _embedded(chart: Figure) -> str:
     """A chart's JSON, safe inside a script element."""
     text: str = chart.to_json(indent=None)
-    return text.replace("</", "<\\/")
+    return text.replace("<", "\\u003c")
 
 
 @cache

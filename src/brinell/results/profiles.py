@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 
+from brinell.errors import RunError
 from brinell.perturb import find_operator
 from brinell.results.statistics import Estimate, first_below, mean, proportion
 
@@ -92,11 +93,7 @@ class Profiles:
 
     def failure(self, model: str, operator: str, threshold: float) -> Failure:
         """Where one model fails under one operator."""
-        return next(
-            failure
-            for failure in self.failures
-            if (failure.model, failure.operator, failure.threshold) == (model, operator, threshold)
-        )
+        return _failure(model, operator, self.curves[model, operator], threshold)
 
     def verdict(self, model: str) -> str:
         """The finding about a model in a sentence."""
@@ -137,13 +134,19 @@ class Profiles:
         """Everything as plain data."""
         return {
             "verdicts": {model: self.verdict(model) for model in self.models},
-            "models": {model: asdict(self.average_areas[model]) for model in self.models},
+            "models": {model: _plain(asdict(self.average_areas[model])) for model in self.models},
             "areas": [
-                {"model": model, "operator": operator, **asdict(area)} for (model, operator), area in self.areas.items()
+                _plain({"model": model, "operator": operator, **asdict(area)})
+                for (model, operator), area in self.areas.items()
             ],
             "failures": [asdict(failure) for failure in self.failures],
-            "profiles": self.table(),
+            "profiles": [_plain(record) for record in self.table()],
         }
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """A record with None for what can't be told: NaN is no JSON."""
+    return {key: None if value != value else value for key, value in record.items()}
 
 
 def _record(model: str, operator: str, level: int, metric: str, estimate: Estimate, told: str) -> dict[str, Any]:
@@ -174,6 +177,8 @@ def told(operator: str, point: Point, clean: Point) -> str:
 def profiles(connection: duckdb.DuckDBPyConnection, thresholds: tuple[float, ...] = THRESHOLDS) -> Profiles:
     """Compute all profiles from the table `rows`."""
     curves = _curves(connection)
+    if not curves:
+        raise RunError("the run has no rows yet; finish it with the command that began it")
     areas = {
         (model, operator): mean(value, deviation, count, most=1)
         for model, operator, value, deviation, count in connection.execute(_AREAS).fetchall()

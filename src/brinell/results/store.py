@@ -34,7 +34,10 @@ class Store:
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.url = os.fspath(url)
-        self.fs, path = fsspec.core.url_to_fs(self.url)
+        try:
+            self.fs, path = fsspec.core.url_to_fs(self.url)
+        except (ValueError, ImportError) as error:  # an unknown protocol, or one that needs a package
+            raise RunError(f"can't open {self.url}: {error}") from None
         self.root = path.rstrip("/")
 
     def path(self, *parts: str) -> str:
@@ -80,7 +83,11 @@ class Store:
 
     def manifest(self) -> dict[str, Any]:
         """What ran."""
-        content: dict[str, Any] = json.loads(self.read("manifest.json"))
+        try:
+            content: dict[str, Any] = json.loads(self.read("manifest.json"))
+            content["identity"]
+        except (ValueError, KeyError, TypeError):
+            raise RunError(f"the manifest.json in {self.url} is not that of a brinell run; use another folder") from None
         return content
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
