@@ -33,6 +33,10 @@ class DataError(BrinellError):
 class UnreadableImage(DataError):
     """One image that can't be decoded."""
 
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.name, self.problem = name, problem
+
 
 class LabelError(DataError):
     """Labels that don't fit the model's classes."""

@@ -21,23 +21,23 @@ def read_image(path: Path) -> Tensor:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UnreadableImage(f"{path}: {error.strerror or error}") from error
+        raise UnreadableImage(str(path), error.strerror or str(error)) from error
     return decode(data, str(path))
 
 
 def decode(data: bytes, name: str) -> Tensor:
     """The bytes of an image file as uint8 (C, H, W). Phone photos are turned upright by their EXIF tag."""
     if not data:
-        raise UnreadableImage(f"{name}: the file is empty")
+        raise UnreadableImage(name, "the file is empty")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             picture = Image.open(io.BytesIO(data))
             picture.load()
     except UnidentifiedImageError as error:
-        raise UnreadableImage(f"{name}: not an image that Pillow can read") from error
+        raise UnreadableImage(name, "not an image that Pillow can read") from error
     except Exception as error:  # Pillow's plugins raise many kinds for damaged files
-        raise UnreadableImage(f"{name}: {error}") from error
+        raise UnreadableImage(name, str(error)) from error
     return from_picture(picture, name)
 
 
@@ -57,16 +57,16 @@ def from_array(array: np.ndarray, name: str) -> Tensor:
     """An array (H, W), (H, W, C) or (C, H, W) as uint8: 16-bit values are scaled, floats are taken in [0, 1]."""
     if array.dtype.kind == "f":
         if array.size and not (array.min() >= 0 and array.max() <= 1):
-            raise UnreadableImage(f"{name}: float images should hold values in [0, 1], got {array.min()}..{array.max()}")
+            raise UnreadableImage(name, f"float images should hold values in [0, 1], got {array.min()}..{array.max()}")
         array = np.rint(array * 255).astype(np.uint8)
     elif array.dtype == np.uint16 or (array.dtype.kind in "iu" and array.dtype.itemsize > 1 and array.max(initial=0) > 255):
         if array.min(initial=0) < 0 or array.max(initial=0) > 65535:
-            raise UnreadableImage(f"{name}: whole-number images should hold 8 or 16 bits, got up to {array.max()}")
+            raise UnreadableImage(name, f"whole-number images should hold 8 or 16 bits, got up to {array.max()}")
         array = np.rint(array / 257).astype(np.uint8)
     elif array.dtype.kind in "iu":
         array = array.astype(np.uint8)
     else:
-        raise UnreadableImage(f"{name}: an image should hold numbers, got {array.dtype}")
+        raise UnreadableImage(name, f"an image should hold numbers, got {array.dtype}")
     return _channels_first(array, name)
 
 
@@ -76,9 +76,9 @@ def _channels_first(array: np.ndarray, name: str) -> Tensor:
     elif array.ndim == 3 and array.shape[2] in (1, 3, 4):
         array = array.transpose(2, 0, 1)
     if array.ndim != 3 or array.shape[0] not in (1, 3, 4):
-        raise UnreadableImage(f"{name}: expected an image (H, W), (H, W, C) or (C, H, W), got shape {array.shape}")
+        raise UnreadableImage(name, f"expected an image (H, W), (H, W, C) or (C, H, W), got shape {array.shape}")
     if min(array.shape[1:]) < 1:
-        raise UnreadableImage(f"{name}: the image has no pixels")
+        raise UnreadableImage(name, "the image has no pixels")
     if len(array) == 4:
         alpha = array[3:].astype(np.float32) / 255
         array = np.rint(array[:3] * alpha + 255 * (1 - alpha)).astype(np.uint8)

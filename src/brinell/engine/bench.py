@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from brinell.criteria import Criterion, Verdict, verdict
-from brinell.engine.threads import batches, one_each_core
+from brinell.engine.clean import NAN_FIX
+from brinell.engine.threads import batches, halving, one_each_core
 from brinell.errors import ModelError
 from brinell.lenses import Outcome, Shard, Trials
 from brinell.lenses.lens import Asking, Columns
@@ -76,7 +77,7 @@ class Bench:
             count = int(outcome.verdict.confidence.isnan().sum())
             raise ModelError(
                 f"model {self.model.name} gave NaN for {count} of {len(trials.samples)} images under "
-                f"{trials.operator.id} at level {int(trials.levels[0])}; try --precision fp32 (or bf16 instead of fp16)"
+                f"{trials.operator.id} at level {int(trials.levels[0])}; {NAN_FIX}"
             )
         return outcome
 
@@ -118,23 +119,8 @@ class Bench:
     def _in_batches(self, count: int, ask: Callable[[slice], Outcome]) -> Outcome:
         if self.model.device.type == "cpu":
             return joined(list(one_each_core(ask, batches(count, self.batch))))
-        parts: list[Outcome] = []
-        done = 0
-        while done < count:
-            part = slice(done, min(done + self.batch, count))
-            try:
-                parts.append(ask(part))
-            except torch.OutOfMemoryError:
-                self._halve()
-                continue
-            done = part.stop
+        parts, self.batch = halving(ask, count, self.batch)
         return joined(parts)
-
-    def _halve(self) -> None:
-        if self.batch == 1:
-            raise ModelError(f"out of memory on {self.model.device} even with one image at a time; use --device cpu")
-        self.batch //= 2
-        torch.cuda.empty_cache()
 
 
 class _Levels:

@@ -13,18 +13,18 @@ from brinell.datasets import DataOptions
 from brinell.engine.shards import Entry, load_canvases
 from brinell.engine.survey import labels_of
 from brinell.engine.threads import CORES, answers
-from brinell.errors import DataError, LabelError
+from brinell.errors import DataError, LabelError, ModelError
 from brinell.models import Model
 from brinell.results import CLEAN
 from brinell.types import Dataset
 
-UNLABELLED = "no label"
+NAN_FIX = "try --precision fp32 (or bf16 instead of fp16)"
 
 
 def readable(samples: pa.Table) -> list[Entry]:
     """The images that could be read, in order."""
-    columns = (samples[name].to_pylist() for name in ("index", "image", "problem"))
-    return [Entry(index, image) for index, image, problem in zip(*columns, strict=True) if problem is None]
+    columns = (samples[name].to_pylist() for name in ("index", "image", "name", "problem"))
+    return [Entry(*facts) for *facts, problem in zip(*columns, strict=True) if problem is None]
 
 
 def label_indices(samples: pa.Table, dataset: Dataset, options: DataOptions, model: Model) -> dict[int, int] | None:
@@ -70,6 +70,9 @@ def answer_clean(
     for start in range(0, len(asked), batch * CORES):
         canvases = load_canvases(dataset, asked[start : start + batch * CORES], model.preprocess, pool)
         confidence, prediction = answers(model, canvases, batch).max(1)
+        if bool(confidence.isnan().any()):
+            name = asked[start + int(confidence.isnan().nonzero()[0])].name
+            raise ModelError(f"model {model.name} gave NaN for the clean image {name}; {NAN_FIX}")
         predictions += prediction.tolist()
         confidences += confidence.tolist()
         tick(len(canvases))

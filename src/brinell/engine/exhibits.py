@@ -20,6 +20,7 @@ from torch import Tensor
 
 from brinell.criteria import find_criterion
 from brinell.engine.bench import Bench
+from brinell.engine.clean import readable
 from brinell.engine.shards import Entry, id_numbers, load_canvases
 from brinell.models import Model
 from brinell.perturb import find_operator
@@ -56,11 +57,11 @@ def write_exhibits(store: Store, dataset: Dataset, models: Sequence[Model], seed
         return
     connection = store.connect()
     wanted = _failure_points(connection) + _breaks_first(connection)
-    places = dict(connection.execute("select image, min(index) from samples where problem is null group by 1").fetchall())
+    entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}  # the first of equal images
     for model in models:
         mine = [exhibit for exhibit in wanted if exhibit.model == model.name]
         if mine:
-            _make(store, dataset, model, mine, places, seed, pool)
+            _make(store, dataset, model, mine, entries, seed, pool)
     store.write(json.dumps([asdict(exhibit) for exhibit in wanted]).encode(), "exhibits.json")
 
 
@@ -150,12 +151,12 @@ def _make(
     dataset: Dataset,
     model: Model,
     wanted: list[Exhibit],
-    places: dict[str, int],
+    known: dict[str, Entry],
     seed: int,
     pool: ThreadPoolExecutor,
 ) -> None:
     labels = {exhibit.image: exhibit.label for exhibit in wanted}
-    entries = [Entry(places[image], image) for image in labels]
+    entries = [known[image] for image in labels]
     row = {entry.image: place for place, entry in enumerate(entries)}
     canvases = load_canvases(dataset, entries, model.preprocess, pool)
     bench = Bench(

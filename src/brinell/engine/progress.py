@@ -55,7 +55,7 @@ class _Bars:
         return lambda done: self.progress.advance(task, done)
 
     def say(self, text: str) -> None:
-        self.progress.console.print(text, highlight=False)
+        self.progress.console.print(text, highlight=False, markup=False)
 
 
 class _Lines:
@@ -98,6 +98,7 @@ def reporter(quiet: bool = False) -> Iterator[Reporter]:
     elif not console.is_terminal:
         yield _Lines()
     else:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+        what = TextColumn("{task.description}", markup=False)
+        columns = (what, BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
         with Progress(*columns, console=console) as progress:
             yield _Bars(progress)

@@ -91,6 +91,7 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
     config, began = parts.config, time.monotonic()
     store = Store(config.folder())
     jobs = jobs_of(parts)
+    reporter.say(f"run: {store.url}")
     with torch_alone(), ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
         samples = _samples(store, parts, pool, reporter)
         manifest = _begin(store, parts, jobs, samples)

@@ -22,10 +22,11 @@ B = TypeVar("B")
 
 @dataclass(frozen=True)
 class Entry:
-    """A readable image of a dataset: its place and its id."""
+    """A readable image of a dataset: its place, its id and its name."""
 
     index: int
     image: str
+    name: str
 
 
 def worker_count(asked: int | None) -> int:
@@ -48,10 +49,12 @@ def load_canvases(dataset: Dataset, entries: Sequence[Entry], preprocess: Prepro
     """The entries' canvases, uint8 (S, C, H, W). An image that changed since it was first read is an error."""
 
     def load(entry: Entry) -> Tensor:
-        sample = dataset[entry.index]
-        if image_id(sample.image) != entry.image:
-            raise DataError(f"{sample.name} has changed since this run began; restore it, or run into another folder")
-        return preprocess.canvas(sample.image)
+        image = dataset[entry.index].image if entry.index < len(dataset) else None
+        if image is None or image_id(image) != entry.image:
+            raise DataError(
+                f"{entry.name} has changed or moved since this run began; restore it, or run into another folder"
+            )
+        return preprocess.canvas(image)
 
     canvases = torch.empty(len(entries), preprocess.channels, preprocess.height, preprocess.width, dtype=torch.uint8)
     for place, canvas in enumerate(in_order(pool, load, entries, 32)):

@@ -34,8 +34,7 @@ def survey(
         except UnreadableImage as error:
             if strict:
                 raise
-            name, _, reason = str(error).partition(": ")
-            return {"index": index, "name": name, "problem": reason}
+            return {"index": index, "name": error.name, "problem": error.problem}
         return {
             "index": index,
             "image": image_id(sample.image),
@@ -61,7 +60,7 @@ def unbroken(samples: pa.Table, strict: bool) -> pa.Table:
     """A stored table, refused under `strict` if it lists an image that couldn't be read."""
     for name, problem in zip(samples["name"].to_pylist(), samples["problem"].to_pylist(), strict=True):
         if strict and problem is not None:
-            raise UnreadableImage(f"{name}: {problem}")
+            raise UnreadableImage(name, problem)
     return samples
 
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from brinell.errors import ModelError
 from brinell.models import Model
 
 A = TypeVar("A")
@@ -38,10 +39,29 @@ def one_each_core(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
     return _pool().map(work, items)
 
 
+def halving(work: Callable[[slice], B], count: int, batch: int) -> tuple[list[B], int]:
+    """`work` on 0..count one batch after the other, halved whenever an accelerator's memory runs out; and the last size."""
+    parts: list[B] = []
+    done = 0
+    while done < count:
+        part = slice(done, min(done + batch, count))
+        try:
+            parts.append(work(part))
+        except torch.OutOfMemoryError:
+            if batch == 1:
+                raise ModelError("out of memory even with one image at a time; use --device cpu") from None
+            batch //= 2
+            torch.cuda.empty_cache()
+        else:
+            done = part.stop
+    return parts, batch
+
+
 def answers(model: Model, canvases: Tensor, batch: int) -> Tensor:
     """A model's probabilities for host canvases: batch after batch on an accelerator, one a core on a CPU."""
     if model.device.type != "cpu":
-        return torch.cat([model.predict(part.to(model.device)) for part in torch.split(canvases, batch)])
+        parts, _ = halving(lambda part: model.predict(canvases[part].to(model.device)), len(canvases), batch)
+        return torch.cat(parts)
     return torch.cat(list(one_each_core(lambda part: model.predict(canvases[part]), batches(len(canvases), batch))))
 
 
