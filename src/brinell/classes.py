@@ -55,18 +55,18 @@ def align(
     `own` are the dataset's names for its integer labels; `by_index` ignores names and takes integers as they are.
     """
     found: dict[Label, int] = {}
-    unknown: list[str] = []
+    unknown: dict[str, None] = {}  # in order, each once
     for label in labels:
         if label in found:
             continue
         name = own[label] if own is not None and isinstance(label, int) and not by_index else label
         index = _index(name, model, outputs)
         if index is None:
-            unknown.append(str(name))
+            unknown[str(name)] = None
         else:
             found[label] = index
     if unknown:
-        raise LabelError(_mismatch(unknown, model, outputs))
+        raise LabelError(_mismatch(list(unknown), model, outputs))
     return found
 
 
