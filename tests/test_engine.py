@@ -1,0 +1,231 @@
+"""The engine: batches that halve, answers that can't be used, progress, and the cost told beforehand."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+import brinell
+from brinell.config import load_config
+from brinell.engine import assemble, execute, progress, reporter
+from brinell.engine.plan import plan
+from brinell.engine.threads import CORES, batches, halving
+from brinell.errors import ModelError
+from conftest import PLAIN
+
+# ---- batches ----
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 64, 100])
+@pytest.mark.parametrize("size", [1, 3, 32, 1000])
+def test_batches_hold_everything_once(count: int, size: int) -> None:
+    made = batches(count, size)
+    assert [place for part in made for place in range(part.start, part.stop)] == list(range(count))
+    lengths = [part.stop - part.start for part in made]
+    assert min(lengths) >= 1 and max(lengths) <= size and max(lengths) - min(lengths) <= 1
+    assert len(made) in (count, -(-count // (size * CORES)) * CORES), "no core waits for the others"
+
+
+class Accelerator:
+    """Holds so many images at a time, and remembers what it was asked."""
+
+    def __init__(self, holds: int) -> None:
+        self.holds = holds
+        self.asked: list[int] = []
+
+    def __call__(self, part: slice) -> list[int]:
+        self.asked.append(part.stop - part.start)
+        if self.asked[-1] > self.holds:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return list(range(part.start, part.stop))
+
+
+@pytest.mark.parametrize(("batch", "holds", "found"), [(64, 64, 64), (64, 20, 16), (64, 1, 1), (7, 3, 3), (1, 1, 1)])
+def test_a_batch_is_halved_until_it_fits(batch: int, holds: int, found: int) -> None:
+    device = Accelerator(holds)
+    parts, last = halving(device, 100, batch)
+    assert [place for part in parts for place in part] == list(range(100)), "each image once, in order"
+    assert last == found
+    assert sum(asked > holds for asked in device.asked) <= 6, "what doesn't fit is not tried again"
+
+
+def test_one_image_that_does_not_fit_says_what_to_do() -> None:
+    with pytest.raises(ModelError, match="even with one image at a time; use --device cpu"):
+        halving(Accelerator(0), 100, 8)
+
+
+def test_other_errors_of_the_model_are_not_taken_for_memory() -> None:
+    def broken(part: slice) -> None:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        halving(broken, 100, 8)
+
+
+# ---- answers that can't be used ----
+
+
+class Fussy(nn.Module):
+    """Light or dark like the fake model, but NaN for images outside a range of mean values."""
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__()
+        self.low, self.high = low, high
+
+    def forward(self, images: Tensor) -> Tensor:
+        level = images.mean((1, 2, 3))
+        level = torch.where((level < self.low) | (level > self.high), torch.nan, level)
+        return torch.stack([level, -level], 1)
+
+
+class Squeezed(nn.Module):
+    """Drops the batch axis of a single image, as many a careless module does."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        level = images.mean((2, 3))[:, :2]
+        return level.squeeze(0)
+
+
+def wrapped(module: nn.Module) -> brinell.Model:
+    return brinell.wrap(module, size=16, classes=["light", "dark"], name="own", execution=PLAIN)
+
+
+def test_nan_in_the_middle_of_a_run_names_its_place(greys: Path, tmp_path: Path) -> None:
+    lens = {"name": "profile", "operators": ["jpeg", "fade_black"], "levels": 5}
+    with pytest.raises(ModelError) as caught:
+        brinell.run(wrapped(Fussy(0.2, 1)), greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    told = str(caught.value)
+    assert re.search(
+        r"model own gave NaN for \d of 8 images under fade_black:published at level 5; try --precision fp32", told
+    )
+    files = [path.parent.name for path in (tmp_path / "run").glob("rows/*/*/*/*.parquet")]
+    assert files == ["jpeg%3Apublished"], "what was finished before is kept"
+
+
+def test_nan_on_a_clean_image_names_it(greys: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"own gave NaN for the clean image light/11\.png; try --precision fp32"):
+        brinell.run(wrapped(Fussy(0, 0.8)), greys, out=tmp_path / "run", execution=PLAIN, quiet=True)
+
+
+def test_an_answer_of_another_shape_says_which(greys: Path, tmp_path: Path) -> None:
+    execution = PLAIN.model_copy(update={"batch": 1})
+    with pytest.raises(ModelError, match=r"own should give scores of shape \(1, 2\), but gave \(2,\); wrap it so that"):
+        brinell.run(wrapped(Squeezed()), greys, out=tmp_path / "run", execution=execution, quiet=True)
+
+
+# ---- progress ----
+
+
+def test_lines_tell_rate_and_time_left(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    with reporter() as telling:
+        tick = telling.stage("profile of net", 100_000, "images")
+        for now in (1.0, 5.0, 12.0, 13.0, 25.0, 100.0):  # noqa: B007
+            tick(10_000)
+        telling.say("[bold] stays as it is")
+        tick(40_000)
+    assert capsys.readouterr().err.splitlines() == [
+        "profile of net: 30,000 of 100,000 (30%), 2,500 images/s, 0:28 left",
+        "profile of net: 50,000 of 100,000 (50%), 2,000 images/s, 0:25 left",
+        "profile of net: 60,000 of 100,000 (60%), 600 images/s, 1:07 left",
+        "[bold] stays as it is",
+        "profile of net: 100,000 of 100,000 (100%), 1,000 images/s",
+    ]
+
+
+def test_hours_are_told_as_hours() -> None:
+    assert [progress._clock(seconds) for seconds in (0, 59.6, 3599, 7384)] == ["0:00", "1:00", "59:59", "2:03:04"]
+
+
+def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=120)
+    monkeypatch.setattr(progress, "Console", lambda **_: terminal)
+    with reporter() as telling:
+        tick = telling.stage("profile of net[v1]", 200, "images")
+        telling.say("run: runs/[x]")
+        for _ in range(20):
+            tick(10)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    assert "run: runs/[x]" in shown
+    assert "profile of net[v1] ━" in shown
+    assert "200/200" in shown
+    assert "images/s" in shown
+
+
+def test_quiet_says_nothing(greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lens = {"name": "profile", "operators": ["jpeg"], "levels": 1}
+    brinell.run("fake:grey", greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    assert capsys.readouterr() == ("", "")
+
+
+class Listening:
+    """A reporter that adds up what it is told."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, int] = {}
+        self.done: dict[str, int] = {}
+
+    def stage(self, what: str, total: int, unit: str) -> Any:
+        self.totals[what], self.done[what] = total, 0
+
+        def tick(count: int) -> None:
+            self.done[what] += count
+
+        return tick
+
+    def say(self, text: str) -> None:
+        pass
+
+
+# ---- what a run costs ----
+
+
+class Counting(nn.Module):
+    """Counts the images that it is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.seen += len(images)
+        return images.mean((2, 3))
+
+
+def test_a_plan_s_numbers_are_those_of_the_run(tmp_path: Path) -> None:
+    module = Counting()
+    model = brinell.wrap(module, size=16, name="own", execution=PLAIN)
+    images = [(np.full((16, 16, 3), 20 * index, np.uint8), 0) for index in range(1, 12)]
+    config = load_config(
+        {
+            "models": {"source": "object:own", "name": "own"},
+            "data": {"source": "object:list", "limit": 9},
+            "lens": {"name": "profile", "operators": ["boxes", "noise", "gradient_descent"], "levels": 4},
+            "execution": PLAIN.model_dump(),
+            "out": str(tmp_path / "run"),
+        }
+    )
+    parts = assemble(config, [model], images)
+    told = plan(parts)
+    assert not (tmp_path / "run").exists()
+    (cost,) = told.costs
+    assert (cost.images, cost.operators, cost.levels, cost.trials) == (9, 3, 4, 9 * 3 * 4)
+
+    module.seen = 0
+    listening = Listening()
+    store = execute(parts, listening)
+    rows = store.connect().execute("select count(*), count(*) filter (level > 0) from rows").fetchone()
+    assert rows == (told.rows, cost.trials)
+    assert listening.totals == listening.done == {"reading images": 9, "clean answers": 9, "profile of own": cost.trials}
+    shown = (module.seen - cost.gradients) - told.forward_passes
+    assert 0 <= shown <= 9, "besides, only the clean images of the pictures in the report"
