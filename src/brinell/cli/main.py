@@ -28,6 +28,7 @@ app = typer.Typer(
 )
 out = Console(markup=False)  # names of models and folders may hold brackets
 _debug = False
+_STOPPED = 130  # what typer makes of Ctrl-C
 
 DEMO = {
     "models": ["efficientnet_lite0", "efficientnet_lite1"],
@@ -178,20 +179,22 @@ def _say_report(place: str) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; errors that a user can mend are one line and exit code 2."""
+    given = sys.argv[1:] if arguments is None else arguments
+    code = None
     try:
-        given = sys.argv[1:] if arguments is None else arguments
-        app(given or ["--help"], prog_name="brinell", standalone_mode=False)
+        code = app(given or ["--help"], prog_name="brinell", standalone_mode=False)
     except BrinellError as error:
         _fail(error)
-    except typer.Exit as leaving:
-        sys.exit(leaving.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        print("stopped; the same command goes on from here", file=sys.stderr)
-        sys.exit(130)
+        code = _STOPPED
     except Exception as error:
         if _is_usage(error):
             _fail(ConfigError(_usage(error)))
         raise
+    if code == _STOPPED:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+    if code:
+        sys.exit(code)
 
 
 def _is_usage(error: Exception) -> bool:
