@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import reference
 from brinell.errors import ModelError, UnknownName
-from brinell.perturb import OPERATORS, Facts, Kind, Operator, find_operator, operator_names, step
+from brinell.perturb import OPERATORS, Facts, Kind, Operator, codec, find_operator, operator_names, step
 from brinell.perturb.occlusion import line_coverage
 
 ALL = [pytest.param(operator, id=operator.id) for operator in OPERATORS.values()]
@@ -222,3 +222,18 @@ def test_tags_follow_from_what_a_function_needs() -> None:
     assert find_operator("noise").tags == ("local", "stochastic", "pixel")
     assert find_operator("fade_black").tags == ("global", "deterministic", "colour")
     assert find_operator("gradient_descent").white_box
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [(8, 8), (9, 40), (17, 23), (31, 12), (64, 48)], ids=str)
+def test_jpeg_in_tensors_is_the_codec_s_to_the_bit(channels: int, size: tuple[int, int]) -> None:
+    """Accelerators have no codec, and get the same pixels from tensor code; extremes and noise included."""
+    generator = torch.Generator().manual_seed(1)
+    smooth = images(*size, channels, count=2)
+    noise = torch.randint(0, 256, smooth.shape, generator=generator).to(torch.uint8)
+    pixels = torch.cat([smooth, noise, (noise > 127).to(torch.uint8) * 255])
+    for level in range(1, 31, 3):
+        levels = torch.full((len(pixels),), level)
+        for exchanged in (True, False):
+            expected = codec._by_codec(pixels, levels, exchanged)
+            assert torch.equal(codec._in_tensors(pixels, levels, exchanged), expected)

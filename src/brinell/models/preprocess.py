@@ -7,6 +7,7 @@ model's own normalisation follows, on the device.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -49,8 +50,7 @@ class Preprocess:
 
     def normalise(self, canvases: Tensor) -> Tensor:
         """Canvases (N, C, H, W), uint8 or float in 0..255, as float32 in the model's scale."""
-        mean, std = (torch.tensor(values, device=canvases.device)[:, None, None] for values in (self.mean, self.std))
-        scale, shift = 1 / (255 * std), -mean / std
+        scale, shift = _scale_and_shift(self.mean, self.std, canvases.device)
         if canvases.requires_grad:
             return canvases * scale + shift
         return canvases.to(torch.float32, copy=True).mul_(scale).add_(shift)
@@ -65,3 +65,11 @@ class Preprocess:
             picture = picture.resize((width, height), _FILTERS[self.interpolation])
         left, top = round((width - self.width) / 2), round((height - self.height) / 2)
         return picture.crop((left, top, left + self.width, top + self.height))
+
+
+@cache
+def _scale_and_shift(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """(x/255 - mean) / std as x * scale + shift. Kept: bringing numbers to a device makes it wait."""
+    with torch.inference_mode(False):  # gradients need them, too
+        centre, spread = (torch.tensor(values)[:, None, None] for values in (mean, std))
+        return (1 / (255 * spread)).to(device), (-centre / spread).to(device)

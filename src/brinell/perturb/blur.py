@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import torch
@@ -49,7 +49,7 @@ def local_blur(images: Tensor, draws: Draws) -> Tensor:
 
     def blurred(window: Window, patches: Patches) -> Tensor:
         taps = window(_reflected(patches.height), _reflected(patches.width))
-        return _twenty_fifth(_five_sums(_five_sums(taps, 0), 1))
+        return _each_channel(_five_sums(_five_sums(taps, 0), 1), images.shape[1], _twenty_fifth)
 
     return _replace_patches(images, draws, blurred)
 
@@ -60,13 +60,14 @@ def local_blur_as_written(images: Tensor, draws: Draws) -> Tensor:
 
     def averaged(window: Window, patches: Patches) -> Tensor:
         pixels = window(_within(patches.height), _within(patches.width))
-        mean = pixels.sum((0, 1), dtype=torch.float32) / (patches.height * patches.width)
-        return mean.round_().expand(LONGEST, LONGEST, -1, -1, -1)
+        area = (patches.height * patches.width).to(torch.float32)
+        mean = _each_channel(pixels.sum((0, 1)), images.shape[1], lambda sums: sums.to(torch.float32).div_(area).round_())
+        return mean.expand(LONGEST, LONGEST, -1, -1)
 
     return _replace_patches(images, draws, averaged)
 
 
-# int16 pixels (rows, columns, C, B, m) of m rectangles an image, by offsets (rows, B, m) and (columns, B, m) in them
+# pixels (rows, columns, B, m) of m rectangles an image, by offsets (rows, B, m) and (columns, B, m) in them
 Window = Callable[[Tensor, Tensor], Tensor]
 OUTSIDE = 1 << 20  # an offset past any image: what is read there is black
 
@@ -74,22 +75,21 @@ OUTSIDE = 1 << 20  # an offset past any image: what is read there is black
 def _replace_patches(images: Tensor, draws: Draws, change: Callable[[Window, Patches], Tensor]) -> Tensor:
     """Change rectangle after rectangle; later ones see what earlier ones did.
 
-    `change` gives the new pixels (10, 10, C, B, m) of m rectangles an image, of which each keeps as many as it has.
+    `change` gives the new pixels (10, 10, B, m) of m rectangles an image, of which each keeps as many as it has.
     Rectangles that don't wait for each other go in one round. The rectangles lie along the last axes, so that sums over
     their rows and columns are sums of long vectors.
     """
     batch, channels, height, width = images.shape
     area = height * width
     patches = draw_patches(draws, height + width, height, width, shortest=2, longest=LONGEST)
-    # each channel has one black pixel more, which stands for all that lies outside
-    flat = pad(images.flatten(2).to(torch.int16), (0, 1)).flatten()
-    plane = torch.arange(batch * channels, dtype=torch.int32, device=images.device).view(batch, channels).T * (area + 1)
+    # each image has one black pixel more, which stands for all that lies outside
+    flat = pad(_packed(images.unbind(1)).flatten(1), (0, 1)).flatten()
+    plane = torch.arange(batch, dtype=torch.int32, device=images.device)[:, None] * (area + 1)
     for part, taken in _rounds(patches):
 
         def places(rows: Tensor, columns: Tensor, part: Patches = part) -> Tensor:
-            down = ((part.top + rows) * width).to(torch.int32)[:, None, None]
-            along = (part.left + columns).to(torch.int32)[None, :, None]
-            return (down + along).clamp_(max=area) + plane[:, :, None]
+            down, along = ((part.top + rows) * width).to(torch.int32), (part.left + columns).to(torch.int32)
+            return (down[:, None] + along).clamp_(max=area).add_(plane)
 
         def window(rows: Tensor, columns: Tensor, places: Window = places) -> Tensor:
             index = places(rows, columns)
@@ -97,9 +97,31 @@ def _replace_patches(images: Tensor, draws: Draws, change: Callable[[Window, Pat
 
         new = change(window, part)
         index = places(_within(part.height * taken), _within(part.width * taken))
-        flat.scatter_(0, index.flatten().long(), new.to(torch.int16).flatten())
-        flat.view(batch, channels, -1)[..., area] = 0
-    return flat.view(batch, channels, -1)[..., :area].to(torch.uint8).view(images.shape)
+        flat.scatter_(0, index.flatten().long(), new.flatten())
+        flat.view(batch, -1)[:, area] = 0
+    return _unpacked(flat.view(batch, -1)[:, :area], channels).view(images.shape)
+
+
+_BITS = 16  # of a number that hold one channel: sums of 100 values fit
+
+
+def _packed(channels: Sequence[Tensor]) -> Tensor:
+    """The channels of every pixel in one int64, so that sums of pixels are sums of all channels at once."""
+    pixels = channels[0].to(torch.int64)
+    for place, values in enumerate(channels[1:], 1):
+        pixels = pixels.add_(values, alpha=1 << _BITS * place)
+    return pixels
+
+
+def _unpacked(pixels: Tensor, channels: int) -> Tensor:
+    """Packed pixels (B, …) as uint8 (B, C, …); what doesn't fit in eight bits, the other channels, falls away."""
+    return torch.stack([(pixels >> _BITS * place).to(torch.uint8) for place in range(channels)], 1)
+
+
+def _each_channel(pixels: Tensor, channels: int, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Packed pixels with each channel changed."""
+    parts = ((pixels >> _BITS * place).bitwise_and_((1 << _BITS) - 1) for place in range(channels))
+    return _packed([change(part).to(torch.int32) for part in parts])
 
 
 def _rounds(patches: Patches) -> Iterator[tuple[Patches, Tensor]]:

@@ -1,4 +1,4 @@
-"""Lossy compression (seed 1). A codec works on the host, one image a thread."""
+"""Lossy compression (seed 1): by OpenCV's codec on a CPU, one image a thread; by the same in tensor code elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brinell.perturb.dct import jpeg_in_tensors
 from brinell.perturb.operator import Facts, pixels, step
 
 
@@ -41,7 +42,16 @@ def jpeg_again(images: Tensor, step: int) -> Tensor:
 
 
 def _compressed(images: Tensor, levels: Tensor, *, exchanged: bool) -> Tensor:
-    pictures = images.permute(0, 2, 3, 1).cpu().numpy()
+    return (_by_codec if images.device.type == "cpu" else _in_tensors)(images, levels, exchanged)
+
+
+def _in_tensors(images: Tensor, levels: Tensor, exchanged: bool) -> Tensor:
+    qualities = torch.tensor([quality(level) for level in range(32)], device=images.device)[levels.clamp(max=31)]
+    return jpeg_in_tensors(images.flip(1), qualities).flip(1) if exchanged else jpeg_in_tensors(images, qualities)
+
+
+def _by_codec(images: Tensor, levels: Tensor, exchanged: bool) -> Tensor:
+    pictures = images.permute(0, 2, 3, 1).numpy()
     # OpenCV's codec expects blue first: handing it red first is what exchanges the two
     turn = slice(None) if exchanged else slice(None, None, -1)
 
@@ -53,7 +63,7 @@ def _compressed(images: Tensor, levels: Tensor, *, exchanged: bool) -> Tensor:
         return decoded.reshape(picture.shape)[..., turn]
 
     decoded = np.stack(list(_threads().map(through, pictures, levels.tolist())))
-    return torch.from_numpy(decoded).to(images.device).permute(0, 3, 1, 2).contiguous()
+    return torch.from_numpy(decoded).permute(0, 3, 1, 2).contiguous()
 
 
 @cache

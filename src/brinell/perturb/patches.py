@@ -50,14 +50,16 @@ def waves(patches: Patches) -> Tensor:
 
     A rectangle has to wait for every earlier one that it overlaps; its round is the longest such chain.
     """
-    count = patches.top.shape[1]
-    earlier = torch.ones(count, count, dtype=torch.uint8, device=patches.top.device).tril_(-1)
-    earlier = _meet(patches.top, patches.height).mul_(_meet(patches.left, patches.width)).mul_(earlier)
-    wave = torch.zeros_like(patches.top, dtype=torch.uint8)
+    batch, count = patches.top.shape
+    meeting = _meet(patches.top, patches.height).mul_(_meet(patches.left, patches.width))
+    image, one, other = meeting.nonzero().unbind(1)
+    before = one < other
+    earlier, later = ((image * count + place)[before] for place in (one, other))
+    wave = patches.top.new_zeros(batch * count)
     while True:
-        longer = (earlier * (wave + 1)[:, None, :]).amax(-1)
+        longer = torch.zeros_like(wave).scatter_reduce_(0, later, wave[earlier] + 1, "amax")
         if torch.equal(longer, wave):
-            return wave
+            return wave.view(batch, count)
         wave = longer
 
 
