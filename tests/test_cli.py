@@ -1,0 +1,381 @@
+"""The command line: every command does what it says, and every bad input is one line that helps."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from typer.main import get_command
+
+from brinell.api import Run
+from brinell.cli.main import app, main
+from brinell.criteria import CRITERIA
+from brinell.datasets import SOURCES as DATASETS
+from brinell.lenses import LENSES
+from brinell.models import SOURCES as MODELS
+from brinell.perturb import OPERATORS
+
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+OPTIONS = {"--model": "fake:grey:0.25", "--data": "greys", "--operator": "fade_black", "--levels": "20"}
+HOW = {"--runtime": "torch", "--batch": "4", "--shard": "8"}
+
+Tell = Callable[..., str]
+
+
+def run(*changed: str) -> list[str]:
+    """A quick run's command, with options changed or added."""
+    given = {**OPTIONS, **HOW, **dict(zip(changed[::2], changed[1::2], strict=True))}
+    return ["run", *(word for pair in given.items() for word in pair)]
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
+    """Give a command and get what it printed; it must succeed."""
+
+    def call(*arguments: str) -> str:
+        main(list(arguments))
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Tell:
+    """Give a command that can't be carried out, and get the line that says so."""
+
+    def call(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as left:
+            main(list(arguments))
+        told = capsys.readouterr().err
+        assert left.value.code == 2
+        assert told.startswith("error: ") and told.count("\n") == 1, told
+        return told
+
+    return call
+
+
+@pytest.fixture
+def here(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the images `greys`, and a wide terminal."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    return tmp_path
+
+
+@pytest.fixture
+def ran(here: Path, tell: Tell) -> Path:
+    """The same with a finished run in `first`."""
+    tell(*run("--out", "first"))
+    return here
+
+
+# ---- commands ----
+
+
+def test_the_commands() -> None:
+    assert sorted(COMMANDS) == ["demo", "ls", "plan", "report", "rows", "run", "show", "summary"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example(command: str, tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert re.search(rf"Examples?: brinell {command}", tell(command, "--help"))
+    for parameter in COMMANDS[command].params:
+        assert parameter.help, f"{parameter.name} should say what it is for"
+
+
+def test_no_words_at_all_is_a_call_for_help(tell: Tell) -> None:
+    assert tell() == tell("--help")
+
+
+def test_run_from_options(here: Path, tell: Tell) -> None:
+    shown = tell(*run("--limit", "5", "--seed", "3", "--select", "correct", "--out", "first"))
+    assert "fade to black" in shown and "grey:0.25 is right on 100% of the clean images" in shown
+    assert f"report: {here / 'first' / 'report.html'}" in shown
+    manifest = Run("first").manifest
+    config = manifest["identity"]["config"]
+    assert (config["data"]["limit"], config["seed"], config["select"]) == (5, 3, "correct")
+    assert manifest["execution"] == {"batch": {"grey:0.25": 4}, "shard": 8}
+
+
+def test_run_from_yaml_with_options_and_settings_over_it(here: Path, tell: Tell) -> None:
+    (here / "test.yaml").write_text(
+        """
+        models: ["fake:grey:0.25?name=one", {source: "fake:grey:0.4", name: two}]
+        data: {source: greys, limit: 9}
+        lens: {name: profile, operators: [jpeg, noise], levels: 5}
+        execution: {runtime: torch, batch: 4, shard: 8}
+        out: first
+        """
+    )
+    tell("run", "test.yaml")
+    assert Run("first").rows("select count(*), count(distinct model) from rows").fetchall() == [(2 * 2 * 9 * 6, 2)]
+    settings = ["--set", "data.limit=3", "--set", "lens.operators=[boxes]", "--set", "models.1.size=16"]
+    tell("run", "test.yaml", "--levels", "2", "--limit", "4", "--out", "second", *settings)
+    second = Run("second")
+    assert second.rows("select count(*), count(distinct operator) from rows").fetchall() == [(2 * 3 * 3, 1)]
+    assert second.manifest["models"]["two"]["input"] == [3, 16, 16]
+    tell(
+        "run", "test.yaml", "--model", "fake:grey:0.5", "--data", "greys/light", "--labels", "prediction", "--out", "third"
+    )
+    assert Run("third").manifest["identity"]["config"]["models"][0]["source"] == "fake:grey:0.5"
+
+
+def test_a_folder_is_named_by_what_is_measured(here: Path, tell: Tell) -> None:
+    for _ in range(2):
+        tell(*run())
+    tell(*run("--batch", "2"))
+    assert len(list((here / "runs").iterdir())) == 1, "how it is carried out makes no other run"
+    tell(*run("--seed", "1"))
+    assert len(list((here / "runs").iterdir())) == 2
+
+
+def test_plan_tells_the_cost_and_does_nothing(here: Path, tell: Tell) -> None:
+    before = sorted(here.rglob("*"))
+    shown = tell("plan", *run("--limit", "10")[1:])
+    assert "10 images × 1 operators × 20 levels = 200 trials; 220 forward passes" in shown
+    assert "210 rows" in shown and "Nothing was done." in shown
+    assert sorted(here.rglob("*")) == before
+
+
+def test_report_with_figures(ran: Path, tell: Tell) -> None:
+    (ran / "first" / "report.html").unlink()
+    shown = tell("report", "first", "--figures")
+    assert f"report: {ran / 'first' / 'report.html'}" in shown
+    figures = list((ran / "first" / "figures").iterdir())
+    assert f"{len(figures)} figures: {ran / 'first' / 'figures'}" in shown
+    assert {"average-accuracy.svg", "areas.png", "grey:0.25-rank.png"} <= {file.name for file in figures}
+
+
+def test_summary(ran: Path, tell: Tell) -> None:
+    shown = tell("summary", "first")
+    assert all(head in shown for head in ("fade to black", "< 90%", "< 50%", "< 10%", "first below 50% at"))
+    assert "is hurt most by fade to black (accuracy is below half after mean grey" in shown
+    assert "< 75%" in tell("summary", "first", "--threshold", "0.75", "--threshold", "0.2")
+
+
+@pytest.mark.parametrize("images", [1, 12])
+def test_summary_as_json(here: Path, tell: Tell, images: int) -> None:
+    """One image has no interval, and an interval that can't be told is null."""
+    tell(*run("--limit", str(images), "--out", "first"))
+
+    def no_json(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    found: dict[str, Any] = json.loads(tell("summary", "first", "--json"), parse_constant=no_json)
+    assert list(found) == ["verdicts", "models", "areas", "failures", "profiles"]
+    assert (found["models"]["grey:0.25"]["low"] is None) == (images == 1)
+    assert len(found["profiles"]) == 2 * 21 * 4
+
+
+def test_rows(ran: Path, tell: Tell) -> None:
+    assert "252" in tell("rows", "first", "select count(*) from rows")
+    assert "fade_black:published" in tell("rows", "first")
+    tell("rows", "first", "select level, count(*) as n from rows group by 1 order by 1", "--csv", "levels.csv")
+    assert (ran / "levels.csv").read_text().splitlines()[:3] == ["level,n", "0,12", "1,12"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("lenses", list(LENSES)),
+        ("operators", [operator.name for operator in OPERATORS.values()]),
+        ("operators", [operator.semantics for operator in OPERATORS.values() if operator.semantics != "published"]),
+        ("models", [source.form for source in MODELS.values()]),
+        ("datasets", [source.form for source in DATASETS.values()]),
+        ("criteria", list(CRITERIA)),
+    ],
+)
+def test_ls_lists_everything(kind: str, names: list[str], tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    shown = tell("ls", kind)
+    assert [name for name in names if name not in shown] == []
+
+
+def test_show_draws_a_sheet(here: Path, tell: Tell) -> None:
+    levels = ["--level", "0", "--level", "5", "--level", "30"]
+    tell("show", "greys/light/00.png", "--operator", "jpeg", "--operator", "boxes:published", *levels, "--size", "64")
+    with Image.open("levels.png") as sheet:
+        assert (sheet.format, sheet.size) == ("PNG", (6 + 3 * (64 + 6), 6 + 2 * (64 + 18 + 6)))
+    model = ["--operator", "gradient_descent", "--model", "fake:grey:0.25", "--level", "3", "--out", "attack.png"]
+    tell("show", "greys/light/00.png", *model)
+    with Image.open("attack.png") as sheet:
+        assert sheet.size == (6 + 32 + 6, 6 + 32 + 18 + 6), "at the model's own size"
+
+
+def test_brackets_in_names_are_no_markup(here: Path, tell: Tell) -> None:
+    shown = tell(*run("--model", "fake:grey:0.25?name=net[v1][/b]", "--out", "runs/[x][/y]"))
+    assert "net[v1][/b] is right on" in shown and "runs/[x][/y]/report.html" in shown
+    assert "runs/[x][/y]" in tell("plan", *run("--out", "runs/[x][/y]")[1:])
+
+
+# ---- bad input ----
+
+BAD = {
+    "operator": (run("--operator", "jpegg"), "there is no operator 'jpegg'; did you mean jpeg?"),
+    "semantics": (run("--semantics", "publish"), "no operator has the semantics 'publish'; did you mean published?"),
+    "operator's semantics": (run("--operator", "jpeg:l2"), "operator 'jpeg' has no semantics 'l2'; it has published"),
+    "model": (run("--model", "tim:resnet50"), "there is no model source 'tim'; did you mean timm?"),
+    "fake model": (run("--model", "fake:blue"), "expected fake:grey or fake:grey:THRESHOLD, got fake:blue"),
+    "model's key": (run("--model", "fake:grey?sise=3"), "models.0.sise is no key of a config; did you mean size"),
+    "model's option": (run("--model", "fake:grey?size=0"), "models.0.size.0: input should be greater than 0, got '0'"),
+    "model's text": (run("--model", "fake:grey?size"), "models.0: value error, bad query field: 'size'"),
+    "model file": (run("--model", "onnx:no.onnx"), "the ONNX file 'no.onnx' is not there; check the path"),
+    "two models": ([*run(), "--model", "fake:grey:0.25"], "two models have the same name (grey:0.25, grey:0.25)"),
+    "lens": (run("--lens", "profil"), "there is no lens 'profil'; did you mean profile?"),
+    "criterion": (run("--criterion", "misclass"), "there is no criterion 'misclass'; did you mean misclassification"),
+    "dataset": (run("--data", "gryes"), "there is no dataset at 'gryes'; did you mean greys?"),
+    "select": (run("--select", "correct:other"), "select should be all, correct or correct:MODEL with one of grey:0.25"),
+    "device": (run("--device", "gpu"), "there is no device 'gpu'; use auto, cpu, cuda or cuda:N"),
+    "precision": (run("--precision", "fp8"), "execution.precision: input should be 'fp32', 'tf32', 'bf16' or 'fp16'"),
+    "levels": (run("--levels", "31"), "lenses.0.levels: input should be less than or equal to 30, got 31"),
+    "whole number": (run("--batch", "many"), "Invalid value for '--batch'"),
+    "batch": (run("--batch", "0"), "execution.batch: input should be greater than or equal to 1, got 0"),
+    "protocol": (run("--out", "nowhere://x"), "can't open nowhere://x: Protocol not known"),
+    "setting": (run("--set", "limit"), "expected --set key=value (as in --set data.limit=100), got 'limit'"),
+    "setting's value": (run("--set", "seed=[1"), "--set seed: the value '[1' is not valid YAML"),
+    "setting's key": (run("--set", "data.limmit=3"), "data.limmit is no key of a config; did you mean limit?"),
+    "setting's place": (run("--set", "models.4.size=3"), "'4' is not a place in a list of 1"),
+    "setting too deep": (run("--seed", "1", "--set", "seed.x=3"), "seed: input should be a valid integer, got {'x': 3}"),
+    "nothing to test": (["run"], "say what to test: --model SOURCE --data PATH, or a YAML file with models and data"),
+    "option": (["run", "--modell", "x"], "No such option: --modell"),
+    "command": (["runn"], "No such command 'runn'"),
+    "argument": (["report"], "Missing argument 'RUN'. (see brinell report --help)"),
+    "kind": (["ls", "operator"], "there is nothing to list under 'operator'; did you mean operators?"),
+    "image": (["show", "no.png"], "no.png: No such file or directory"),
+    "sheet": (["show", "greys/light/00.png", "--operator", "jpeg", "--out", "no/x.png"], "can't write no/x.png"),
+    "size": (["show", "greys/light/00.png", "--size", "0"], "Invalid value for '--size'"),
+    "level": (["show", "greys/light/00.png", "--level", "31"], "levels are 0 to 30, got 31"),
+    "gradient": (["show", "greys/light/00.png", "--operator", "gradient_descent"], "say which with --model SOURCE"),
+    "shown model": (["show", "greys/light/00.png", "--model", "fake:grey?sise=3"], "sise is no key of a config"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_one_line(what: str, here: Path, refused: Tell) -> None:
+    arguments, told = BAD[what]
+    assert told in refused(*arguments)
+    assert [path.name for path in here.iterdir()] == ["greys"], "and nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("models: [a", "is not valid YAML: while parsing a flow sequence"),
+        ("- a\n", "should hold a mapping with models and data, but holds list"),
+        ("model: fake:grey\ndta: greys\n", "say what to test"),
+        ("model: fake:grey\ndata: greys\nlenss: profile\n", "lenss is no key of a config; did you mean lens"),
+        (
+            "model: fake:grey\ndata: greys\nlens: {name: profile, level: 3}\n",
+            "lenses.0.level is no key of a config; did you",
+        ),
+        ("model: fake:grey\ndata: greys\nlens: {levels: 3}\n", "a lens needs a name: profile"),
+        ("model: fake:grey\ndata: greys\nlens: {name: [profile]}\n", "a lens needs a name: profile"),
+        ("model: fake:grey\ndata: 3\n", "data: input should be a valid dictionary or instance of dataoptions, got 3"),
+        ("model: fake:grey\ndata: greys\nseed: x\n", "seed: input should be a valid integer"),
+        ("model: fake:grey\ndata: greys\nout: 2024-01-01\n", "out: input should be a valid string, got datetime.date"),
+        ("model: fake:grey\ndata: greys\n1: 2\n", "1: keys should be strings, got 1"),
+        ("model: {name: x}\ndata: greys\n", "models.0.source is missing"),
+        (
+            "model: fake:grey\ndata: greys\nlens: profile\nexecution: fast\n",
+            "execution: input should be a valid dictionary",
+        ),
+        ("model: fake:grey\ndata: {source: greys, limit: some}\n", "data.limit: input should be a valid integer"),
+    ],
+)
+def test_bad_configs_are_one_line(text: str, told: str, here: Path, refused: Tell) -> None:
+    (here / "test.yaml").write_text(text)
+    assert told in refused("run", "test.yaml")
+
+
+def test_files_that_are_no_configs(here: Path, refused: Tell) -> None:
+    (here / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "bytes.yaml is not valid YAML" in refused("run", "bytes.yaml")
+    assert "the config no.yaml can't be read: No such file or directory" in refused("run", "no.yaml")
+    assert "the config greys can't be read: Is a directory" in refused("plan", "greys")
+    (here / "two.yaml").write_text("model: fake:grey\ndata: greys\nlenses: [profile, profile]\n")
+    assert "change one of them with --set lenses.0" in refused("run", "two.yaml", "--levels", "3")
+
+
+@pytest.mark.parametrize("command", ["report", "summary", "rows"])
+def test_a_folder_that_holds_no_run(command: str, here: Path, refused: Tell) -> None:
+    assert "nowhere is not the folder of a brinell run: it has no manifest.json" in refused(command, "nowhere")
+    assert "greys is not the folder of a brinell run" in refused(command, "greys")
+    for text in ("{}", "[]", "no json"):
+        (here / "greys" / "manifest.json").write_text(text)
+        assert "the manifest.json in greys is not that of a brinell run" in refused(command, "greys")
+
+
+def test_questions_that_can_t_be_answered(ran: Path, refused: Tell) -> None:
+    for question, told in {
+        "selec 1": "syntax error",
+        "select * from row": "Table with name row does not exist",
+        "select image::int from rows": "Could not convert",
+        "": "begin it with select",
+    }.items():
+        line = refused("rows", "first", question)
+        assert "the question can't be answered" in line and told in line
+    assert 'Cannot open file "no/x.csv"' in refused("rows", "first", "select 1", "--csv", "no/x.csv")
+    assert "Invalid value for '--threshold'" in refused("summary", "first", "--threshold", "50")
+
+
+def test_a_run_without_rows_says_so(ran: Path, refused: Tell) -> None:
+    for file in (ran / "first" / "rows").rglob("*.parquet"):
+        file.unlink()
+    for command in ("report", "summary"):
+        assert "has no rows yet; finish it with the command that began it" in refused(command, "first")
+
+
+def test_a_place_that_can_t_be_written_to(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "file").write_text("")
+    with pytest.raises(SystemExit) as left:
+        main(run("--out", "file/run"))
+    assert left.value.code == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "run: file/run",
+        f"error: can't write {here}/file/run/manifest.json: Not a directory",
+    ]
+
+
+def test_stopped_by_hand(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "impatient.py").write_text(
+        """
+import torch
+class Net(torch.nn.Module):
+    asked = 0
+    def forward(self, images):
+        self.asked += 1
+        if self.asked > 5:
+            raise KeyboardInterrupt
+        return images.mean((2, 3))
+"""
+    )
+    with pytest.raises(SystemExit) as left:
+        main(run("--model", "torch:impatient.py:Net?size=16", "--labels", "index", "--out", "first"))
+    assert left.value.code == 130
+    assert capsys.readouterr().err.splitlines() == ["run: first", "stopped; the same command goes on from here"]
+
+
+def test_a_traceback_is_there_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--debug", "ls", "nothing"])
+    told = capsys.readouterr().err
+    assert told.startswith("Traceback")
+    assert told.splitlines()[-1].startswith("error: there is nothing to list under 'nothing'")
+
+
+def test_as_a_process() -> None:
+    line = [sys.executable, "-m", "brinell", "ls", "nothing"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr.startswith("error: there is nothing to list under 'nothing'; known: lenses")
+        and done.stderr.count("\n") == 1
+    )
