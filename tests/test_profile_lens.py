@@ -168,8 +168,8 @@ def test_stored_distances_are_those_of_the_replayed_image(cifar_run: brinell.Run
     image = dataset[7].image
     name = image_id(image)
     rows = cifar_run.rows(
-        f"select operator, level, mse, l1, linf, changed from rows where image = '{name}' and model = 'cifar10_resnet20' and "
-        "level in (1, 4, 10)"
+        f"select operator, level, mse, l1, linf, changed from rows where image = '{name}' and level in (1, 4, 10) and "
+        "model = 'cifar10_resnet20'"
     ).fetchall()
     assert len(rows) == 14 * 3
     for operator, level, mse, l1, linf, changed in rows:
