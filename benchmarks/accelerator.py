@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from dataclasses import asdict
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 import brinell
-from benchmarks.end_to_end import accelerator_bare, one_round, operators, summary
+from benchmarks.end_to_end import one_round, operators, summary
 from brinell.execution import Execution
+from brinell.models import Model
 
 
 def pictures(count: int) -> list[tuple[np.ndarray, None]]:
@@ -25,6 +25,23 @@ def pictures(count: int) -> list[tuple[np.ndarray, None]]:
     return [(image, None) for image in images]
 
 
+def bare_model(model: Model, batch: int) -> Callable[[], int]:
+    """The module alone on one normalised batch that lies on the device, ten times without waiting."""
+    pre = model.preprocess
+    plain = torch.full((batch, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8, device=model.device)
+    images = pre.normalise(plain)
+
+    def ask() -> int:
+        with torch.inference_mode():
+            for _ in range(10):
+                answer = model.forward(images)
+            answer[0, 0].item()  # waits for the device
+        return 10 * batch
+
+    ask()
+    return ask
+
+
 def main() -> None:
     """Print the figures as JSON."""
     parser = argparse.ArgumentParser()
@@ -32,25 +49,22 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--seconds", type=float, default=1.5)
-    parser.add_argument("--operator", action="append")
+    parser.add_argument("--rounds", type=int, default=1)
     given = parser.parse_args()
-    execution = Execution(
-        device="cuda", precision=given.precision, batch=given.batch, shard=given.images, compile=given.compile
-    )
+    execution = Execution(device="cuda", precision=given.precision, batch=given.batch, compile=given.compile)
     model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
     data = pictures(given.images)
-    bare = accelerator_bare(model, given.batch)
-    rounds = []
-    for operator in given.operator or operators():
-        rounds.append(one_round(model, data, operator, execution, bare, given.seconds))
-        last = rounds[-1]
-        print(
-            f"{operator:18s} bare {last.bare:7.0f}/s  measuring {last.measuring:7.0f}/s = {last.ratio:.3f}", file=sys.stderr
-        )
-    found = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "precision": given.precision}
-    found |= {"batch": given.batch, "compiled": given.compile, "images": given.images}
-    print(json.dumps({**found, **summary(rounds), "rounds": [asdict(r) | {"ratio": r.ratio} for r in rounds]}, indent=1))
+    bare = bare_model(model, given.batch)
+    rounds = [one_round(model, data, operators(), execution, bare, 2.0) for _ in range(given.rounds)]
+    facts = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "model": "ResNet-50",
+        "precision": given.precision + (", compiled" if given.compile else ""),
+        "batch": given.batch,
+        "images": given.images,
+    }
+    print(json.dumps(facts | summary(rounds), indent=1))
 
 
 if __name__ == "__main__":

@@ -2,54 +2,54 @@
 
 from __future__ import annotations
 
-import statistics
+import itertools
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import torch
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import brinell
-from brinell.api import _parts
+from brinell.api import assembled
 from brinell.engine import Silent, execute
 from brinell.engine.progress import Tick
 from brinell.execution import Execution
 from brinell.models import Model
 
-#: seconds of the bare model before and after each run
-BARE_SECONDS = 6.0
-
 
 class Clock(Silent):
-    """Notes when each stage began and when its last step was done."""
+    """Notes how many steps each stage has, when it began and when its last step was done."""
 
     def __init__(self) -> None:
         self.stages: dict[str, list[float]] = {}
 
     def stage(self, what: str, total: int, unit: str) -> Tick:
-        began = time.perf_counter()
+        """Begin a stage."""
+        began = time.time()
         self.stages[what] = [total, began, began]
 
         def tick(_: int) -> None:
-            self.stages[what][2] = time.perf_counter()
+            self.stages[what][2] = time.time()
 
         return tick
 
 
 @dataclass(frozen=True)
 class Round:
-    """One run between two looks at the bare model."""
+    """One run between two looks at the bare model: images a second, and the seconds of each operator."""
 
-    operator: str
     bare: float
     measuring: float
     whole: float
     images: int
+    seconds: dict[str, float]
 
     @property
     def ratio(self) -> float:
-        """Measured images a second over the bare model's."""
+        """Measured images a second over the bare model's: decoding, operators, distances and rows are what is lost."""
         return self.measuring / self.bare
 
 
@@ -62,60 +62,52 @@ def per_second(ask: Callable[[], int], seconds: float) -> float:
     return done / (time.perf_counter() - start)
 
 
-def one_round(
-    model: Model, data: Sequence[object], operator: str, execution: Execution, bare: Callable[[], int], seconds: float
-) -> Round:
-    """The bare model, a run with one operator, the bare model again."""
-    before = per_second(bare, seconds)
-    clock = Clock()
-    with tempfile.TemporaryDirectory() as folder:
-        parts = _parts(
-            model,
-            {"source": data, "labels": "prediction"},
-            lens={"name": "profile", "operators": [operator]},
-            select="all",
-            seed=0,
-            out=folder,
-            execution=execution,
-        )
-        start = time.perf_counter()
-        execute(parts, clock)
-        whole = time.perf_counter() - start
-    after = per_second(bare, seconds)
-    total, began, ended = clock.stages[f"profile of {model.name}"]
-    return Round(operator, (before + after) / 2, total / (ended - began), total / whole, int(total))
-
-
-def summary(rounds: list[Round]) -> dict[str, float]:
-    """All operators together: the time of the bare model's passes over the time the runs took."""
-    bare_time = sum(r.images / r.bare for r in rounds)
-    return {
-        "bare": statistics.mean(r.bare for r in rounds),
-        "ratio": bare_time / sum(r.images / r.measuring for r in rounds),
-        "whole": bare_time / sum(r.images / r.whole for r in rounds),
-        "lowest": min(r.ratio for r in rounds),
-        "highest": max(r.ratio for r in rounds),
-    }
-
-
 def operators() -> list[str]:
     """All operators that need no gradient: those cost forward passes alone."""
     return [op.name for op in brinell.OPERATORS.values() if op.semantics == "published" and not op.white_box]
 
 
-def accelerator_bare(model: Model, batch: int) -> Callable[[], int]:
-    """The module alone on one normalised batch that lies on the device."""
-    pre = model.preprocess
-    images = model.preprocess.normalise(
-        torch.full((batch, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8, device=model.device)
-    )
+def one_round(
+    model: Model, data: Sequence[Any], names: list[str], execution: Execution, bare: Callable[[], int], seconds: float
+) -> Round:
+    """The bare model, a run with all operators, the bare model again."""
+    before = per_second(bare, seconds)
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        parts = assembled(
+            model,
+            {"source": data, "labels": "prediction"},
+            lens={"name": "profile", "operators": names},
+            out=folder,
+            execution=execution,
+        )
+        start = time.time()
+        execute(parts, clock)
+        whole = time.time() - start
+        total, began, ended = clock.stages[f"profile of {model.name}"]
+        spent = _seconds_of_operators(Path(folder), began)
+    after = per_second(bare, seconds)
+    return Round((before + after) / 2, total / (ended - began), total / whole, int(total), spent)
 
-    def ask() -> int:
-        with torch.inference_mode():
-            for _ in range(10):
-                answer = model.forward(images)
-            answer[0, 0].item()  # waits for the device
-        return 10 * batch
 
-    ask()
-    return ask
+def _seconds_of_operators(run: Path, began: float) -> dict[str, float]:
+    """From the times at which a run's units were written."""
+    written = sorted((file.stat().st_mtime, unquote(file.parent.name)) for file in run.glob("rows/*/*/*/*.parquet"))
+    seconds: dict[str, float] = defaultdict(float)
+    for (earlier, _), (later, operator) in itertools.pairwise([(began, ""), *written]):
+        seconds[operator] += later - earlier
+    return dict(seconds)
+
+
+def summary(rounds: list[Round]) -> dict[str, Any]:
+    """All rounds together: the time that the bare model would take over the time that the runs took."""
+    bare_time = sum(r.images / r.bare for r in rounds)
+    share = {name: sum(r.seconds[name] for r in rounds) for name in rounds[0].seconds}
+    each = bare_time / len(share)
+    return {
+        "bare": sum(r.bare for r in rounds) / len(rounds),
+        "ratio": bare_time / sum(r.images / r.measuring for r in rounds),
+        "whole": bare_time / sum(r.images / r.whole for r in rounds),
+        "rounds": [r.ratio for r in rounds],
+        "operators": {name: each / seconds for name, seconds in share.items()},
+    }

@@ -108,7 +108,7 @@ def run(
     Models are strings ("timm:resnet50", "onnx:FILE"), or modules wrapped by `wrap`. Data is a path, a mapping with a
     `source` and options (limit, shuffle, labels), or any sequence of (image, label).
     """
-    parts = _parts(model, data, lens=lens, select=select, seed=seed, out=out, execution=execution or Execution())
+    parts = assembled(model, data, lens=lens, select=select, seed=seed, out=out, execution=execution or Execution())
     with reporter(quiet) as telling:
         store = execute(parts, telling)
     return Run(store.url)
@@ -141,14 +141,14 @@ def wrap(
     )
 
 
-def _parts(
+def assembled(
     model: ModelLike | Sequence[ModelLike],
     data: Any,
     *,
-    lens: str | Mapping[str, Any] | LensOptions,
-    select: str,
-    seed: int,
-    out: str | os.PathLike[str] | None,
+    lens: str | Mapping[str, Any] | LensOptions = "profile",
+    select: str = "all",
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
     execution: Execution,
 ) -> Parts:
     """Names and objects as a config and the objects it stands for."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from brinell.criteria import Criterion, Verdict, verdict
 from brinell.engine.clean import NAN_FIX
-from brinell.engine.threads import batches, halving, one_each_core
+from brinell.engine.threads import batches, halving, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses import Outcome, Shard, Trials
 from brinell.lenses.lens import Asking, Columns
@@ -21,7 +20,7 @@ from brinell.perturb import Difference, Kind, Operator, colours, difference, mea
 
 
 class Bench:
-    """Carries out trials: perturb, ask the model, judge; one batch at a time on an accelerator, one a core on a CPU.
+    """Carries out trials: perturb, ask the model, judge; batches side by side (see `threads`).
 
     Batches are as large as given. They halve when the accelerator's memory runs out.
     """
@@ -66,6 +65,7 @@ class Bench:
 
     def ask(self, trials: Trials) -> Outcome:
         """The outcome of each trial."""
+        self._levels.begin(trials.operator)
 
         def ask_and_tell(part: slice) -> Outcome:
             outcome = self._ask(trials.operator, trials.samples[part], trials.levels[part])
@@ -83,6 +83,7 @@ class Bench:
 
     def perturbed(self, operator: Operator, samples: Tensor, levels: Tensor) -> Tensor:
         """Samples at their levels; a step operator goes on from where it left them the last time."""
+        self._levels.begin(operator)
         rows = _rows(samples, self.canvases.device)
 
         def gradient(images: Tensor, which: Tensor | slice) -> Tensor:
@@ -91,7 +92,7 @@ class Bench:
         if operator.kind is Kind.PIXELS:
             start, images = torch.zeros_like(levels), self.canvases[rows]
         else:
-            start, images = self._levels.at(operator, samples, rows, levels)
+            start, images = self._levels.at(samples, rows, levels)
         images = operator.advance(
             images, start, levels, seed=self.seed, ids=self.ids[rows], gradient=gradient if operator.white_box else None
         )
@@ -119,7 +120,8 @@ class Bench:
     def _in_batches(self, count: int, ask: Callable[[slice], Outcome]) -> Outcome:
         if self.model.device.type == "cpu":
             return joined(list(one_each_core(ask, batches(count, self.batch))))
-        parts, self.batch = halving(ask, count, self.batch)
+        each: Callable[..., Iterable[Any]] = two_in_flight if self.model.device.type == "cuda" else map
+        parts, self.batch = halving(ask, count, self.batch, each)
         return joined(parts)
 
 
@@ -131,15 +133,16 @@ class _Levels:
         self.operator: Operator | None = None
         self.levels = torch.zeros(len(canvases), dtype=torch.int64)
         self.images = canvases
-        self._lock = threading.Lock()
 
-    def at(self, operator: Operator, samples: Tensor, rows: Tensor | slice, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    def begin(self, operator: Operator) -> None:
+        """Start from the clean images, unless the operator is the one that they stand under."""
+        if self.operator is not operator and operator.kind is Kind.STEP:
+            self.operator = operator
+            self.levels.zero_()
+            self.images = self.canvases.clone()
+
+    def at(self, samples: Tensor, rows: Tensor | slice, wanted: Tensor) -> tuple[Tensor, Tensor]:
         """The level each sample stands at, and its image there; samples that went too far start again."""
-        with self._lock:
-            if self.operator is not operator:
-                self.operator = operator
-                self.levels.zero_()
-                self.images = self.canvases.clone()
         start = self.levels[samples]
         if bool((start > wanted).any()):
             self.images[rows] = self.canvases[rows]

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import torch
+from torch import Tensor
 
 from brinell.classes import align
 from brinell.datasets import DataOptions
-from brinell.engine.shards import Entry, load_canvases
+from brinell.engine.shards import Entry, load_canvases, one_ahead
 from brinell.engine.survey import labels_of
 from brinell.engine.threads import CORES, answers
 from brinell.errors import DataError, LabelError, ModelError
@@ -67,8 +68,12 @@ def answer_clean(
     asked = [entry for entry in entries if labels is None or entry.index in labels]
     predictions: list[int] = []
     confidences: list[float] = []
-    for start in range(0, len(asked), batch * CORES):
-        canvases = load_canvases(dataset, asked[start : start + batch * CORES], model.preprocess, pool)
+    size = batch * (CORES if model.device.type == "cpu" else 2)
+
+    def load(start: int) -> tuple[int, Tensor]:
+        return start, load_canvases(dataset, asked[start : start + size], model.preprocess, pool)
+
+    for start, canvases in one_ahead(load, range(0, len(asked), size)):
         confidence, prediction = answers(model, canvases, batch).max(1)
         if bool(confidence.isnan().any()):
             name = asked[start + int(confidence.isnan().nonzero()[0])].name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,6 +18,8 @@ from brinell.types import Dataset, id_number, image_id
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+ERRAND = 8  # images that a thread decodes before it looks for more: handing them out one by one keeps others waiting
 
 
 @dataclass(frozen=True)
@@ -37,28 +39,34 @@ def worker_count(asked: int | None) -> int:
 def in_order(pool: ThreadPoolExecutor, work: Callable[[A], B], items: Iterable[A], ahead: int) -> Iterator[B]:
     """Results in the order of the items, with at most `ahead` of them under way: memory stays flat."""
     waiting: deque[Future[B]] = deque()
-    for item in items:
-        waiting.append(pool.submit(work, item))
-        if len(waiting) > ahead:
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
             yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+    finally:  # whoever stops early finds nothing still under way
+        for future in waiting:
+            future.cancel()
+        wait(waiting)
 
 
 def load_canvases(dataset: Dataset, entries: Sequence[Entry], preprocess: Preprocess, pool: ThreadPoolExecutor) -> Tensor:
     """The entries' canvases, uint8 (S, C, H, W). An image that changed since it was first read is an error."""
-
-    def load(entry: Entry) -> Tensor:
-        image = dataset[entry.index].image if entry.index < len(dataset) else None
-        if image is None or image_id(image) != entry.image:
-            raise DataError(
-                f"{entry.name} has changed or moved since this run began; restore it, or run into another folder"
-            )
-        return preprocess.canvas(image)
-
     canvases = torch.empty(len(entries), preprocess.channels, preprocess.height, preprocess.width, dtype=torch.uint8)
-    for place, canvas in enumerate(in_order(pool, load, entries, 32)):
-        canvases[place] = canvas
+
+    def load(start: int) -> None:
+        for place, entry in enumerate(entries[start : start + ERRAND], start):
+            image = dataset[entry.index].image if entry.index < len(dataset) else None
+            if image is None or image_id(image) != entry.image:
+                raise DataError(
+                    f"{entry.name} has changed or moved since this run began; restore it, or run into another folder"
+                )
+            canvases[place] = preprocess.canvas(image)
+
+    for _ in in_order(pool, load, range(0, len(entries), ERRAND), 64):
+        pass
     return canvases
 
 

@@ -1,22 +1,24 @@
-"""Work on a CPU: whole batches side by side, one a core, each computed by one thread.
+"""Batches side by side: one a core on a CPU, two at a time on an accelerator.
 
-Threads that share each operation wait for each other after it, hundreds of times a batch. Threads that share nothing but
-the list of batches don't, and what one of them works on stays in its core's cache.
+On a CPU, threads that share each operation wait for each other after it, hundreds of times a batch. Threads that share
+nothing but the list of batches don't, and what one of them works on stays in its core's cache. On an accelerator, while
+one batch is told what to do next, the other keeps it busy.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
-from threading import Barrier
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from brinell.engine.shards import in_order
 from brinell.errors import ModelError
 from brinell.models import Model
 
@@ -39,22 +41,65 @@ def one_each_core(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
     return _pool().map(work, items)
 
 
-def halving(work: Callable[[slice], B], count: int, batch: int) -> tuple[list[B], int]:
-    """`work` on 0..count one batch after the other, halved whenever an accelerator's memory runs out; and the last size."""
+def halving(
+    work: Callable[[slice], B], count: int, batch: int, each: Callable[..., Iterable[Any]] = map
+) -> tuple[list[B], int]:
+    """`work` on 0..count in batches, halved whenever an accelerator's memory runs out; and the last size.
+
+    `each` is how work is done on a list of batches, in their order.
+    """
+
+    def tried(part: slice) -> B | None:
+        try:
+            return work(part)
+        except torch.OutOfMemoryError:
+            return None
+
     parts: list[B] = []
     done = 0
     while done < count:
-        part = slice(done, min(done + batch, count))
-        try:
-            parts.append(work(part))
-        except torch.OutOfMemoryError:
-            if batch == 1:
-                raise ModelError("out of memory even with one image at a time; use --device cpu") from None
-            batch //= 2
-            torch.cuda.empty_cache()
-        else:
+        todo = [slice(start, min(start + batch, count)) for start in range(done, count, batch)]
+        for part, outcome in zip(todo, each(tried, todo), strict=True):
+            if outcome is None:
+                break
+            parts.append(outcome)
             done = part.stop
+        else:
+            break
+        if batch == 1:
+            raise ModelError("out of memory even with one image at a time; use --device cpu")
+        batch //= 2
+        torch.cuda.empty_cache()
     return parts, batch
+
+
+def two_in_flight(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+    """`work` on each item, in order, in two threads, each with a stream of its own on the accelerator."""
+
+    def in_a_stream(item: A) -> B:
+        stream = _own_stream()
+        stream.wait_stream(torch.cuda.default_stream())  # what was done before is seen
+        with torch.cuda.stream(stream):
+            result = work(item)
+        stream.synchronize()  # and what comes back may be used anywhere
+        return result
+
+    return in_order(_flights(), in_a_stream, items, 2)
+
+
+_local = threading.local()
+
+
+def _own_stream() -> torch.cuda.Stream:
+    if not hasattr(_local, "stream"):
+        _local.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream: torch.cuda.Stream = _local.stream
+    return stream
+
+
+@cache
+def _flights() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(2, "flight")
 
 
 def answers(model: Model, canvases: Tensor, batch: int) -> Tensor:
@@ -79,7 +124,7 @@ def torch_alone() -> Iterator[None]:
 @cache
 def _pool() -> ThreadPoolExecutor:
     pool = ThreadPoolExecutor(CORES, "core")
-    meeting = Barrier(CORES)
+    meeting = threading.Barrier(CORES)
 
     def compute_alone(_: int) -> None:
         torch.set_num_threads(1)

@@ -13,7 +13,7 @@ from brinell.engine.threads import CORES, answers
 from brinell.models import Model
 
 LARGEST = {"cpu": 32, "cuda": 1024}
-SHARD = {"cpu": 128, "cuda": 2048}
+SHARD = {"cpu": 128, "cuda": 4096}
 GAIN = 1.05  # a larger batch has to be at least this much faster
 
 

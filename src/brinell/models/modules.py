@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import threading
 from collections.abc import Iterator
 
 import torch
@@ -77,15 +78,34 @@ def _in_torch(module: Forward, execution: Execution) -> Forward:
     return forward
 
 
-@contextlib.contextmanager
-def _tf32(allowed: bool) -> Iterator[None]:
-    """fp32 means fp32: torch would let convolutions use TF32 by default."""
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+class _Tf32:
+    """fp32 means fp32: torch would let convolutions use TF32 by default. The setting is the whole process's, so it is put
+    back when the last of the threads that are inside leaves.
+    """
+
+    def __init__(self) -> None:
+        self.inside = 0
+        self.before = (False, False)
+        self.lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def __call__(self, allowed: bool) -> Iterator[None]:
+        cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+        with self.lock:
+            if self.inside == 0:
+                self.before = cudnn.allow_tf32, matmul.allow_tf32
+            self.inside += 1
+            cudnn.allow_tf32 = matmul.allow_tf32 = allowed
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.inside -= 1
+                if self.inside == 0:
+                    cudnn.allow_tf32, matmul.allow_tf32 = self.before
+
+
+_tf32 = _Tf32()
 
 
 def _padded(forward: Forward) -> Forward:

@@ -51,7 +51,7 @@ class Preprocess:
     def normalise(self, canvases: Tensor) -> Tensor:
         """Canvases (N, C, H, W), uint8 or float in 0..255, as float32 in the model's scale."""
         scale, shift = _scale_and_shift(self.mean, self.std, canvases.device)
-        if canvases.requires_grad:
+        if canvases.requires_grad or canvases.device.type != "cpu":
             return canvases * scale + shift
         return canvases.to(torch.float32, copy=True).mul_(scale).add_(shift)
 

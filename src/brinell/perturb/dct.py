@@ -92,7 +92,8 @@ def _through_dct(plane: Tensor, table: Tensor) -> Tensor:
     Every pass works along the rows of blocks; between the two of a transform the blocks are turned over.
     """
     height, width = plane.shape[-2:]
-    blocks = _extended(plane, 8, 8).unflatten(2, (-1, 8)).unflatten(1, (-1, 8)).transpose(2, 3)
+    whole = _extended(plane, 8, 8)
+    blocks = whole.view(len(whole), whole.shape[1] // 8, 8, whole.shape[2] // 8, 8).transpose(2, 3)
     there, back = _matrix(plane.device), _matrix(plane.device).T
     rows = _pass(blocks.to(torch.float64, memory_format=torch.contiguous_format).sub_(128), there, 11)
     turned = _pass(rows.transpose(3, 4).contiguous(), there, 15)  # eight times the orthonormal coefficients
@@ -101,8 +102,8 @@ def _through_dct(plane: Tensor, table: Tensor) -> Tensor:
     turned.mul_((1 + 2.0**-40) / (8 * table)).round_().mul_(table)
     columns = _pass(turned, back, 11)
     values = _pass(columns.transpose(3, 4).contiguous(), back, 18)
-    whole = values.clamp_(-128, 127).add_(128).to(torch.int16)
-    return whole.transpose(2, 3).flatten(3, 4).flatten(1, 2)[:, :height, :width]
+    values = values.clamp_(-128, 127).add_(128).to(torch.int16)
+    return values.transpose(2, 3).reshape(whole.shape)[:, :height, :width]
 
 
 def _pass(blocks: Tensor, matrix: Tensor, bits: int) -> Tensor:

@@ -28,13 +28,15 @@ class Difference:
 def difference(clean: Tensor, changed: Tensor) -> Difference:
     """The distances between two batches of uint8 images."""
     gap = torch.maximum(clean, changed).sub_(torch.minimum(clean, changed))
-    values = gap[0].numel()
-    touched = functools.reduce(torch.bitwise_or, gap.unbind(1))
+    touched = functools.reduce(torch.bitwise_or, gap.unbind(1)).flatten(1)
     flat = gap.flatten(1)
-    wide = flat.to(torch.float32)
-    l1, l2 = wide.sum(1) / 255, torch.linalg.vector_norm(wide, dim=1) / 255
+    values = flat.shape[1]
+    # 16 bits hold 0..255, and accelerators sum them in 32 without a copy
+    wide = flat.to(torch.float32 if flat.device.type == "cpu" else torch.float16)
+    l1 = wide.sum(1, dtype=torch.float32) / 255
+    l2 = torch.linalg.vector_norm(wide, dim=1, dtype=torch.float32) / 255
     return Difference(
-        changed=_nonzero(touched.flatten(1)) / touched[0].numel(),
+        changed=_nonzero(touched) / touched.shape[1],
         l0=_nonzero(flat),
         l1=l1,
         l2=l2,
@@ -45,8 +47,11 @@ def difference(clean: Tensor, changed: Tensor) -> Difference:
 
 
 def _nonzero(flat: Tensor) -> Tensor:
-    # on a CPU, comparing bytes costs many times what clamping them does
-    return flat.clamp(max=1).sum(1, dtype=torch.float32)
+    """How many bytes of each row are not 0."""
+    if flat.device.type == "cpu":  # where comparing bytes costs many times what clamping them does
+        return flat.clamp(max=1).sum(1, dtype=torch.float32)
+    count: Tensor = torch.linalg.vector_norm(flat.to(torch.float16), 0, dim=1, dtype=torch.float32)
+    return count
 
 
 def mean_grey(images: Tensor) -> Tensor:
