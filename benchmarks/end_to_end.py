@@ -100,14 +100,20 @@ def _seconds_of_operators(run: Path, began: float) -> dict[str, float]:
 
 
 def summary(rounds: list[Round]) -> dict[str, Any]:
-    """All rounds together: the time that the bare model would take over the time that the runs took."""
+    """All rounds together: the time that the bare model would take over the time that the runs took.
+
+    The first operator's time holds the decoding of the first shard, during which the model has nothing to do; `steady`
+    leaves that operator out, as later shards are decoded while the model works.
+    """
     bare_time = sum(r.images / r.bare for r in rounds)
-    share = {name: sum(r.seconds[name] for r in rounds) for name in rounds[0].seconds}
-    each = bare_time / len(share)
+    spent = {name: sum(r.seconds[name] for r in rounds) for name in rounds[0].seconds}
+    each = bare_time / len(spent)
+    later = list(spent.values())[1:]
     return {
         "bare": sum(r.bare for r in rounds) / len(rounds),
         "ratio": bare_time / sum(r.images / r.measuring for r in rounds),
+        "steady": each * len(later) / sum(later),
         "whole": bare_time / sum(r.images / r.whole for r in rounds),
         "rounds": [r.ratio for r in rounds],
-        "operators": {name: each / seconds for name, seconds in share.items()},
+        "operators": {name: each / seconds for name, seconds in spent.items()},
     }

@@ -26,7 +26,7 @@ def exported(module: nn.Module, preprocess: Preprocess, name: str) -> Forward:
     images = preprocess.normalise(probe_images(preprocess))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        _export(module, images, path, name)
+        export(module, images, path, name)
         forward = session_forward(open_session(path))
     with torch.inference_mode():
         ours, theirs = module(images), forward(images)
@@ -36,7 +36,8 @@ def exported(module: nn.Module, preprocess: Preprocess, name: str) -> Forward:
     return forward
 
 
-def _export(module: nn.Module, images: torch.Tensor, path: Path, name: str) -> None:
+def export(module: nn.Module, images: torch.Tensor, path: Path, name: str) -> None:
+    """Write a module as an ONNX file that takes batches of any size."""
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401

@@ -1,0 +1,35 @@
+"""`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
+
+Sections: processor, operators, memory. The accelerator's figures come from `python -m benchmarks.accelerator`, run where
+there is one, its output kept as benchmarks/results/accelerator.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import jinja2
+
+from benchmarks import memory, operators, processor
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "performance.md"
+SECTIONS = {"memory": memory.measure, "operators": operators.measure, "processor": processor.measure}
+
+
+def main(asked: list[str]) -> None:
+    """Measure, keep what was found, and render the page from all that is kept."""
+    for name in asked or SECTIONS:
+        print(f"measuring: {name}", flush=True)
+        (HERE / "results" / f"{name}.json").write_text(json.dumps(SECTIONS[name](), indent=1) + "\n")
+    found = {file.stem: json.loads(file.read_text()) for file in sorted((HERE / "results").glob("*.json"))}
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    template = environment.from_string((HERE / "performance.md.j2").read_text())
+    PAGE.write_text(template.render(found))
+    print(f"wrote {PAGE.relative_to(HERE.parent)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

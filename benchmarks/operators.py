@@ -1,0 +1,77 @@
+"""Each operator's images per second on one core, beside peers and beside plain per-pixel code, taken in turns."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import brinell
+from benchmarks.end_to_end import operators
+from benchmarks.peers import peers
+from brinell.engine.tuning import keep_freed_memory
+from brinell.models import Preprocess
+from brinell.perturb import Kind, Operator
+
+BATCH, ROUNDS = 16, 5
+
+
+def measure() -> dict[str, Any]:
+    """Images a second by operator and package: the best of a few rounds, in which all take their turn."""
+    keep_freed_memory()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    images = _photographs()
+    ids = torch.arange(len(images)) * 7919
+    others = peers()
+    best: dict[str, dict[str, float]] = defaultdict(dict)
+    for _ in range(ROUNDS):
+        for name in operators():
+            operator = brinell.find_operator(name)
+            ways: dict[str, Callable[[Tensor], object]] = {
+                "brinell": lambda batch, operator=operator: _one_level(operator, batch, ids),  # type: ignore[misc]
+                **others.get(name, {}),
+                "plain code": lambda batch, operator=operator: _plain(operator, batch[:2]),  # type: ignore[misc]
+            }
+            for package, way in ways.items():
+                count = 2 if package == "plain code" else len(images)
+                best[name][package] = max(best[name].get(package, 0.0), count / _seconds(way, images))
+    torch.set_num_threads(threads)
+    return {"batch": BATCH, "operators": dict(best)}
+
+
+def _one_level(operator: Operator, images: Tensor, ids: Tensor) -> Tensor:
+    """One more level for a step operator, level 15 for the others."""
+    level = 1 if operator.kind is Kind.STEP else 15
+    return operator.at(images, level, seed=0, ids=ids)
+
+
+def _plain(operator: Operator, images: Tensor) -> list[Any]:
+    """The loops that the tests compare operators with."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    import reference
+
+    level = 1 if operator.kind is Kind.STEP else 15
+    pictures = images.permute(0, 2, 3, 1).contiguous().numpy()
+    return [reference.degraded(operator.id, picture, level, seed=0, identity=row) for row, picture in enumerate(pictures)]
+
+
+def _seconds(way: Callable[[Tensor], object], images: Tensor) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        way(images)
+        start = time.perf_counter()
+        way(images)
+    return time.perf_counter() - start
+
+
+def _photographs() -> Tensor:
+    photos, canvas = brinell.open_dataset("photos"), Preprocess(224, 224).canvas
+    return torch.stack([canvas(photos[index].image) for index in range(BATCH)])

@@ -1,0 +1,88 @@
+"""On a CPU: a whole run with EfficientNet-Lite0 beside the bare network, run in the fastest way a user could choose."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+from torch import nn
+
+import brinell
+from benchmarks.end_to_end import one_round, operators, per_second, summary
+from brinell.execution import Execution
+from brinell.models import Model
+from brinell.models.export import export
+
+MODEL = "efficientnet_lite0"
+IMAGES, ROUNDS, SECONDS = 24, 4, 8.0
+
+
+def measure() -> dict[str, Any]:
+    """Find the fastest bare way, then take runs and the bare network in turns."""
+    photos = brinell.open_dataset("photos")
+    data = [(photos[index].image, None) for index in range(IMAGES)]
+    model = brinell.open_model(MODEL, Execution())
+    canvases = torch.stack([model.preprocess.canvas(image) for image, _ in data])
+    images = model.preprocess.normalise(canvases)
+    ways = bare_ways(images)
+    rates = {name: max(per_second(ask, 4.0) for _ in range(2)) for name, ask in ways.items()}
+    fastest = max(rates, key=lambda name: rates[name])
+    rounds = [one_round(model, data, operators(), Execution(), ways[fastest], SECONDS) for _ in range(ROUNDS)]
+    facts = {"model": MODEL, "cores": os.cpu_count(), "images": IMAGES, "ways": rates, "fastest": fastest}
+    return facts | summary(rounds)
+
+
+def bare_ways(images: torch.Tensor) -> dict[str, Callable[[], int]]:
+    """Ways to run the network on normalised images, each a function that answers some and tells how many."""
+    plain = brinell.open_model(MODEL, Execution(runtime="torch"))
+    compiled = brinell.open_model(MODEL, Execution(runtime="torch", compile=True))
+    session, alone = _sessions(images)
+    array = images.numpy()
+    name = session.get_inputs()[0].name
+    pool = ThreadPoolExecutor(os.cpu_count())
+
+    def in_torch(model: Model, batch: int) -> Callable[[], int]:
+        def ask() -> int:
+            with torch.inference_mode():
+                return len(model.forward(images[:batch]))
+
+        ask()
+        return ask
+
+    def together(batch: int) -> Callable[[], int]:
+        return lambda: len(session.run(None, {name: array[:batch]})[0])
+
+    def side_by_side(batch: int) -> Callable[[], int]:
+        parts = [np.ascontiguousarray(array[:batch])] * (4 * (os.cpu_count() or 1))
+        return lambda: sum(pool.map(lambda part: len(alone.run(None, {name: part})[0]), parts))
+
+    return {
+        "torch, channels last, batch 16": in_torch(plain, 16),
+        "torch.compile, channels last, batch 16": in_torch(compiled, 16),
+        "onnxruntime, all cores on one batch of 1": together(1),
+        "onnxruntime, all cores on one batch of 16": together(16),
+        "onnxruntime, a batch of 8 on each core": side_by_side(8),
+        "onnxruntime, a batch of 16 on each core": side_by_side(16),
+    }
+
+
+def _sessions(images: torch.Tensor) -> tuple[Any, Any]:
+    """The network in onnxruntime: with all cores on each operation, and with one."""
+    module = brinell.open_model(MODEL, Execution(runtime="onnxruntime")).differentiable
+    assert isinstance(module, nn.Module)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        export(module, images[:2], path, MODEL)
+        sessions = []
+        for threads in (0, 1):
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = threads
+            sessions.append(onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]))
+    return sessions[0], sessions[1]
