@@ -1,0 +1,77 @@
+"""The documentation is true as far as a test can tell: links lead somewhere, examples can be read, names are all there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+import brinell
+from brinell.config import load_config
+from brinell.results import CLEAN, ROWS, SAMPLES
+from conftest import PLAIN
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+def test_the_readme_s_yaml_is_a_config() -> None:
+    (text,) = blocks("README.md", "yaml")
+    config = load_config(yaml.safe_load(text), ["data.limit=100"])
+    assert config.data.limit == 100
+    assert [model.label for model in config.models] == ["efficientnet_lite0", "rival"]
+
+
+def test_the_readme_s_python_uses_what_there_is() -> None:
+    (text,) = blocks("README.md", "python")
+    assert len([line for line in text.splitlines() if line.strip()]) == 8
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner = {"brinell": brinell, "run": brinell.Run}.get(node.value.id)
+            assert owner is None or hasattr(owner, node.attr), f"{node.value.id}.{node.attr}"
+
+
+def test_the_readme_names_the_make_targets_that_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in ("README.md", "CONTRIBUTING.md"):
+        for text in blocks(page, "sh"):
+            assert set(re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)) <= targets
+
+
+def test_every_column_is_explained() -> None:
+    text = (ROOT / "docs" / "rows.md").read_text()
+    for schema in (ROWS, SAMPLES, CLEAN):
+        assert [name for name in schema.names if f"`{name}`" not in text] == []
+
+
+def test_every_module_is_in_the_architecture() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    package = ROOT / "src" / "brinell"
+    for path in package.glob("*"):
+        if path.suffix == ".py" and not path.name.startswith("_"):
+            assert path.name in text, path.name
+        if (path / "__init__.py").exists():
+            assert f"{path.name}/" in text, path.name
+
+
+def test_the_questions_can_be_asked(greys: Path, tmp_path: Path) -> None:
+    lens = {"name": "profile", "operators": ["fade_black"], "levels": 12}
+    run = brinell.run("fake:grey", greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    (text,) = blocks("docs/rows.md", "sql")
+    for question in text.strip().split("\n\n"):
+        answer = run.rows(question).fetchall()
+        assert answer or "left out" in question
