@@ -1,0 +1,1 @@
+"""How faithful the package is to the papers it builds on, measured."""

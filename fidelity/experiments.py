@@ -1,0 +1,182 @@
+"""The runs behind the page: the comparison itself, and what is changed to explain where it differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brinell.perturb import OPERATORS, find_operator, operator_names, step
+from fidelity.compare import Array, Outcomes, area, distance, first_below, interval, kept, rank_correlation, resampled
+from fidelity.measure import ASSETS, LITE0, Curve, Measured, measure, published, published_networks
+
+ATTACK = "gradient_descent"
+FEW = 100  # images of the experiments
+FAR_AREA, FAR_LEVELS = 0.08, 3  # from here on an operator differs much
+THEIR_GREY = 151  # mean grey value of the paper's images (its Tables 1-3)
+RATES = (1_000, 3_000, 10_000)
+
+# Keras' EfficientNet took (x - mean) / sqrt(std) instead of (x - mean) / std (tensorflow issue 49930): the same for Lite0
+_KERAS = ",".join(f"{128 / 255 / std**0.5:.4f}" for std in (0.229, 0.224, 0.225))
+SETTINGS = {
+    "other random draws": {"seed": 1},
+    "centre crop instead of stretch": {"models": "efficientnet_lite0?resize=crop"},
+    "nearest-neighbour resize": {"models": f"{LITE0}&interpolation=nearest"},
+    "Keras' normalisation of the time": {"models": f"{LITE0}&std={_KERAS}"},
+}
+NETWORKS = {
+    "EfficientNet-Lite1": "efficientnet_lite1?resize=stretch&",
+    "MobileNet V2": f"onnx:{ASSETS}/models/mobilenet_v2.onnx?",
+    "MobileNet V1 0.75": f"onnx:{ASSETS}/models/mobilenet_v1_075_192.onnx?",
+    "SqueezeNet 1.1": f"onnx:{ASSETS}/models/squeezenet1_1.onnx?",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One operator: our outcomes and a published curve."""
+
+    operator: str
+    right: Outcomes
+    theirs: Curve
+
+    @cached_property
+    def ours(self) -> Curve:
+        """Our curve."""
+        return self.right.mean(0)
+
+    @cached_property
+    def resampled(self) -> Array:
+        """Our curves on resampled images."""
+        return resampled([self.right])[:, 0]
+
+    @property
+    def difference(self) -> float:
+        """Our area less theirs."""
+        return float(area(self.ours) - area(self.theirs))
+
+    @property
+    def far(self) -> bool:
+        """Whether the two differ much."""
+        levels = abs(int(first_below(self.ours)) - int(first_below(self.theirs)))
+        return abs(self.difference) > FAR_AREA or levels >= FAR_LEVELS
+
+
+def comparisons(measured: Measured) -> list[Comparison]:
+    """Every operator that has a published curve, the most damaging first and the attack last."""
+    theirs = published()
+    found = [Comparison(name, measured.of(find_operator(name).id), theirs[name]) for name in theirs]
+    return sorted(found, key=lambda one: (one.operator == ATTACK, area(one.ours)))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Rank correlations of areas (with its interval) and of first levels below 50 %, and the mean distance of curves."""
+
+    areas: float
+    low: float
+    high: float
+    firsts: float
+    distance: float
+
+
+def agreement(outcomes: dict[str, Outcomes]) -> Agreement:
+    """Outcomes by operator against the published curves of EfficientNet-B0."""
+    curves = np.stack([right.mean(0) for right in outcomes.values()])
+    theirs = np.stack([published()[name] for name in outcomes])
+    again = [rank_correlation(areas, area(theirs)) for areas in area(resampled(list(outcomes.values())))]
+    return Agreement(
+        rank_correlation(area(curves), area(theirs)),
+        *interval(np.array(again)),
+        rank_correlation(first_below(curves), first_below(theirs)),
+        distance(curves, theirs),
+    )
+
+
+def compared() -> list[str]:
+    """The operators that the agreement is over: all with a published curve, without the attack."""
+    return [name for name in operator_names() if name in published() and name != ATTACK]
+
+
+def other_readings() -> list[str]:
+    """Every operator of the package in the semantics that are not the usual ones."""
+    raw = raw_gradients()
+    return [one.id for one in OPERATORS.values() if one.id not in raw and one.id != find_operator(one.name).id]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network in one setting: by operator, the share of clean accuracy that it keeps (mean over levels), and its first
+    level below 50 %. `base` is the row that differs from it in one thing only.
+    """
+
+    name: str
+    group: str
+    images: int
+    kept: dict[str, float]
+    first: dict[str, int]
+    base: str | None = None
+
+
+def _row(name: str, group: str, images: int, curves: dict[str, Curve], base: str | None = None) -> Row:
+    shares = {operator: float(area(kept(curve))) for operator, curve in curves.items()}
+    return Row(name, group, images, shares, {operator: int(first_below(curve)) for operator, curve in curves.items()}, base)
+
+
+PAPER, LITE, SETTING, NETWORK = "the paper", "Lite0", "Lite0, one thing changed", "other networks on our images"
+ALL_IMAGES, FIRST_IMAGES = "EfficientNet-Lite0", f"EfficientNet-Lite0, first {FEW} images"
+
+
+def experiments(main: Measured, operators: list[str]) -> list[Row]:
+    """What moves the kept areas of these operators: draws, canvas, normalisation, images, network."""
+    ids = {name: find_operator(name).id for name in operators}
+
+    def row(name: str, group: str, measured: Measured, base: str | None = None, network: str = "efficientnet_lite0") -> Row:
+        curves = {one: measured.of(key, network).mean(0) for one, key in ids.items()}
+        return _row(name, group, len(measured.images), curves, base)
+
+    def run(name: str, **options: object) -> Measured:
+        return measure(name.lower().replace(" ", "-").replace("'", ""), list(ids.values()), limit=FEW, **options)  # type: ignore[arg-type]
+
+    papers = [_row(name, PAPER, 590, {one: published(name)[one] for one in operators}) for name in published_networks()]
+    settings = [row(name, SETTING, run(name, **options), FIRST_IMAGES) for name, options in SETTINGS.items()]
+    others = run("networks", models=[f"{source}name={name}" for name, source in NETWORKS.items()])
+    judge = measure("judge", ["fade_grey"], models=NETWORKS["MobileNet V2"].rstrip("?"), levels=1)
+    judged = judge.of("fade_grey:published", "mobilenet_v2")[:, 0]
+    return [
+        *papers,
+        row(ALL_IMAGES, LITE, main),
+        row("images that MobileNet V2 gets right", SETTING, main.only(judged), ALL_IMAGES),
+        row(f"images of mean grey {THEIR_GREY}", SETTING, main.only(as_bright(main)), ALL_IMAGES),
+        row(FIRST_IMAGES, LITE, main.among(others)),
+        *settings,
+        *(row(name, NETWORK, others, network=name) for name in NETWORKS),
+    ]
+
+
+def as_bright(measured: Measured) -> Outcomes:
+    """The most images, brightest first, whose mean grey value is at least that of the paper's images."""
+    assert measured.grey is not None
+    order = np.argsort(-measured.grey)
+    means = np.cumsum(measured.grey[order]) / np.arange(1, len(order) + 1)
+    chosen = np.zeros(len(order), bool)
+    chosen[order[means >= THEIR_GREY]] = True
+    return chosen
+
+
+def raw_gradients() -> dict[str, int]:
+    """Readings of the attack that the package doesn't offer, by their rate: along the gradient, as long as it is."""
+    found = {f"{ATTACK}:raw{rate}": rate for rate in RATES}
+    for name, rate in found.items():
+        if name not in OPERATORS:
+            _add_raw_gradient(rate)
+    return found
+
+
+def _add_raw_gradient(rate: int) -> None:
+    @step(ATTACK, find_operator(ATTACK).facts, semantics=f"raw{rate}")
+    def along(images: Tensor, gradient: Tensor) -> Tensor:
+        return (images.to(torch.float32) + rate * gradient).round_().clamp_(0, 255).to(torch.uint8)

@@ -1,0 +1,115 @@
+"""What is compared: brinell's rows as arrays, and the published curves.
+
+Curves are arrays over levels 0..30. Outcomes are bool (images, levels), images in the order of their ids.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import brinell
+
+ROOT = Path(__file__).parents[1]
+ASSETS = Path(os.environ.get("BRINELL_ASSETS", ROOT.parent / "shared" / "assets"))
+IMAGES = ASSETS / "images" / "imagenet_dev_300"
+LITE0 = "efficientnet_lite0?resize=stretch"
+
+Outcomes = NDArray[np.bool_]
+Curve = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run: which images, and by (network, operator) whether the network was right on each at each level.
+
+    `changed` is the mean share of changed pixels by operator and level; `grey` the mean grey value of each clean image.
+    """
+
+    images: NDArray[np.str_]
+    right: dict[tuple[str, str], Outcomes]
+    changed: dict[str, Curve]
+    grey: NDArray[np.float64] | None
+
+    def of(self, operator: str, network: str = "efficientnet_lite0") -> Outcomes:
+        """One network's outcomes under one operator."""
+        return self.right[network, operator]
+
+    def among(self, other: Measured) -> Measured:
+        """The same on the images that another run has too."""
+        return self.only(np.isin(self.images, other.images))
+
+    def only(self, kept: NDArray[np.bool_]) -> Measured:
+        """The same on some of the images."""
+        right = {name: outcomes[kept] for name, outcomes in self.right.items()}
+        return replace(self, images=self.images[kept], right=right, grey=None if self.grey is None else self.grey[kept])
+
+
+def measure(
+    name: str,
+    operators: Sequence[str],
+    *,
+    models: str | Sequence[str] = LITE0,
+    limit: int | None = None,
+    levels: int = 30,
+    seed: int = 0,
+) -> Measured:
+    """Carry out a run under runs/fidelity-NAME, or what is missing of it, and give its outcomes."""
+    require_assets()
+    data: dict[str, Any] = {"source": IMAGES, "limit": limit}
+    lens = {"name": "profile", "operators": list(operators), "levels": levels}
+    run = brinell.run(models, data, lens=lens, seed=seed, out=ROOT / "runs" / f"fidelity-{name}")
+    return _measured(run)
+
+
+def require_assets() -> None:
+    """Stop with one line where the images are not there."""
+    if not IMAGES.is_dir():
+        raise SystemExit("fidelity needs the folder of test assets with its ImageNet images: set BRINELL_ASSETS to it")
+
+
+def _measured(run: brinell.Run) -> Measured:
+    rows = run.rows("select model, operator, image, level, correct from rows order by all").fetchnumpy()
+    images, levels = np.unique(rows["image"]), len(np.unique(rows["level"]))
+    pairs = zip(*(rows[name][:: len(images) * levels].tolist() for name in ("model", "operator")), strict=True)
+    right = dict(zip(pairs, rows["correct"].reshape(-1, len(images), levels), strict=True))
+    means = run.rows("select operator, level, avg(changed) as share from rows group by all order by all").fetchnumpy()
+    changed = dict(zip(means["operator"][::levels].tolist(), means["share"].reshape(-1, levels), strict=True))
+    greys = run.rows(
+        "select image, avg(grey) as grey from rows where level = 0 and grey is not null group by all order by all"
+    )
+    grey = greys.fetchnumpy()["grey"]
+    return Measured(images, right, changed, grey if len(grey) == len(images) else None)
+
+
+@cache
+def _reference() -> dict[str, Any]:
+    return json.loads((Path(__file__).parent / "published.json").read_text(encoding="utf-8"))
+
+
+def published(network: str = "EfficientNetB0") -> dict[str, Curve]:
+    """A network's published curves by operator."""
+    return {operator: np.array(curve) for operator, curve in _reference()["accuracy"][network].items()}
+
+
+def published_networks() -> list[str]:
+    """The networks of the paper."""
+    return list(_reference()["accuracy"])
+
+
+def published_changes() -> dict[str, list[tuple[int, int]]]:
+    """By operator, for each network of the paper: a level, and the percentage of pixels that are changed there."""
+    return {name: pairs for name, pairs in _reference()["changed"].items() if name != "source"}
+
+
+def published_noise(network: str = "EfficientNetB0") -> int:
+    """The first level of random noise below 50 %, which is all that the paper gives of it."""
+    return int(_reference()["noise_first_below_half"][network])
