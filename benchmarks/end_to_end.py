@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 from urllib.parse import unquote
 
@@ -100,20 +101,21 @@ def _seconds_of_operators(run: Path, began: float) -> dict[str, float]:
 
 
 def summary(rounds: list[Round]) -> dict[str, Any]:
-    """All rounds together: the time that the bare model would take over the time that the runs took.
+    """The median of the rounds: the time that the bare model would take over the time that the runs took.
 
     The first operator's time holds the decoding of the first shard, during which the model has nothing to do; `steady`
     leaves that operator out, as later shards are decoded while the model works.
     """
-    bare_time = sum(r.images / r.bare for r in rounds)
-    spent = {name: sum(r.seconds[name] for r in rounds) for name in rounds[0].seconds}
-    each = bare_time / len(spent)
-    later = list(spent.values())[1:]
+    names = list(rounds[0].seconds)
+
+    def over_bare(one: Round, some: list[str]) -> float:
+        return one.images / one.bare * len(some) / len(names) / sum(one.seconds[name] for name in some)
+
     return {
-        "bare": sum(r.bare for r in rounds) / len(rounds),
-        "ratio": bare_time / sum(r.images / r.measuring for r in rounds),
-        "steady": each * len(later) / sum(later),
-        "whole": bare_time / sum(r.images / r.whole for r in rounds),
+        "bare": median(r.bare for r in rounds),
+        "ratio": median(r.ratio for r in rounds),
+        "steady": median(over_bare(r, names[1:]) for r in rounds),
+        "whole": median(r.whole / r.bare for r in rounds),
         "rounds": [r.ratio for r in rounds],
-        "operators": {name: each / seconds for name, seconds in spent.items()},
+        "operators": {name: median(over_bare(r, [name]) for r in rounds) for name in names},
     }

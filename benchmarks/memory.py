@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -14,20 +13,26 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from brinell.api import assembled
+from brinell.engine import Silent, execute
+from brinell.engine.progress import Tick
+from brinell.execution import Execution
+
 COUNTS = (100, 1_000, 10_000)
+SHARD = 32  # so that the smallest run has several shards, too
 
 
 def measure() -> dict[str, Any]:
-    """Peak resident memory in MB by the number of images."""
-    peaks = {}
+    """Peak resident memory in MB by the number of images, and how it went while rows were measured."""
+    found = {}
     for count in COUNTS:
         with tempfile.TemporaryDirectory() as folder:
             _write_images(Path(folder) / "images" / "light", count)
             told = subprocess.run(
                 [sys.executable, "-m", "benchmarks.memory", folder], check=True, capture_output=True, text=True
             ).stdout
-            peaks[str(count)] = json.loads(told.splitlines()[-1])
-    return {"peaks": peaks}
+            found[str(count)] = json.loads(told.splitlines()[-1])
+    return {"runs": found, "shard": SHARD}
 
 
 def _write_images(folder: Path, count: int) -> None:
@@ -39,21 +44,39 @@ def _write_images(folder: Path, count: int) -> None:
         coarse.resize((320, 240), Image.Resampling.BICUBIC).save(folder / f"{index:05d}.jpg")
 
 
-def _run(folder: Path) -> float:
-    import brinell
-    from brinell.execution import Execution
+class Scale(Silent):
+    """Notes the resident memory, in MB, at every eighth of each stage."""
 
-    brinell.run(
+    def __init__(self) -> None:
+        self.notes: list[float] = []
+
+    def stage(self, what: str, total: int, unit: str) -> Tick:
+        """Begin a stage, and forget the last one's notes."""
+        self.notes = []
+        done = 0
+
+        def tick(count: int) -> None:
+            nonlocal done
+            done += count
+            if done * 8 // total > len(self.notes):
+                pages = int(Path("/proc/self/statm").read_text().split()[1])
+                self.notes.append(pages * resource.getpagesize() / 2**20)
+
+        return tick
+
+
+def _run(folder: Path) -> dict[str, Any]:
+    scale = Scale()
+    parts = assembled(
         "fake:grey:0.25?size=224",
-        folder / "images",
+        str(folder / "images"),
         lens={"name": "profile", "operators": ["fade_black", "pixel_exchange"], "levels": 3},
         out=folder / "run",
-        execution=Execution(batch=16, runtime="torch"),
-        quiet=True,
+        execution=Execution(batch=16, shard=SHARD, runtime="torch"),
     )
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    execute(parts, scale)
+    return {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "eighths": scale.notes}
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "2")
     print(json.dumps(_run(Path(sys.argv[1]))))

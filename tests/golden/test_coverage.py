@@ -127,3 +127,10 @@ def test_distances_are_their_formulas() -> None:
     assert float(found.linf) == pytest.approx(1.0)
     assert float(found.mae) == pytest.approx(float(gap.abs().mean()), rel=1e-6)
     assert float(found.mse) == pytest.approx(float((gap**2).mean()), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["black_lines", "white_lines"])
+@pytest.mark.parametrize(("level", "share"), [(6, 0.06), (10, 0.10), (13, 0.14)])
+def test_lines_cover_what_the_paper_says(name: str, level: int, share: float, photographs: torch.Tensor) -> None:
+    """Tables 1-3: 6, 10 and 14 % of pixels at levels 6, 10 and 13."""
+    assert changed(name, level, photographs.clamp(20, 230)) == pytest.approx(share, abs=0.012)

@@ -267,6 +267,7 @@ def _measure(
                 columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options))
                 store.write_unit(unit, rows_table(unit, entries, truth, columns))
             batch = bench.batch  # what memory allowed here holds for the next shard
+            del bench, canvases  # or they would stay until the next ones are there
 
 
 def _units_of(job: Job, shard: int, missing: set[Unit]) -> Iterator[tuple[Unit, Operator]]:

@@ -56,7 +56,7 @@ def keep_freed_memory() -> None:
     """Tell glibc to keep freed memory instead of giving it back to the system after every batch.
 
     Fresh memory has to be mapped page by page, which costs more than most operators do; it is the same few buffers again
-    and again. Peak memory stays what it was.
+    and again.
     """
     if not sys.platform.startswith("linux"):
         return
