@@ -73,5 +73,5 @@ def _seconds(way: Callable[[Tensor], object], images: Tensor) -> float:
 
 
 def _photographs() -> Tensor:
-    photos, canvas = brinell.open_dataset("photos"), Preprocess(224, 224).canvas
+    photos, canvas = brinell.open_dataset("demo-photos"), Preprocess(224, 224).canvas
     return torch.stack([canvas(photos[index].image) for index in range(BATCH)])

@@ -26,7 +26,7 @@ IMAGES, ROUNDS, SECONDS = 24, 7, 6.0
 
 def measure() -> dict[str, Any]:
     """Find the fastest bare way, then take runs and the bare network in turns."""
-    photos = brinell.open_dataset("photos")
+    photos = brinell.open_dataset("demo-photos")
     data = [(photos[index].image, None) for index in range(IMAGES)]
     model = brinell.open_model(MODEL, Execution())
     canvases = torch.stack([model.preprocess.canvas(image) for image, _ in data])

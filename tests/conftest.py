@@ -33,7 +33,7 @@ def photographs() -> torch.Tensor:
     from brinell.models import Preprocess
 
     pytest.importorskip("skimage", reason="needs the photographs of scikit-image")
-    photos = open_dataset("photos")
+    photos = open_dataset("demo-photos")
     canvas = Preprocess(224, 224).canvas
     return torch.stack([canvas(photos[index].image) for index in (20, 21, 22)])
 

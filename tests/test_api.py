@@ -101,7 +101,7 @@ def test_objects_as_inputs(data: Any, tmp_path: Path) -> None:
         expected[level] = int((values / 127.5 - 1 > -0.5).sum())
         values = np.rint(values * 0.9)
     assert found == expected
-    assert brinell.Run(tmp_path / "run").manifest["identity"]["models"]["own"]["source"] == "object:Light"
+    assert brinell.Run(tmp_path / "run").manifest["models"]["own"]["source"] == "object:Light"
 
 
 def test_a_bare_module_is_refused_with_the_fix(tmp_path: Path) -> None:

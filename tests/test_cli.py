@@ -157,7 +157,7 @@ def test_report_with_figures(ran: Path, tell: Tell) -> None:
 def test_summary(ran: Path, tell: Tell) -> None:
     shown = tell("summary", "first")
     assert all(head in shown for head in ("fade to black", "< 90%", "< 50%", "< 10%", "first below 50% at"))
-    assert "is hurt most by fade to black (accuracy is below half after mean grey" in shown
+    assert "over all levels of fade to black: accuracy is below half after mean grey" in shown
     assert "< 75%" in tell("summary", "first", "--threshold", "0.75", "--threshold", "0.2")
 
 
@@ -233,6 +233,7 @@ BAD = {
     "criterion": (run("--criterion", "misclass"), "there is no criterion 'misclass'; did you mean misclassification"),
     "dataset": (run("--data", "gryes"), "there is no dataset at 'gryes'; did you mean greys?"),
     "select": (run("--select", "correct:other"), "select should be all, correct or correct:MODEL with one of grey:0.25"),
+    "select by name alone": (run("--select", "grey:0.25"), "select should be all, correct or correct:MODEL with one of"),
     "device": (run("--device", "gpu"), "there is no device 'gpu'; use auto, cpu, cuda or cuda:N"),
     "precision": (run("--precision", "fp8"), "execution.precision: input should be 'fp32', 'tf32', 'bf16' or 'fp16'"),
     "levels": (run("--levels", "31"), "lenses.0.levels: input should be less than or equal to 30, got 31"),
@@ -363,9 +364,10 @@ class Net(torch.nn.Module):
     assert capsys.readouterr().err.splitlines() == ["run: first", "stopped; the same command goes on from here"]
 
 
-def test_a_traceback_is_there_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("words", [["--debug", "ls", "nothing"], ["ls", "nothing", "--debug"]])
+def test_a_traceback_is_there_for_those_who_ask(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["--debug", "ls", "nothing"])
+        main(words)
     told = capsys.readouterr().err
     assert told.startswith("Traceback")
     assert told.splitlines()[-1].startswith("error: there is nothing to list under 'nothing'")

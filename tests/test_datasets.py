@@ -184,7 +184,7 @@ def test_maite_classification_and_detection() -> None:
 
 def test_photos_of_the_demo() -> None:
     pytest.importorskip("foolbox", reason="needs the demo extra")
-    dataset = open_dataset("photos")
+    dataset = open_dataset("demo-photos")
     assert len(dataset) == 24
     assert all(isinstance(dataset[i].label, int) for i in range(24))
     assert dataset[20].image.shape[0] == 1, "one of them is grey"
@@ -282,3 +282,29 @@ def test_what_is_no_dataset_says_so(tmp_path: Path, make: Any, reason: str) -> N
 def _write(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
+
+
+def test_a_file_with_broken_exif_is_one_unreadable_image(tmp_path: Path) -> None:
+    Image.new("RGB", (9, 9)).save(tmp_path / "odd.png", exif=b"Exif\x00\x00no such thing")
+    with pytest.raises(UnreadableImage):
+        read_image(tmp_path / "odd.png")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"file_name": "a.png", "label": 1}\n{"label": 2}\n', "row 2 of .* has no file_name"),
+        ('["a.png", 1]\n', "should hold one object a line"),
+    ],
+)
+def test_rows_without_a_path_are_told(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "list.jsonl").write_text(text)
+    with pytest.raises(DataError, match=told):
+        open_dataset(tmp_path / "list.jsonl")
+
+
+def test_maite_s_classes_go_by_their_numbers() -> None:
+    class Maite(list):  # type: ignore[type-arg]
+        metadata = {"id": "set", "index2label": {1: "cat", 3: "dog"}}
+
+    assert open_dataset(Maite([(np.zeros((8, 8, 3), np.uint8), 3)])).classes == ("", "cat", "", "dog")

@@ -380,3 +380,35 @@ def test_builtin_lite0_is_the_assets_lite0(assets: Path) -> None:
 def test_unknown_source_is_an_unknown_name() -> None:
     with pytest.raises(UnknownName):
         open_model("nothing:at-all")
+
+
+def test_compiled_modules_meet_few_sizes_and_never_one_larger_than_needed() -> None:
+    from brinell.models.modules import _padded
+
+    seen: list[int] = []
+
+    def forward(images: torch.Tensor) -> torch.Tensor:
+        seen.append(len(images))
+        return images.flatten(1)[:, :2]
+
+    padded = _padded(forward)
+    for count in (8, 32, 5, 1, 3, 17):
+        assert len(padded(torch.zeros(count, 1, 2, 2))) == count
+    assert seen == [8, 32, 8, 1, 4, 32]
+
+
+def test_wrapping_leaves_the_user_s_module_alone() -> None:
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 2)).train()
+    brinell.wrap(module, size=8, execution=PLAIN)
+    assert module.training
+    assert all(weight.requires_grad for weight in module.parameters())
+
+
+def test_a_factory_that_fails_and_weights_that_are_none_are_told(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def broken():\n    raise KeyError('width')\n")
+    with pytest.raises(ModelError, match=r"own\.py:broken can't be built: KeyError: 'width'"):
+        brinell.open_model(f"torch:{tmp_path / 'own.py'}:broken", PLAIN)
+    (tmp_path / "own.py").write_text("import torch\n\ndef good():\n    return torch.nn.Flatten()\n")
+    (tmp_path / "weights.safetensors").write_bytes(b"none at all")
+    with pytest.raises(ModelError, match=r"weights\.safetensors can't be read as safetensors"):
+        brinell.open_model(f"torch:{tmp_path / 'weights.safetensors'}?factory={tmp_path / 'own.py'}:good", PLAIN)

@@ -234,8 +234,42 @@ def test_an_image_that_is_not_what_it_was_is_named(greys: Path, tmp_path: Path, 
         image.unlink()
     else:
         image.write_bytes((greys / "light" / "03.png").read_bytes() if what == "changed" else b"")
-    with pytest.raises(DataError, match=r"light/11\.png"):
+    with pytest.raises(RunError, match=r"light/11\.png changed since the run in .* began; restore the data, or give"):
         quick(greys, run.folder)
+
+
+def test_data_that_changed_is_noticed_though_nothing_is_left_to_do(greys: Path, tmp_path: Path) -> None:
+    run = quick(greys, tmp_path / "run")
+    assert rows(quick(greys, run.folder)) == rows(run)
+    (greys / "light" / "12.png").write_bytes((greys / "light" / "03.png").read_bytes())
+    with pytest.raises(RunError, match=r"light/12\.png changed since"):
+        quick(greys, run.folder)
+    first, second = ([(np.full((9, 9, 3), grey, np.uint8), "light")] for grey in (200, 210))
+    quick(first, tmp_path / "objects")
+    with pytest.raises(RunError, match=r"list\[0\] changed since"):
+        quick(second, tmp_path / "objects")
+
+
+def test_a_wrapped_model_s_preprocessing_is_part_of_the_run(greys: Path, tmp_path: Path) -> None:
+    from brinell.models.fake import GreyThreshold
+
+    def wrapped(mean: float) -> brinell.Model:
+        names = ["light", "dark"]
+        return brinell.wrap(GreyThreshold(0.25), size=16, mean=(mean,), classes=names, name="own", execution=PLAIN)
+
+    lens = {"name": "profile", "operators": ["noise"], "levels": 1}
+    brinell.run(wrapped(0.0), greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    with pytest.raises(RunError, match=r"models\.own\.mean\.0 was 0\.0 and is now 0\.1"):
+        brinell.run(wrapped(0.1), greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+
+
+def test_how_a_run_is_carried_out_may_change(greys: Path, tmp_path: Path) -> None:
+    """Another batch size or runtime goes on with the same run."""
+    lens = {"name": "profile", "operators": ["noise"], "levels": 2}
+    first = PLAIN.model_copy(update={"runtime": "onnxruntime", "batch": 2})
+    run = brinell.run("fake:grey", greys, lens=lens, out=tmp_path / "run", execution=first, quiet=True)
+    again = brinell.run("fake:grey", greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    assert rows(again) == rows(run)
 
 
 # ---- images that can't be used ----

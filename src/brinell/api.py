@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,8 +21,9 @@ from brinell.execution import Execution
 from brinell.lenses import LensOptions
 from brinell.models import Model, ModelOptions, from_module, open_model
 from brinell.models.preprocess import Preprocess
-from brinell.report import Figure, area_bars, average_profiles, operator_profiles, summary_html, write_figures, write_report
-from brinell.results import THRESHOLDS, Profiles, Store, profiles
+from brinell.registry import nearest
+from brinell.report import Figure, area_bars, average_profiles, operator_profiles, write_figures, write_report
+from brinell.results import METRICS, THRESHOLDS, Profiles, Store, profiles
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
 
@@ -68,6 +70,9 @@ class Run:
     def figure(self, name: str = "average", *, model: str | None = None, metric: str | None = None) -> Figure:
         """One figure as an Altair chart: "average", "operators" or "areas"."""
         found = self.summary()
+        for asked, known in ((model, found.models), (metric, list(METRICS))):
+            if asked is not None and asked not in known:
+                raise ConfigError(f"there is no {asked!r} in this run; {nearest(asked, known)}")
         if name == "average":
             return average_profiles(found, metric)
         if name == "operators":
@@ -80,7 +85,7 @@ class Run:
         return f"Run({self.folder!r})"
 
     def _repr_html_(self) -> str:
-        return summary_html(self.summary())
+        return self.summary()._repr_html_()
 
 
 @contextmanager
@@ -132,7 +137,7 @@ def wrap(
     """
     height, width = (size, size) if isinstance(size, int) else size
     return from_module(
-        module,
+        copy.deepcopy(module),  # it is frozen, moved and cast, and the caller's may still be trained
         name=name or type(module).__name__,
         preprocess=Preprocess(height, width, channels, short_side, "bicubic", tuple(mean), tuple(std)),
         classes=classes if classes is None or isinstance(classes, Classes) else Classes(tuple(classes)),

@@ -59,10 +59,12 @@ def align(
     for label in labels:
         if label in found:
             continue
-        name = own[label] if own is not None and isinstance(label, int) and not by_index else label
-        index = _index(name, model, outputs)
+        name: Label | None = label
+        if own is not None and isinstance(label, int) and not by_index:
+            name = (own[label] or None) if 0 <= label < len(own) else None
+        index = _index(name, model, outputs) if name is not None else None
         if index is None:
-            unknown[str(name)] = None
+            unknown[str(label if name is None else name)] = None
         else:
             found[label] = index
     if unknown:

@@ -68,7 +68,10 @@ class RunConfig(BaseModel):
         labels = [model.label for model in self.models]
         if len(set(labels)) < len(labels):
             raise ConfigError(f"two models have the same name ({', '.join(labels)}); give them others with ?name=…")
-        if self.select not in ("all", "correct") and self.select.removeprefix("correct:") not in labels:
+        names = [lens.name for lens in self.lenses]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"a lens is listed twice ({', '.join(names)}); make two runs of it")
+        if self.select not in ("all", "correct", *(f"correct:{label}" for label in labels)):
             raise ConfigError(f"select should be all, correct or correct:MODEL with one of {', '.join(labels)}")
         return self
 

@@ -16,8 +16,9 @@ Runtime = Literal["auto", "torch", "onnxruntime"]
 class Execution(BaseModel):
     """Device, precision, batches and workers.
 
-    `batch` and `shard` are found by measuring where they are left out. `runtime` is how torch models run: "auto" takes
-    onnxruntime on a CPU where it is installed (several times faster on depthwise networks), torch elsewhere.
+    `batch` is found by measuring where it is left out; `shard`, the images of a unit, is fixed when a run begins.
+    `runtime` is how torch models run: "auto" takes onnxruntime on a CPU where it is installed (several times faster on
+    depthwise networks), torch elsewhere.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

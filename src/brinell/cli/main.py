@@ -32,7 +32,7 @@ _STOPPED = 130  # what typer makes of Ctrl-C
 
 DEMO = {
     "models": ["efficientnet_lite0", "efficientnet_lite1"],
-    "data": {"source": "photos"},
+    "data": {"source": "demo-photos"},
     "lens": {"name": "profile"},
     "out": "runs/demo",
 }
@@ -179,7 +179,9 @@ def _say_report(place: str) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; errors that a user can mend are one line and exit code 2."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if "--debug" in given:  # before the command or after it
+        given = ["--debug", *(word for word in given if word != "--debug")]
     code = None
     try:
         code = app(given or ["--help"], prog_name="brinell", standalone_mode=False)
@@ -190,7 +192,7 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if _is_usage(error):
             _fail(ConfigError(_usage(error)))
-        raise
+        _fail(error, f"unexpected {type(error).__name__}: {error}; add --debug to see where")
     if code == _STOPPED:
         print("stopped; the same command goes on from here", file=sys.stderr)
     if code:
@@ -206,8 +208,8 @@ def _usage(error: Any) -> str:
     return f"{error.format_message()} (see {command} --help)"
 
 
-def _fail(error: BrinellError) -> None:
+def _fail(error: Exception, told: str | None = None) -> None:
     if _debug:
         traceback.print_exc()
-    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"error: {' '.join((told or str(error)).split())}", file=sys.stderr)
     sys.exit(2)

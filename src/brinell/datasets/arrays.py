@@ -122,7 +122,7 @@ def sequence(items: Any) -> Pairs:
     metadata = getattr(items, "metadata", None)
     metadata = metadata if isinstance(metadata, Mapping) else {}
     names = metadata.get("index2label")
-    listed = [names[index] for index in sorted(names)] if names else getattr(items, "classes", None)
+    listed = [names.get(index, "") for index in range(max(names) + 1)] if names else getattr(items, "classes", None)
     classes = tuple(str(name) for name in listed) if isinstance(listed, (list, tuple)) else None
     return Pairs(items, str(metadata.get("id", type(items).__name__)), classes)
 

@@ -56,8 +56,11 @@ def coco(path: Path, images: Path | None = None) -> Coco:
         if annotation.get("iscrowd"):
             continue
         boxes[annotation["image_id"]].append(annotation["bbox"])
-        box_classes[annotation["image_id"]].append(order[annotation["category_id"]])
+        category = annotation["category_id"]
+        if category not in order:
+            raise DataError(f"{path}: annotation {annotation.get('id')} has the category {category!r}, which is not listed")
+        box_classes[annotation["image_id"]].append(order[category])
     places = [images] if images is not None else [path.parent, path.parent / "images", path.parent.parent / "images"]
     root = next((place for place in places if (place / entries[0]["file_name"]).is_file()), places[0])
     names = tuple(category["name"] for category in categories)
-    return Coco(path.parent.name, root, entries, boxes, box_classes, names)
+    return Coco(path.parent.resolve().name, root, entries, boxes, box_classes, names)

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from brinell.errors import UnreadableImage
 
+# too large an image is an error of ours; catching the warning in each thread would change the whole process's filters
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".jp2"})
 
 
@@ -30,15 +33,17 @@ def decode(data: bytes, name: str) -> Tensor:
     if not data:
         raise UnreadableImage(name, "the file is empty")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            picture = Image.open(io.BytesIO(data))
-            picture.load()
+        picture = Image.open(io.BytesIO(data))
+        if Image.MAX_IMAGE_PIXELS is not None and picture.width * picture.height > Image.MAX_IMAGE_PIXELS:
+            raise UnreadableImage(name, f"{picture.width}x{picture.height} pixels are too many (Pillow's limit)")
+        picture.load()
+        return from_picture(picture, name)
+    except UnreadableImage:
+        raise
     except UnidentifiedImageError as error:
         raise UnreadableImage(name, "not an image that Pillow can read") from error
     except Exception as error:  # Pillow's plugins raise many kinds for damaged files
         raise UnreadableImage(name, str(error)) from error
-    return from_picture(picture, name)
 
 
 def from_picture(picture: Image.Image, name: str) -> Tensor:

@@ -49,9 +49,9 @@ def class_folders(root: Path) -> Files:
                 f"there are no images in {root}: expected class folders with images, a metadata.jsonl beside images, or "
                 f"images themselves (known endings: {' '.join(sorted(SUFFIXES))})"
             )
-        return Files(root.name, root, loose, [None] * len(loose))
+        return Files(root.resolve().name, root, loose, [None] * len(loose))
     pairs = [(path, index) for index, folder in enumerate(classes) for path in found[folder]]
-    return Files(root.name, root, [path for path, _ in pairs], [index for _, index in pairs], classes)
+    return Files(root.resolve().name, root, [path for path, _ in pairs], [index for _, index in pairs], classes)
 
 
 def images_under(root: Path, folder: str = "") -> list[str]:
@@ -70,6 +70,8 @@ def manifest(path: Path, label_column: str | None = None) -> Files:
     rows = _rows(path)
     if not rows:
         raise DataError(f"the manifest {path} holds no rows; expected columns such as file_name and label")
+    if not all(isinstance(row, dict) for row in rows):
+        raise DataError(f'the manifest {path} should hold one object a line, such as {{"file_name": …, "label": …}}')
     columns = list(rows[0])
     path_column = _known(columns, PATH_COLUMNS)
     if path_column is None:
@@ -78,8 +80,11 @@ def manifest(path: Path, label_column: str | None = None) -> Files:
         raise DataError(_no_column(path, columns, [label_column], "label"))
     label = label_column or _known(columns, LABEL_COLUMNS)
     labels = [_label(row.get(label)) if label else None for row in rows]
+    pathless = next((place for place, row in enumerate(rows, 1) if not row.get(path_column)), None)
+    if pathless is not None:
+        raise DataError(f"row {pathless} of {path} has no {path_column}: every row needs its image's path")
     paths = [str(row[path_column]) for row in rows]
-    name = path.parent.name if path.name in METADATA else path.stem
+    name = path.parent.resolve().name if path.name in METADATA else path.stem
     return Files(name, path.parent, paths, labels)
 
 

@@ -30,7 +30,7 @@ def photos() -> Files:
     for package, labels in _LABELLED.items():
         folder = _folder(package, {"skimage": "scikit-image", "sklearn": "scikit-learn"}[package])
         found += [(str(folder / place), label) for place, label in labels.items() if (folder / place).is_file()]
-    return Files("photos", Path("/"), [path for path, _ in found], [label for _, label in found])
+    return Files("demo-photos", Path("/"), [path for path, _ in found], [label for _, label in found])
 
 
 def _folder(package: str, distribution: str) -> Path:

@@ -71,10 +71,10 @@ def _open_metadata(folder: Path, options: DataOptions) -> Dataset:
 
 
 _add(
-    "photos",
-    "photos",
+    "demo-photos",
+    "demo-photos",
     "the photographs of the demo (extra: demo)",
-    lambda path: str(path) == "photos" and not path.exists(),
+    lambda path: str(path) == "demo-photos",
     lambda path, options: photos(),
 )
 _add(
@@ -120,7 +120,7 @@ def open_dataset(data: Any) -> Dataset:
     path = Path(data.source).expanduser()
     for source in SOURCES.values():
         if source.fits(path):
-            if not path.exists() and source.form != "photos":
+            if not path.exists() and source.form != "demo-photos":
                 break
             return source.open(path, data)
     if not path.exists():
@@ -132,5 +132,5 @@ def open_dataset(data: Any) -> Dataset:
 def _beside(path: Path) -> str | None:
     """The nearest names that do exist, after a miss."""
     there = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    hint = nearest(path.name, [*there, "photos"])
+    hint = nearest(path.name, [*there, "demo-photos"])
     return hint if hint.startswith("did") else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -120,7 +121,9 @@ class Bench:
     def _in_batches(self, count: int, ask: Callable[[slice], Outcome]) -> Outcome:
         if self.model.device.type == "cpu":
             return joined(list(one_each_core(ask, batches(count, self.batch))))
-        each: Callable[..., Iterable[Any]] = two_in_flight if self.model.device.type == "cuda" else map
+        each: Callable[..., Iterable[Any]] = map
+        if self.model.device.type == "cuda":
+            each = partial(two_in_flight, device=self.model.device)
         parts, self.batch = halving(ask, count, self.batch, each)
         return joined(parts)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import pyarrow as pa
@@ -20,21 +18,19 @@ from brinell.datasets import open_dataset
 from brinell.engine.bench import Bench
 from brinell.engine.clean import answer_clean, keep, label_indices, readable
 from brinell.engine.exhibits import write_exhibits
+from brinell.engine.manifest import new_manifest, refuse_other_images, refuse_other_settings
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.shards import Entry, id_numbers, load_canvases, one_ahead, worker_count
-from brinell.engine.survey import chosen, data_fingerprint, survey, unbroken
+from brinell.engine.survey import chosen, survey
 from brinell.engine.threads import torch_alone
-from brinell.engine.tuning import SHARD, best_batch, keep_freed_memory
-from brinell.errors import ConfigError, RunError
+from brinell.engine.tuning import keep_freed_memory
+from brinell.errors import ConfigError
 from brinell.lenses import LENSES, Lens, LensOptions
 from brinell.lenses.lens import Columns
 from brinell.models import Model, Preprocess, open_model
 from brinell.perturb import Operator
 from brinell.results import ROWS, Store, Unit
 from brinell.types import Dataset
-
-FORMAT = 1
-_VERSIONED = ("brinell", "torch", "numpy", "pillow", "opencv-python-headless", "onnxruntime", "pyarrow")
 
 
 @dataclass(frozen=True)
@@ -93,10 +89,10 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
     jobs = jobs_of(parts)
     reporter.say(f"run: {store.url}")
     with torch_alone(), ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
-        samples = _samples(store, parts, pool, reporter)
+        refuse_other_settings(store, config, parts.models)
+        samples = _samples(parts, pool, reporter)
+        refuse_other_images(store, parts.dataset, samples)
         manifest = _begin(store, parts, jobs, samples)
-        if not store.exists("samples.parquet"):  # after the manifest, so that it can't be taken for another run's
-            store.write_table("samples", samples)
         clean = _clean(store, parts, samples, manifest, pool, reporter)
         shards = _shards(samples, clean, manifest["execution"]["shard"])
         labels = _labels(clean, parts)
@@ -108,9 +104,7 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
     return store
 
 
-def _samples(store: Store, parts: Parts, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:
-    if store.exists("samples.parquet"):
-        return unbroken(store.table("samples"), parts.config.execution.strict)
+def _samples(parts: Parts, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:
     indices = chosen(parts.dataset, parts.config.data, parts.config.seed)
     tick = reporter.stage("reading images", len(indices), "images")
     table = survey(parts.dataset, indices, pool, strict=parts.config.execution.strict, tick=tick)
@@ -121,76 +115,22 @@ def _samples(store: Store, parts: Parts, pool: ThreadPoolExecutor, reporter: Rep
 
 
 def _begin(store: Store, parts: Parts, jobs: list[Job], samples: pa.Table) -> dict[str, Any]:
-    """The manifest of the run in this folder: the one that is there, if it is of the same run, or a new one."""
-    identity = {
-        "config": parts.config.identity(),
-        "data": {"name": parts.dataset.name, "fingerprint": data_fingerprint(samples)},
-        "models": {model.name: {"fingerprint": model.fingerprint, **model.facts} for model in parts.models},
-    }
+    """The manifest of the run in this folder, which is there or is written now, and then the samples."""
     if store.exists("manifest.json"):
         manifest = store.manifest()
-        if manifest["identity"] != identity:
-            raise RunError(
-                f"{store.url} holds another run ({_first_difference(manifest['identity'], identity)}); go on with that "
-                "run's settings, or give this one a folder of its own with --out"
-            )
-        return manifest
-    execution = parts.config.execution
-    manifest = {
-        "format": FORMAT,
-        "identity": identity,
-        "source": parts.config.model_dump(mode="json"),
-        "models": {model.name: _described(model) for model in parts.models},
-        "left_out": [
+    else:
+        left_out = [
             {"model": job.model.name, "operator": operator, "reason": reason}
             for job in jobs
             for operator, reason in job.left_out.items()
-        ],
-        "execution": {
-            "batch": {model.name: execution.batch or best_batch(model) for model in parts.models},
-            "shard": execution.shard or SHARD.get(parts.models[0].device.type, 128),
-        },
-        "versions": {name: _version(name) for name in _VERSIONED},
-        "machine": {"python": platform.python_version(), "system": platform.system(), "processor": platform.machine()},
-        "created": time.strftime("%Y-%m-%d %H:%M:%S"),
-        "seconds": 0.0,
-        "finished": False,
-    }
-    store.write_manifest(manifest)
+        ]
+        manifest = new_manifest(parts.config, parts.models, parts.dataset, samples, left_out)
+        store.write_manifest(manifest)
+    if parts.config.execution.batch is not None:
+        manifest["execution"]["batch"] = dict.fromkeys(manifest["execution"]["batch"], parts.config.execution.batch)
+    if not store.exists("samples.parquet"):  # after the manifest, so that they can't be taken for another run's
+        store.write_table("samples", samples)
     return manifest
-
-
-def _described(model: Model) -> dict[str, Any]:
-    pre = model.preprocess
-    return {
-        "outputs": model.outputs,
-        "classes": list(model.classes.names) if model.classes is not None else None,
-        "input": [pre.channels, pre.height, pre.width],
-        "resize": "stretch" if pre.short_side is None else f"short side to {pre.short_side}, then crop",
-        "interpolation": pre.interpolation,
-        "mean": list(pre.mean),
-        "std": list(pre.std),
-    }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _first_difference(old: Any, new: Any, where: str = "") -> str:
-    """The first place in which two identities differ, for people."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in [*old, *new]:
-            if old.get(key) != new.get(key):
-                return _first_difference(old.get(key), new.get(key), f"{where}.{key}" if where else key)
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for place, (left, right) in enumerate(zip(old, new, strict=True)):
-            if left != right:
-                return _first_difference(left, right, f"{where}.{place}")
-    return f"{where} was {old!r} and is now {new!r}"
 
 
 def _clean(

@@ -56,14 +56,6 @@ def survey(
     return table
 
 
-def unbroken(samples: pa.Table, strict: bool) -> pa.Table:
-    """A stored table, refused under `strict` if it lists an image that couldn't be read."""
-    for name, problem in zip(samples["name"].to_pylist(), samples["problem"].to_pylist(), strict=True):
-        if strict and problem is not None:
-            raise UnreadableImage(name, problem)
-    return samples
-
-
 def labels_of(samples: pa.Table) -> list[Label | None]:
     """The labels as the dataset had them."""
     pairs = zip(samples["label"].to_pylist(), samples["label_is_index"].to_pylist(), strict=True)

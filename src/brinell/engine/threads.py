@@ -73,12 +73,12 @@ def halving(
     return parts, batch
 
 
-def two_in_flight(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+def two_in_flight(work: Callable[[A], B], items: Iterable[A], device: torch.device) -> Iterator[B]:
     """`work` on each item, in order, in two threads, each with a stream of its own on the accelerator."""
 
     def in_a_stream(item: A) -> B:
-        stream = _own_stream()
-        stream.wait_stream(torch.cuda.default_stream())  # what was done before is seen
+        stream = _own_stream(device)
+        stream.wait_stream(torch.cuda.default_stream(device))  # what was done before is seen
         with torch.cuda.stream(stream):
             result = work(item)
         stream.synchronize()  # and what comes back may be used anywhere
@@ -90,11 +90,11 @@ def two_in_flight(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
 _local = threading.local()
 
 
-def _own_stream() -> torch.cuda.Stream:
-    if not hasattr(_local, "stream"):
-        _local.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream: torch.cuda.Stream = _local.stream
-    return stream
+def _own_stream(device: torch.device) -> torch.cuda.Stream:
+    streams: dict[torch.device, torch.cuda.Stream] = _local.__dict__.setdefault("streams", {})
+    if device not in streams:
+        streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return streams[device]
 
 
 @cache

@@ -21,7 +21,7 @@ def best_batch(model: Model) -> int:
     """The smallest batch that is nearly as fast as any, found by doubling."""
     kind = model.device.type
     best, best_rate = 1, 0.0
-    size = 8 if kind == "cpu" else 32
+    size = 8
     while size <= LARGEST.get(kind, 64):
         try:
             rate = images_per_second(model, size)

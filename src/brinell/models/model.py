@@ -80,7 +80,7 @@ def probe(forward: Forward, preprocess: Preprocess, device: torch.device, name: 
     with torch.inference_mode():
         try:
             raw = forward(preprocess.normalise(canvases))
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except Exception as error:  # a module may raise anything
             shape = (preprocess.channels, preprocess.height, preprocess.width)
             raise ModelError(
                 f"model {name} can't be run on images of shape {shape}: {_first_line(error)}; "

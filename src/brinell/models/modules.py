@@ -109,15 +109,13 @@ _tf32 = _Tf32()
 
 
 def _padded(forward: Forward) -> Forward:
-    """Always ask for the largest batch seen, so that a compiled module meets one shape only."""
-    largest = 0
+    """Ask for batches of 1, 2, 4, 8 … images only, so that a compiled module meets few shapes."""
 
     def padded(images: Tensor) -> Tensor:
-        nonlocal largest
         count = len(images)
-        largest = max(largest, count)
-        if count < largest:
-            images = torch.cat([images, images[-1:].expand(largest - count, -1, -1, -1)])
+        missing = (1 << (count - 1).bit_length()) - count
+        if missing:
+            images = torch.cat([images, images[-1:].expand(missing, -1, -1, -1)])
         return forward(images)[:count]
 
     return padded

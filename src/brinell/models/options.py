@@ -110,7 +110,11 @@ class ModelOptions(BaseModel):
         path = Path(self.classes).expanduser()
         if not path.is_file():
             raise ConfigError(f"the class list {self.classes!r} is not a file; give a text file with one class name a line")
-        return Classes(tuple(line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()))
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"the class list {self.classes!r} can't be read as UTF-8 text: {error}") from error
+        return Classes(tuple(line for line in lines if line.strip()))
 
 
 def _bad_size(sides: tuple[int, ...]) -> tuple[int, int]:

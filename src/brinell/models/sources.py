@@ -110,7 +110,9 @@ def _open_timm(rest: str, options: ModelOptions, execution: Execution) -> Model:
 
 @source("torchvision", "torchvision:NAME", "any torchvision classifier (extra: torchvision)")
 def _open_torchvision(rest: str, options: ModelOptions, execution: Execution) -> Model:
-    return _from_torch(options, execution, *zoo.torchvision_model(rest, pretrained=options.pretrained))
+    return _from_torch(
+        options, execution, *zoo.torchvision_model(rest, pretrained=options.pretrained, trust=execution.trust)
+    )
 
 
 @source("hf", "hf:NAME_OR_FOLDER", "an image classifier of the Hugging Face hub (extra: hf)")
@@ -148,7 +150,10 @@ def _build(text: str) -> nn.Module:
     factory = getattr(module, name, None)
     if not callable(factory):
         raise ModelError(f"{place} has no function or class {name!r} to build the model with")
-    built = factory()
+    try:
+        built = factory()
+    except Exception as error:  # it is the user's code, and may raise anything
+        raise ModelError(f"{text} can't be built: {type(error).__name__}: {error}") from error
     if not isinstance(built, nn.Module):
         raise ModelError(f"{text} should return a torch.nn.Module, but returned {type(built).__name__}")
     return built
@@ -195,7 +200,10 @@ def _state(file: Path, trust: bool) -> dict[str, Any]:
     if file.suffix == ".safetensors":
         from safetensors.torch import load_file
 
-        return load_file(file)
+        try:
+            return load_file(file)
+        except Exception as error:  # safetensors' errors have no common base
+            raise ModelError(f"{file.name} can't be read as safetensors: {error}") from error
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=not trust)
     except Exception as error:  # torch raises pickle's errors, and its own

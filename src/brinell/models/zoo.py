@@ -5,6 +5,9 @@ Every function gives the module, what the library knows of its preprocessing, an
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
@@ -41,7 +44,7 @@ def timm_model(name: str, *, pretrained: bool) -> Opened:
     return module, known, _imagenet_if(module.num_classes)
 
 
-def torchvision_model(name: str, *, pretrained: bool) -> Opened:
+def torchvision_model(name: str, *, pretrained: bool, trust: bool) -> Opened:
     """A torchvision classifier with the preprocessing of its default weights."""
     try:
         import torchvision
@@ -51,7 +54,8 @@ def torchvision_model(name: str, *, pretrained: bool) -> Opened:
     if name not in models.list_models(module=models):
         raise ModelError(f"torchvision has no classifier {name!r}; {nearest(name, models.list_models(module=models))}")
     weights = models.get_model_weights(name).DEFAULT
-    module = _built(lambda: models.get_model(name, weights=weights if pretrained else None), f"torchvision:{name}")
+    with contextlib.nullcontext() if trust else _weights_only():
+        module = _built(lambda: models.get_model(name, weights=weights if pretrained else None), f"torchvision:{name}")
     recipe = weights.transforms()
     known = Preprocess(
         height=recipe.crop_size[0],
@@ -62,6 +66,20 @@ def torchvision_model(name: str, *, pretrained: bool) -> Opened:
         std=tuple(recipe.std),
     )
     return module, known, _imagenet_if(len(weights.meta["categories"]))
+
+
+@contextlib.contextmanager
+def _weights_only() -> Iterator[None]:
+    """Let torch.load take weights alone, and no code, whatever its caller says."""
+    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 def hf_model(name: str, *, pretrained: bool, trust: bool) -> Opened:

@@ -137,7 +137,7 @@ def _fix(value: float) -> int:
 def _matrix(device: torch.device) -> Tensor:
     """The matrix of one pass of the integer DCT, with 13 bits of fraction; its transpose is the inverse's."""
     columns = [_forward_pass(unit) for unit in torch.eye(8, dtype=torch.int64).tolist()]
-    return torch.tensor(columns, dtype=torch.float64, device=device).T.contiguous()
+    return torch.tensor(columns, dtype=torch.float64).T.contiguous().to(device)
 
 
 def _forward_pass(x: list[int]) -> list[int]:

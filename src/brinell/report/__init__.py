@@ -1,7 +1,7 @@
 """Telling what was found: figures, and one HTML page."""
 
 from brinell.report.figures import Figure, area_bars, average_profiles, operator_profiles
-from brinell.report.page import render, summary_html, write_figures, write_report
+from brinell.report.page import render, write_figures, write_report
 
 __all__ = [
     "Figure",
@@ -9,7 +9,6 @@ __all__ = [
     "average_profiles",
     "operator_profiles",
     "render",
-    "summary_html",
     "write_figures",
     "write_report",
 ]

@@ -40,9 +40,18 @@ def average_profiles(found: Profiles, metric: str | None = None) -> Figure:
     chart = _chart(found, [AVERAGE], metric)
     legend = alt.Legend(symbolOpacity=1)
     colour = alt.Color("model:N", title="model", sort=found.models, scale=alt.Scale(range=_PALETTE), legend=legend)
-    band = chart.mark_area(opacity=0.18).encode(x=_LEVEL, y=alt.Y("low:Q"), y2="high:Q", color=colour)
-    line = chart.mark_line(strokeWidth=2.5).encode(x=_LEVEL, y=_value(metric), color=colour)
-    layers = alt.layer(band, line, _points(chart, colour, metric)).properties(width=740, height=340)
+    chosen = alt.selection_point(fields=["model"], bind="legend", name="chosen_models")
+    band = chart.mark_area().encode(
+        x=_LEVEL,
+        y=alt.Y("low:Q"),
+        y2="high:Q",
+        color=colour,
+        opacity=alt.condition(chosen, alt.value(0.18), alt.value(0)),
+    )
+    line = chart.mark_line(strokeWidth=2.5).encode(
+        x=_LEVEL, y=_value(metric), color=colour, opacity=alt.condition(chosen, alt.value(1), alt.value(0.08))
+    )
+    layers = alt.layer(band, line.add_params(chosen), _points(chart, colour, metric)).properties(width=740, height=340)
     if metric is not None:
         return layers.properties(title=f"{METRIC_TITLES[metric]}, mean over all operators")
     return layers.add_params(_metric_menu())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -185,22 +184,3 @@ def write_figures(store: Store, folder: str = "figures") -> list[str]:
         store.write(vl_convert.vegalite_to_png(text, scale=2), folder, f"{name}.png")
         written += [f"{name}.svg", f"{name}.png"]
     return written
-
-
-def summary_html(found: Profiles) -> str:
-    """The findings as a small table, for notebooks."""
-    heads = "".join(f"<th>{html.escape(model)}</th>" for model in found.models)
-    rows = [f"<tr><th>average</th>{''.join(_cell(found.average_areas[model]) for model in found.models)}</tr>"]
-    for operator in found.operators:
-        cells = "".join(
-            _cell(found.areas[model, operator]) if (model, operator) in found.areas else "<td>–</td>"
-            for model in found.models
-        )
-        rows.append(f"<tr><th>{html.escape(title(operator))}</th>{cells}</tr>")
-    verdicts = "".join(f"<p>{html.escape(found.verdict(model))}</p>" for model in found.models)
-    caption = "mean accuracy over all levels, with 95 % intervals"
-    return f"{verdicts}<table><caption>{caption}</caption><tr><th></th>{heads}</tr>{''.join(rows)}</table>"
-
-
-def _cell(area: Any) -> str:
-    return f"<td>{area.value:.1%} <small>[{area.low:.1%}, {area.high:.1%}]</small></td>"

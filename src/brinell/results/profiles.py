@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -109,11 +110,26 @@ class Profiles:
             if half.level is None
             else "accuracy is below half even on clean images"
         )
-        return (
+        start = (
             f"{model} is right on {clean:.0%} of the clean images and on {self.average_areas[model].value:.0%} on average "
-            f"over all degradations. It is hurt most by {title(worst)} ({fall}) and least by {title(best)} "
+        )
+        if worst == best:
+            return f"{start}over all levels of {title(worst)}: {fall}."
+        return (
+            f"{start}over all degradations. It is hurt most by {title(worst)} ({fall}) and least by {title(best)} "
             f"({self.areas[model, best].value:.0%} on average)."
         )
+
+    def _repr_html_(self) -> str:
+        """The verdicts and a table of areas, for notebooks."""
+        verdicts = "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
+        heads = "".join(f"<th>{html.escape(model)}</th>" for model in self.models)
+        lines: list[tuple[str, list[Estimate | None]]]
+        lines = [("average", [self.average_areas[model] for model in self.models])]
+        lines += [(title(name), [self.areas.get((model, name)) for model in self.models]) for name in self.operators]
+        rows = "".join(f"<tr><th>{html.escape(name)}</th>{''.join(map(_cell, areas))}</tr>" for name, areas in lines)
+        caption = "mean accuracy over all levels, with 95 % intervals"
+        return f"{verdicts}<table><caption>{caption}</caption><tr><th></th>{heads}</tr>{rows}</table>"
 
     def table(self) -> list[dict[str, Any]]:
         """The curves as flat records, one a model, operator, level and metric; for figures and JSON."""
@@ -147,6 +163,11 @@ class Profiles:
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
     """A record with None for what can't be told: NaN is no JSON."""
     return {key: None if value != value else value for key, value in record.items()}
+
+
+def _cell(area: Estimate | None) -> str:
+    """An area as a cell of an HTML table."""
+    return "<td>–</td>" if area is None else f"<td>{area.value:.1%} <small>[{area.low:.1%}, {area.high:.1%}]</small></td>"
 
 
 def _record(model: str, operator: str, level: int, metric: str, estimate: Estimate, told: str) -> dict[str, Any]:
