@@ -49,3 +49,9 @@ def test_first_below() -> None:
     assert first_below([1.0, 0.6, 0.5, 0.4], 0.5) == 3
     assert first_below([1.0, 0.6], 0.5) is None
     assert first_below([0.3], 0.5) == 0
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_images_that_all_agree_are_not_certain(value: float) -> None:
+    assert mean(value, 0.0, 24, most=1) == proportion(round(24 * value), 24)
+    assert mean(value, 0.0, 24, most=1).high - mean(value, 0.0, 24, most=1).low > 0.1

@@ -86,7 +86,7 @@ def report(
     found = Run(folder)
     _say_report(found.report())
     if figures:
-        out.print(f"{len(found.figures())} figures: {found.store.path('figures')}", soft_wrap=True, highlight=False)
+        out.print(f"{len(found.figures())} figures: {found.store.place('figures')}", soft_wrap=True, highlight=False)
 
 
 def summary(

@@ -13,8 +13,8 @@ from brinell.engine.threads import CORES, one_each_core, torch_alone
 from brinell.engine.tuning import best_batch, images_per_second
 from brinell.models import Model
 
-BYTES_A_ROW = 28  # of a profile in Parquet, as measured on the demo and on 300 ImageNet images
-OVERHEAD = 1.12  # operators, distances and rows beside the forward passes, as measured by the benchmarks
+BYTES_A_ROW = 42  # of a profile in Parquet, as measured on 300 ImageNet images
+OVERHEAD = 1.1  # operators, distances and rows beside the forward passes, as measured by the benchmarks
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Picture:
 def write_report(store: Store) -> str:
     """Write report.html into the run's folder and give its place."""
     store.write(render(store).encode(), "report.html")
-    return store.path("report.html")
+    return store.place("report.html")
 
 
 def render(store: Store) -> str:

@@ -34,7 +34,12 @@ def proportion(successes: int, total: int) -> Estimate:
 
 
 def mean(value: float, deviation: float | None, count: int, most: float = math.inf) -> Estimate:
-    """The mean of numbers in 0..`most` with Student's interval, from the sample's mean and standard deviation."""
+    """The mean of numbers in 0..`most` with Student's interval, from the sample's mean and standard deviation.
+
+    Shares that are all 0 or all 1 have no deviation, which doesn't make them certain: theirs is Wilson's interval.
+    """
+    if most == 1 and value in (0, 1):
+        return proportion(round(value * count), count)
     if count < 2 or deviation is None:
         return Estimate(value, math.nan, math.nan)
     half = float(special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(count)

@@ -44,6 +44,11 @@ class Store:
         """A path inside the run's folder, for its file system."""
         return posixpath.join(self.root, *parts)
 
+    def place(self, *parts: str) -> str:
+        """The same for people: a path on this machine, a URL elsewhere."""
+        path = self.path(*parts)
+        return path if "file" in self.fs.protocol else str(self.fs.unstrip_protocol(path))
+
     def exists(self, *parts: str) -> bool:
         """Whether a file is there."""
         return bool(self.fs.exists(self.path(*parts)))
