@@ -203,11 +203,11 @@ def test_show_draws_a_sheet(here: Path, tell: Tell) -> None:
     levels = ["--level", "0", "--level", "5", "--level", "30"]
     tell("show", "greys/light/00.png", "--operator", "jpeg", "--operator", "boxes:published", *levels, "--size", "64")
     with Image.open("levels.png") as sheet:
-        assert (sheet.format, sheet.size) == ("PNG", (6 + 3 * (64 + 6), 6 + 2 * (64 + 18 + 6)))
+        assert (sheet.format, sheet.size) == ("PNG", (6 + 3 * (64 + 6), 6 + 2 * (20 + 18 + 64 + 6)))
     model = ["--operator", "gradient_descent", "--model", "fake:grey:0.25", "--level", "3", "--out", "attack.png"]
     tell("show", "greys/light/00.png", *model)
     with Image.open("attack.png") as sheet:
-        assert sheet.size == (6 + 32 + 6, 6 + 32 + 18 + 6), "at the model's own size"
+        assert sheet.size == (6 + 32 + 6, 6 + 20 + 18 + 32 + 6), "at the model's own size"
 
 
 def test_brackets_in_names_are_no_markup(here: Path, tell: Tell) -> None:

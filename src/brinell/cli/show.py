@@ -16,7 +16,7 @@ from brinell.perturb import Operator, find_operator, operator_names
 from brinell.types import id_number, image_id
 
 LEVELS = (0, 1, 2, 5, 10, 20, 30)
-_GAP, _LABEL = 6, 18
+_GAP, _LABEL, _HEAD = 6, 18, 20
 
 
 def contact_sheet(
@@ -61,14 +61,16 @@ def _levels(
 
 def _drawn(rows: list[tuple[Operator, list[Tensor]]], levels: list[int]) -> Image.Image:
     height, width = rows[0][1][0].shape[-2:]
-    sheet = Image.new("RGB", (_GAP + len(levels) * (width + _GAP), len(rows) * (height + _LABEL + _GAP) + _GAP), "white")
-    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(12)
+    tall = _HEAD + _LABEL + height + _GAP
+    sheet = Image.new("RGB", (_GAP + len(levels) * (width + _GAP), len(rows) * tall + _GAP), "white")
+    pen, font, bold = ImageDraw.Draw(sheet), ImageFont.load_default(12), ImageFont.load_default(15)
     for row, (operator, images) in enumerate(rows):
-        top = _GAP + row * (height + _LABEL + _GAP)
+        pen.text((_GAP, _GAP + row * tall), operator.facts.title, fill="black", font=bold)
+        top = _GAP + row * tall + _HEAD
         for column, (level, image) in enumerate(zip(levels, images, strict=True)):
             left = _GAP + column * (width + _GAP)
             amount = operator.facts.amount(level, height, width)
-            text = f"{operator.facts.title}, clean" if level == 0 else f"level {level}: {amount:,.0f} {operator.facts.unit}"
+            text = "clean" if level == 0 else f"level {level}: {operator.facts.tell(amount)}"
             pen.text((left, top), text, fill="black", font=font)
             array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
             sheet.paste(Image.fromarray(array), (left, top + _LABEL))

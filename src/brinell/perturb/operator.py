@@ -55,6 +55,13 @@ class Facts:
     told: Literal["amount", "grey", "colours"] = "amount"
     source: str = "Swingler, IJCCI 2022"
 
+    def tell(self, amount: float) -> str:
+        """An amount with its unit: "1 line", "4,480 small boxes", "quality 7"."""
+        if self.unit == "quality":
+            return f"quality {amount:g}"
+        unit = self.unit[:-1] if amount == 1 and self.unit.endswith("s") else self.unit
+        return f"{amount:,.0f} {unit}"
+
 
 @dataclass(frozen=True)
 class Operator:

@@ -189,10 +189,8 @@ def told(operator: str, point: Point, clean: Point) -> str:
         return f"mean grey {clean.grey:.0f} → {point.grey:.0f}, {share}"
     if facts.told == "colours" and point.colours is not None:
         return f"{point.colours:.0f} colours left ({point.amount:g} {facts.unit})"
-    if facts.unit == "quality":
-        return f"quality {point.amount:g}"
-    unit = facts.unit[:-1] if point.amount == 1 and facts.unit.endswith("s") else facts.unit
-    return f"{point.amount:,.0f} {unit}, {share}"
+    amount = facts.tell(point.amount)
+    return amount if facts.unit == "quality" else f"{amount}, {share}"
 
 
 def profiles(connection: duckdb.DuckDBPyConnection, thresholds: tuple[float, ...] = THRESHOLDS) -> Profiles:
