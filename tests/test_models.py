@@ -14,6 +14,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 import brinell
+from brinell.api import assembled
+from brinell.engine import Silent, execute
 from brinell.errors import BrinellError, ConfigError, MissingExtra, ModelError, UnknownName
 from brinell.execution import Execution
 from brinell.models import ModelOptions, Preprocess, open_model
@@ -412,3 +414,30 @@ def test_a_factory_that_fails_and_weights_that_are_none_are_told(tmp_path: Path)
     (tmp_path / "weights.safetensors").write_bytes(b"none at all")
     with pytest.raises(ModelError, match=r"weights\.safetensors can't be read as safetensors"):
         brinell.open_model(f"torch:{tmp_path / 'weights.safetensors'}?factory={tmp_path / 'own.py'}:good", PLAIN)
+
+
+class Capricious(nn.Module):
+    """Can't be exported: which way it goes depends on what it sees."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        means = images.mean((2, 3))[:, :2]
+        return means if float(means.max()) > 0.3 else -means
+
+
+def test_a_module_that_cannot_be_exported_says_that_it_is_slower(greys: Path, tmp_path: Path) -> None:
+    execution = Execution(batch=4, device="cpu")
+    model = brinell.wrap(Capricious(), size=16, classes=["light", "dark"], name="own", execution=execution)
+    assert model.facts["runtime"] == "torch"
+    assert "can't be exported" in model.facts["slower"]
+    with pytest.raises(ModelError, match="can't be exported to ONNX"):
+        brinell.wrap(Capricious(), size=16, execution=Execution(runtime="onnxruntime"))
+
+    said: list[str] = []
+
+    class Listening(Silent):
+        def say(self, text: str) -> None:
+            said.append(text)
+
+    lens = {"name": "profile", "operators": ["noise"], "levels": 1}
+    execute(assembled(model, greys, lens=lens, out=tmp_path / "run", execution=execution), Listening())
+    assert any(text.startswith("own runs in eager torch, which may be several times slower: ") for text in said)

@@ -88,6 +88,9 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
     store = Store(config.folder())
     jobs = jobs_of(parts)
     reporter.say(f"run: {store.url}")
+    for model in parts.models:
+        if "slower" in model.facts:
+            reporter.say(f"{model.name} runs in eager torch, which may be several times slower: {model.facts['slower']}")
     with torch_alone(), ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
         refuse_other_settings(store, config, parts.models)
         samples = _samples(parts, pool, reporter)

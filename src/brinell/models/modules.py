@@ -30,7 +30,7 @@ def from_module(
     first_look = probe(module.to(device, torch.float32), preprocess, device, name)
     if classes is not None and len(classes) != first_look.outputs:
         raise ModelError(f"model {name} has {first_look.outputs} outputs, but its class list has {len(classes)} names")
-    forward, runtime = _fastest(module, name, preprocess, device, execution)
+    forward, running = _fastest(module, name, preprocess, device, execution)
     return Model(
         name=name,
         forward=forward,
@@ -40,30 +40,32 @@ def from_module(
         outputs=first_look.outputs,
         probabilities=first_look.probabilities,
         classes=classes,
-        differentiable=_in_torch(module, execution) if runtime != "onnxruntime" else module,
-        facts={"source": source, "runtime": runtime, "precision": execution.precision, "device": str(device)},
+        differentiable=_in_torch(module, execution) if running["runtime"] != "onnxruntime" else module,
+        facts={"source": source, **running, "precision": execution.precision, "device": str(device)},
     )
 
 
 def _fastest(
     module: nn.Module, name: str, preprocess: Preprocess, device: torch.device, execution: Execution
-) -> tuple[Forward, str]:
-    """The way to run a module that was asked for, and its name."""
+) -> tuple[Forward, dict[str, str]]:
+    """The way to run a module that was asked for, its name, and why it is not a faster one."""
     plain = execution.precision == "fp32" and not execution.compile
+    slower: dict[str, str] = {}
     if execution.runtime == "onnxruntime" and (device.type != "cpu" or not plain):
         raise ConfigError("runtime onnxruntime is for the CPU in fp32 without --compile; use runtime torch or auto")
     if device.type == "cpu" and plain and execution.runtime != "torch":
         try:
-            return exported(module, preprocess, name), "onnxruntime"
-        except (MissingExtra, ModelError):
+            return exported(module, preprocess, name), {"runtime": "onnxruntime"}
+        except (MissingExtra, ModelError) as error:
             if execution.runtime == "onnxruntime":
                 raise
+            slower = {"slower": str(error)}
     dtype = DTYPES[execution.precision]
     layout = torch.channels_last if execution.channels_last else torch.contiguous_format
     module.to(device, dtype).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
     if not execution.compile:
-        return _in_torch(module, execution), "torch"
-    return _padded(_in_torch(torch.compile(module), execution)), "torch compiled"
+        return _in_torch(module, execution), {"runtime": "torch", **slower}
+    return _padded(_in_torch(torch.compile(module), execution)), {"runtime": "torch compiled"}
 
 
 def _in_torch(module: Forward, execution: Execution) -> Forward:
