@@ -47,8 +47,20 @@ class Exhibit:
     confidence: float
     correct: bool
     clean_confidence: float
-    file: str
-    clean_file: str
+
+    @property
+    def file(self) -> str:
+        """Where the picture lies in the run's folder."""
+        return f"{self._folder}/{quote(self.operator, safe='')}/{self.image}-{self.level}.webp"
+
+    @property
+    def clean_file(self) -> str:
+        """Where the clean image lies."""
+        return f"{self._folder}/clean/{self.image}.webp"
+
+    @property
+    def _folder(self) -> str:
+        return f"exhibits/{quote(self.model, safe='')}"
 
 
 def write_exhibits(store: Store, dataset: Dataset, models: Sequence[Model], seed: int, pool: ThreadPoolExecutor) -> None:
@@ -90,28 +102,16 @@ def _failure_points(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
     made = []
     for point in points:
         assert point.level is not None
-        label, prediction, confidence, correct = answers[point.model, point.operator, point.level]
         sure = answers[point.model, point.operator, 0][2]
-        made.append(
-            _exhibit(
-                point.model,
-                point.operator,
-                example[0],
-                point.level,
-                point.threshold,
-                label,
-                prediction,
-                confidence,
-                correct,
-                sure,
-            )
-        )
+        label, prediction, confidence, correct = answers[point.model, point.operator, point.level]
+        at = (point.model, point.operator, example[0], point.level, point.threshold)
+        made.append(Exhibit(*at, label, prediction, confidence, correct, sure))
     return made
 
 
 def _breaks_first(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
     return [
-        _exhibit(
+        Exhibit(
             found.model,
             found.operator,
             found.image,
@@ -125,25 +125,6 @@ def _breaks_first(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
         )
         for found in breakers(connection, BREAKERS)
     ]
-
-
-def _exhibit(
-    model: str,
-    operator: str,
-    image: str,
-    level: int,
-    threshold: float | None,
-    label: int,
-    prediction: int,
-    confidence: float,
-    correct: bool,
-    clean_confidence: float,
-) -> Exhibit:
-    folder = f"exhibits/{quote(model, safe='')}"
-    file, clean = f"{folder}/{quote(operator, safe='')}/{image}-{level}.webp", f"{folder}/clean/{image}.webp"
-    return Exhibit(
-        model, operator, image, level, threshold, label, prediction, confidence, correct, clean_confidence, file, clean
-    )
 
 
 def _make(

@@ -98,7 +98,7 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
         manifest = _begin(store, parts, jobs, samples)
         clean = _clean(store, parts, samples, manifest, pool, reporter)
         shards = _shards(samples, clean, manifest["execution"]["shard"])
-        labels = _labels(clean, parts)
+        labels = _labels(clean)
         _measure(store, parts, jobs, shards, labels, manifest, pool, reporter)
         write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
     manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
@@ -159,7 +159,7 @@ def _shards(samples: pa.Table, clean: pa.Table, size: int) -> list[list[Entry]]:
     return [entries[start : start + size] for start in range(0, len(entries), size)]
 
 
-def _labels(clean: pa.Table, parts: Parts) -> dict[tuple[str, int], int]:
+def _labels(clean: pa.Table) -> dict[tuple[str, int], int]:
     """What counts as right, by model and place in the dataset."""
     columns = (clean[name].to_pylist() for name in ("model", "index", "label"))
     return {(model, index): label for model, index, label in zip(*columns, strict=True)}
