@@ -364,6 +364,13 @@ class Net(torch.nn.Module):
     assert capsys.readouterr().err.splitlines() == ["run: first", "stopped; the same command goes on from here"]
 
 
+def test_a_lens_is_listed_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("twice.yaml").write_text("model: fake:grey\ndata: greys\nlenses: [profile, {name: profile, levels: 3}]\n")
+    with pytest.raises(SystemExit):
+        main(["run", "twice.yaml"])
+    assert "error: a lens is listed twice (profile, profile); make two runs of it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [["--debug", "ls", "nothing"], ["ls", "nothing", "--debug"]])
 def test_a_traceback_is_there_for_those_who_ask(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

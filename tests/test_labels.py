@@ -75,8 +75,8 @@ def test_imagenet_has_its_thousand_classes() -> None:
     assert classes.short(281) == "tabby"
 
 
-@pytest.mark.parametrize("label", [-1, 2, 1])
+@pytest.mark.parametrize("label", [-1, 3, 1])
 def test_a_number_that_the_dataset_has_no_name_for_is_unknown(label: int) -> None:
     """-1 is a usual mark for "no label", and no way of saying "the last class"; a gap in the names is no name."""
     with pytest.raises(LabelError, match=f"the labels '{label}' are none of the model's"):
-        indices(label, own=("tabby", ""))
+        indices(label, own=("tabby", "", "golden retriever"))

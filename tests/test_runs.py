@@ -201,6 +201,7 @@ def test_a_run_at_a_url(greys: Path, tmp_path: Path) -> None:
         assert rows(run) == rows(quick(greys, tmp_path / "plain"))
         assert rows(quick(greys, "memory://brinell/run")) == rows(run), "and it is found again"
         assert run.summary().models == ["grey:0.25"]
+        assert run.report() == "memory://brinell/run/report.html"
         assert b"grey:0.25 is right on 100%" in memory.cat_file(run.report())
     finally:
         memory.rm("/brinell", recursive=True)

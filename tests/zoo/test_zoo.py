@@ -165,3 +165,27 @@ def test_torchvision_weights_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # a port where nothing listens
     with pytest.raises(brinell.ModelError, match=r"pretrained=false"):
         brinell.open_model("torchvision:resnet18", PLAIN)
+
+
+class Opened:
+    """Leaves a trace when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.trace,)
+
+
+def test_torchvision_weights_run_no_code_unless_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    url = torchvision.models.get_model_weights("resnet18").DEFAULT.url
+    file, trace = tmp_path / "hub" / "checkpoints" / Path(url).name, tmp_path / "trace"
+    file.parent.mkdir(parents=True)
+    torch.save({"weights": Opened(trace)}, file)
+    with pytest.raises(brinell.ModelError, match="without running code"):
+        brinell.open_model("torchvision:resnet18", PLAIN)
+    assert not trace.exists()
+    with pytest.raises(brinell.ModelError):
+        brinell.open_model("torchvision:resnet18", PLAIN.model_copy(update={"trust": True}))
+    assert trace.exists(), "the same file, trusted, does run: the test would see it"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -147,6 +148,11 @@ def _built(build: Any, source: str) -> Any:
     """What a library builds, or an error in one line: weights that can't be fetched are the usual case."""
     try:
         return build()
+    except pickle.UnpicklingError as error:
+        raise ModelError(
+            f"{source} can't be opened without running code from its weights file; use --trust if you know where it comes "
+            "from"
+        ) from error
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()
         raise ModelError(
