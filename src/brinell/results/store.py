@@ -46,8 +46,7 @@ class Store:
 
     def place(self, *parts: str) -> str:
         """The same for people: a path on this machine, a URL elsewhere."""
-        path = self.path(*parts)
-        return path if "file" in self.fs.protocol else str(self.fs.unstrip_protocol(path))
+        return self.path(*parts) if "file" in self.fs.protocol else posixpath.join(self.url, *parts)
 
     def exists(self, *parts: str) -> bool:
         """Whether a file is there."""
