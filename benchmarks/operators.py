@@ -16,7 +16,6 @@ from torch import Tensor
 import brinell
 from benchmarks.end_to_end import operators
 from benchmarks.peers import peers
-from brinell.engine.tuning import keep_freed_memory
 from brinell.models import Preprocess
 from brinell.perturb import Kind, Operator
 
@@ -25,7 +24,6 @@ BATCH, ROUNDS = 16, 5
 
 def measure() -> dict[str, Any]:
     """Images a second by operator and package: the best of a few rounds, in which all take their turn."""
-    keep_freed_memory()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     images = _photographs()

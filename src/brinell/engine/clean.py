@@ -11,7 +11,7 @@ from torch import Tensor
 
 from brinell.classes import align
 from brinell.datasets import DataOptions
-from brinell.engine.shards import Entry, load_canvases, one_ahead
+from brinell.engine.shards import Entry, give_back_freed_memory, load_canvases, one_ahead
 from brinell.engine.survey import labels_of
 from brinell.engine.threads import CORES, answers
 from brinell.errors import DataError, LabelError, ModelError
@@ -81,6 +81,8 @@ def answer_clean(
         predictions += prediction.tolist()
         confidences += confidence.tolist()
         tick(len(canvases))
+        del canvases
+        give_back_freed_memory()
     truth = predictions if labels is None else [labels[entry.index] for entry in asked]
     right = (torch.tensor(truth) == torch.tensor(predictions)).tolist()
     columns = [

@@ -20,10 +20,9 @@ from brinell.engine.clean import answer_clean, keep, label_indices, readable
 from brinell.engine.exhibits import write_exhibits
 from brinell.engine.manifest import new_manifest, refuse_other_images, refuse_other_settings
 from brinell.engine.progress import Reporter, Silent
-from brinell.engine.shards import Entry, id_numbers, load_canvases, one_ahead, worker_count
+from brinell.engine.shards import Entry, give_back_freed_memory, id_numbers, load_canvases, one_ahead, worker_count
 from brinell.engine.survey import chosen, survey
 from brinell.engine.threads import torch_alone
-from brinell.engine.tuning import keep_freed_memory
 from brinell.errors import ConfigError
 from brinell.lenses import LENSES, Lens, LensOptions
 from brinell.lenses.lens import Columns
@@ -83,7 +82,6 @@ def jobs_of(parts: Parts) -> list[Job]:
 def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
     """Carry out a run, or what is missing of it, and give its store."""
     reporter = reporter or Silent()
-    keep_freed_memory()
     config, began = parts.config, time.monotonic()
     store = Store(config.folder())
     jobs = jobs_of(parts)
@@ -209,6 +207,7 @@ def _measure(
             for unit, operator in _units_of(job, number, missing):
                 columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options))
                 store.write_unit(unit, rows_table(unit, entries, truth, columns))
+                give_back_freed_memory()
             batch = bench.batch  # what memory allowed here holds for the next shard
             del bench, canvases  # or they would stay until the next ones are there
 

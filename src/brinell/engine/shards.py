@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -79,3 +82,14 @@ def one_ahead(make: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
     """What is made of each item, the next one being made while the last is used."""
     with ThreadPoolExecutor(1, "shards") as pool:
         yield from in_order(pool, make, items, 1)
+
+
+def give_back_freed_memory() -> None:
+    """Tell glibc to give freed memory back to the system.
+
+    Threads that decode leave small holes among large buffers, and without this a run needs a third more memory after a
+    thousand images than after a hundred. Once a unit costs nothing that can be measured; after every batch it would.
+    """
+    if sys.platform.startswith("linux"):
+        with suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL(None).malloc_trim(0)

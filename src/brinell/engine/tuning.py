@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import time
 
 import torch
@@ -50,21 +48,3 @@ def images_per_second(model: Model, batch: int, seconds: float = 0.5) -> float:
         ask()[0, 0].item()  # waits for the device
         rounds += 1
     return rounds * count / (time.perf_counter() - start)
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory instead of giving it back to the system after every batch.
-
-    Fresh memory has to be mapped page by page, which costs more than most operators do; it is the same few buffers again
-    and again.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    mmap_threshold, trim_threshold, arena_max = -3, -1, -8  # mallopt's numbers
-    try:
-        libc = ctypes.CDLL(None)
-        libc.mallopt(mmap_threshold, 32 << 20)  # the largest it takes
-        libc.mallopt(trim_threshold, 1 << 30)
-        libc.mallopt(arena_max, 1)  # threads would otherwise keep, and give back, memory of their own
-    except (OSError, AttributeError):
-        return  # another C library
