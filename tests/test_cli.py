@@ -140,7 +140,7 @@ def test_a_folder_is_named_by_what_is_measured(here: Path, tell: Tell) -> None:
 def test_plan_tells_the_cost_and_does_nothing(here: Path, tell: Tell) -> None:
     before = sorted(here.rglob("*"))
     shown = tell("plan", *run("--limit", "10")[1:])
-    assert "10 images × 1 operators × 20 levels = 200 trials; 220 forward passes" in shown
+    assert "10 images × 1 operators, 200 trials; 220 forward passes" in shown
     assert "210 rows" in shown and "Nothing was done." in shown
     assert sorted(here.rglob("*")) == before
 
@@ -277,8 +277,8 @@ def test_bad_input_is_one_line(what: str, here: Path, refused: Tell) -> None:
             "model: fake:grey\ndata: greys\nlens: {name: profile, level: 3}\n",
             "lenses.0.level is no key of a config; did you",
         ),
-        ("model: fake:grey\ndata: greys\nlens: {levels: 3}\n", "a lens needs a name: profile"),
-        ("model: fake:grey\ndata: greys\nlens: {name: [profile]}\n", "a lens needs a name: profile"),
+        ("model: fake:grey\ndata: greys\nlens: {levels: 3}\n", "a lens needs a name: knob, profile"),
+        ("model: fake:grey\ndata: greys\nlens: {name: [profile]}\n", "a lens needs a name: knob, profile"),
         ("model: fake:grey\ndata: 3\n", "data: input should be a valid dictionary or instance of dataoptions, got 3"),
         ("model: fake:grey\ndata: greys\nseed: x\n", "seed: input should be a valid integer"),
         ("model: fake:grey\ndata: greys\nout: 2024-01-01\n", "out: input should be a valid string, got datetime.date"),

@@ -216,7 +216,7 @@ def test_a_plan_s_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     told = plan(parts)
     assert not (tmp_path / "run").exists()
     (cost,) = told.costs
-    assert (cost.images, cost.operators, cost.levels, cost.trials) == (9, 3, 4, 9 * 3 * 4)
+    assert (cost.images, cost.operators, cost.trials) == (9, 3, 9 * 3 * 4)
 
     Counting.seen = 0
     listening = Listening()

@@ -58,9 +58,10 @@ class Draws:
     keys: Tensor
 
     @staticmethod
-    def of(key: int, images: Tensor, step: int = 0) -> Draws:
-        """The streams of a batch of images (their ids as int64 (B,)) under a host key, at one step."""
-        return Draws(_mix64(_mix64(images + _signed(_GOLDEN64 * (step + 1), 64)) ^ key))
+    def of(key: int, images: Tensor, step: int | Tensor = 0) -> Draws:
+        """The streams of a batch of images (their ids as int64 (B,)) under a host key, at one step or one step each."""
+        place = (step + 1) * _signed(_GOLDEN64, 64) if isinstance(step, Tensor) else _signed(_GOLDEN64 * (step + 1), 64)
+        return Draws(_mix64(_mix64(images + place) ^ key))
 
     def bits(self, purpose: int, count: int) -> Tensor:
         """32 random bits an element as int32, (B, count)."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given as drawn
+from hypothesis import settings
 from hypothesis import strategies as st
 
-from brinell.criteria import CRITERIA, find_criterion, verdict
-from brinell.errors import ConfigError, UnknownName
+from brinell.classes import Classes
+from brinell.criteria import CRITERIA, Criterion, find_criterion, verdict
+from brinell.errors import ConfigError, LabelError, UnknownName
 
 
-@given(data=st.data())
+@drawn(data=st.data())
 @settings(deadline=None, max_examples=80)
 def test_rank_is_the_place_in_the_sorted_scores(data: st.DataObject) -> None:
     """With ties in the order of their index, so that rank 0 and argmax always agree."""
@@ -34,6 +36,7 @@ def test_rank_is_the_place_in_the_sorted_scores(data: st.DataObject) -> None:
 
 SCORES = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.05, 0.05, 0.9]])
 LABELS = torch.tensor([0, 0, 0])
+NAMES = Classes(("x", "a, b", "y"))
 
 
 @pytest.mark.parametrize(
@@ -44,22 +47,42 @@ LABELS = torch.tensor([0, 0, 0])
         ("top_k_misclassification", [False, False, False]),
         ("confident_misclassification(0.8)", [False, False, True]),
         ("misclassification & top_k_misclassification(2)", [False, True, False]),
+        ("original_class_confidence_loss", [False, True, True]),
+        ("original_class_confidence_loss(0.08)", [False, False, True]),
+        ("target_class(2)", [False, False, True]),
+        ("target_class(a, b)", [False, True, False]),
+        ("target_class_probability(2, 0.25)", [False, True, True]),
+        ("target_class_probability(b)", [False, True, False]),
+        ("target_class_probability(2, 0.2) & top_k_misclassification(2)", [False, True, False]),
     ],
 )
 def test_criteria(name: str, broken: list[bool]) -> None:
-    assert find_criterion(name)(verdict(SCORES, LABELS)).tolist() == broken
+    assert find_criterion(name, NAMES, 3)(verdict(SCORES, LABELS), SCORES).tolist() == broken
+
+
+def given(name: str) -> Criterion:
+    """A criterion with its defaults; a target where it needs one."""
+    return find_criterion(f"{name}(2)" if name.startswith("target") else name)
 
 
 @pytest.mark.parametrize("name", list(CRITERIA))
-def test_every_criterion_has_a_default_and_a_word_on_itself(name: str) -> None:
-    assert find_criterion(name)(verdict(SCORES, LABELS)).dtype == torch.bool
+def test_every_criterion_has_a_word_on_itself(name: str) -> None:
+    assert given(name)(verdict(SCORES, LABELS), SCORES).dtype == torch.bool
     assert CRITERIA[name].__doc__
 
 
 @pytest.mark.parametrize("name", list(CRITERIA))
+def test_criteria_that_need_no_scores_say_the_same_of_labels_alone(name: str) -> None:
+    labels_alone = torch.nn.functional.one_hot(SCORES.argmax(1), 3).float()
+    same = given(name)(verdict(labels_alone, LABELS), labels_alone).equal(given(name)(verdict(SCORES, LABELS), SCORES))
+    assert same or given(name).scores
+
+
+@pytest.mark.parametrize("name", list(CRITERIA))
 def test_nothing_breaks_a_right_and_sure_answer(name: str) -> None:
-    sure = torch.eye(6)
-    assert not find_criterion(name)(verdict(sure, torch.arange(6))).any()
+    sure = torch.eye(6)[[0, 1, 3, 4, 5]]  # but of the target
+    labels = torch.tensor([0, 1, 3, 4, 5])
+    assert not given(name)(verdict(sure, labels), sure).any()
 
 
 def test_criteria_that_are_not_there() -> None:
@@ -69,5 +92,9 @@ def test_criteria_that_are_not_there() -> None:
         find_criterion("top_k_misclassification(x)")
     with pytest.raises(ConfigError, match="can't take '3'"):
         find_criterion("misclassification(3)")
+    with pytest.raises(ConfigError, match=r"target_class needs its target: target_class\(target\)"):
+        find_criterion("target_class")
+    with pytest.raises(LabelError, match="'c' are none of the model's"):
+        find_criterion("target_class(c)", NAMES, 3)
     with pytest.raises(ConfigError, match="expected a criterion"):
         find_criterion("a b")

@@ -44,9 +44,10 @@ def plan_lines(plan: Plan) -> list[str]:
     for cost in plan.costs:
         gradients = f" and {cost.gradients:,} gradients" if cost.gradients else ""
         lines.append(
-            f"{cost.lens} of {cost.model}: {cost.images:,} images × {cost.operators} operators × {cost.levels} levels = "
-            f"{cost.trials:,} trials; {cost.forward_passes:,} forward passes (at {cost.images_per_second:,.0f}/s here)"
-            f"{gradients}; about {_time(cost.seconds)}"
+            f"{cost.lens} of {cost.model}: {cost.images:,} images × {cost.operators} operators, "
+            f"{'at most ' if cost.searching else ''}{cost.trials:,} trials; {cost.forward_passes:,} forward passes (at "
+            f"{cost.images_per_second:,.0f}/s here){gradients}; {'at most' if cost.searching else 'about'} "
+            f"{_time(cost.seconds)}"
         )
     lines.append(
         f"in all: {plan.forward_passes:,} forward passes, about {_time(plan.seconds)}; {plan.rows:,} rows, about "

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from brinell.criteria import Criterion, Verdict, verdict
 from brinell.engine.clean import NAN_FIX
-from brinell.engine.threads import batches, halving, one_each_core, two_in_flight
+from brinell.engine.threads import CORES, batches, halving, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses import Outcome, Shard, Trials
 from brinell.lenses.lens import Asking, Columns
 from brinell.models import Model
-from brinell.perturb import Difference, Kind, Operator, colours, difference, mean_grey
+from brinell.perturb import Difference, Kind, Operator, Property, colours, difference, mean_grey
 
 
 class Bench:
@@ -46,13 +46,15 @@ class Bench:
         self.seed = seed
         self.batch = batch
         self._tick = tick
+        self.asked = 0
         self._levels = _Levels(self.canvases)
         self.clean = self._in_batches(len(canvases), self._ask_clean)
 
     def shard(self) -> Shard:
         """What a lens is told of the samples."""
         count, _, height, width = self.canvases.shape
-        return Shard(count, height, width, self.clean)
+        side_by_side = CORES if self.model.device.type == "cpu" else 2
+        return Shard(count, height, width, self.clean, full=self.batch * side_by_side)
 
     def drive(self, asking: Asking) -> Columns:
         """Let a lens ask until it has its rows."""
@@ -66,21 +68,28 @@ class Bench:
 
     def ask(self, trials: Trials) -> Outcome:
         """The outcome of each trial."""
-        self._levels.begin(trials.operator)
+        if isinstance(trials.operator, Operator):
+            self._levels.begin(trials.operator)
 
         def ask_and_tell(part: slice) -> Outcome:
-            outcome = self._ask(trials.operator, trials.samples[part], trials.levels[part])
+            outcome = self._ask(trials, part)
             self._tick(part.stop - part.start)
             return outcome
 
+        self.asked += len(trials.samples)
         outcome = self._in_batches(len(trials.samples), ask_and_tell)
-        if bool(outcome.verdict.confidence.isnan().any()):
+        if not trials.may_fail and bool(outcome.verdict.confidence.isnan().any()):
             count = int(outcome.verdict.confidence.isnan().sum())
             raise ModelError(
                 f"model {self.model.name} gave NaN for {count} of {len(trials.samples)} images under "
-                f"{trials.operator.id} at level {int(trials.levels[0])}; {NAN_FIX}"
+                f"{trials.operator.id} at level {float(trials.levels.flatten()[0]):g}; {NAN_FIX}"
             )
         return outcome
+
+    def changed(self, found: Property, samples: Tensor, severities: Tensor, fields: Tensor | None = None) -> Tensor:
+        """Samples under a property at their severities."""
+        rows = _rows(samples, self.canvases.device)
+        return found.apply(self.canvases[rows], severities, seed=self.seed, ids=self.ids[rows], fields=fields)
 
     def perturbed(self, operator: Operator, samples: Tensor, levels: Tensor) -> Tensor:
         """Samples at their levels; a step operator goes on from where it left them the last time."""
@@ -101,22 +110,31 @@ class Bench:
             self._levels.keep(samples, rows, levels, images)
         return images
 
-    def _ask(self, operator: Operator, samples: Tensor, levels: Tensor) -> Outcome:
+    def _ask(self, trials: Trials, part: slice) -> Outcome:
+        samples, told = trials.samples[part], None
         rows = _rows(samples, self.canvases.device)
-        images = self.perturbed(operator, samples, levels)
-        answer = verdict(self.model.predict(images), self.labels[rows])
+        if isinstance(trials.operator, Property):
+            fields = None if trials.fields is None else trials.fields[part]
+            images = self.changed(trials.operator, samples, trials.levels[part], fields)
+        else:
+            images = self.perturbed(trials.operator, samples, trials.levels[part])
+            told = trials.operator.facts.told
+        probabilities = self.model.predict(images)
+        answer = verdict(probabilities, self.labels[rows])
         return Outcome(
             verdict=answer,
-            broken=self.criterion(answer),
+            broken=self.criterion(answer, probabilities),
             difference=difference(self.canvases[rows], images),
-            grey=mean_grey(images) if operator.facts.told == "grey" else None,
-            colours=colours(images) if operator.facts.told == "colours" else None,
+            grey=mean_grey(images) if told == "grey" else None,
+            colours=colours(images) if told == "colours" else None,
         )
 
     def _ask_clean(self, part: slice) -> Outcome:
         images = self.canvases[part]
-        answer = verdict(self.model.predict(images), self.labels[part])
-        return Outcome(answer, self.criterion(answer), difference(images, images), mean_grey(images), colours(images))
+        probabilities = self.model.predict(images)
+        answer = verdict(probabilities, self.labels[part])
+        broken = self.criterion(answer, probabilities)
+        return Outcome(answer, broken, difference(images, images), mean_grey(images), colours(images))
 
     def _in_batches(self, count: int, ask: Callable[[slice], Outcome]) -> Outcome:
         if self.model.device.type == "cpu":

@@ -19,27 +19,19 @@ OVERHEAD = 1.1  # operators, distances and rows beside the forward passes, as me
 
 @dataclass(frozen=True)
 class Cost:
-    """One lens with one model."""
+    """One lens with one model. `trials` is how many questions it takes, or how many at most where `searching`."""
 
     lens: str
     model: str
     operators: int
     images: int
-    levels: int
+    trials: int
+    rows: int
+    searching: bool
     forward_passes: int
     gradients: int
     images_per_second: float
     seconds: float
-
-    @property
-    def trials(self) -> int:
-        """Questions to the model."""
-        return self.images * self.operators * self.levels
-
-    @property
-    def rows(self) -> int:
-        """Rows that would be written: the trials and the clean images."""
-        return self.images * self.operators * (self.levels + 1)
 
 
 @dataclass(frozen=True)
@@ -79,24 +71,27 @@ def plan(parts: Parts) -> Plan:
 
 
 def _cost(job: Job, images: int, batch: int | None) -> Cost:
-    levels = job.lens.trials(job.options)
+    pre, lens = job.model.preprocess, job.lens
+    each = [lens.trials(job.options, operator, pre.height, pre.width) for operator in job.operators]
     batch = batch or best_batch(job.model)
     rate = images_per_second(job.model, batch)
-    white = images * levels * sum(operator.white_box for operator in job.operators)
-    forwards = (
-        images * levels * len(job.operators) + 2 * images
-    )  # the clean images are asked once to select, once to compare
+    white = images * sum(count for count, operator in zip(each, job.operators, strict=True) if operator.white_box)
+    trials = images * sum(each)
+    forwards = trials + 2 * images  # the clean images are asked once to select, once to compare
     seconds = forwards * OVERHEAD / rate + (white / _gradients_per_second(job.model, min(batch, 8)) if white else 0)
+    searching = lens.searching
     return Cost(
-        job.lens.name,
-        job.model.name,
-        len(job.operators),
-        images,
-        levels,
-        forwards,
-        white,
-        rate,
-        seconds,
+        lens=lens.name,
+        model=job.model.name,
+        operators=len(job.operators),
+        images=images,
+        trials=trials,
+        rows=images * 2 * len(job.operators) if searching else images * sum(count + 1 for count in each),
+        searching=searching,
+        forward_passes=forwards,
+        gradients=white,
+        images_per_second=rate,
+        seconds=seconds,
     )
 
 

@@ -24,10 +24,9 @@ from brinell.engine.shards import Entry, give_back_freed_memory, id_numbers, loa
 from brinell.engine.survey import chosen, survey
 from brinell.engine.threads import torch_alone
 from brinell.errors import ConfigError
-from brinell.lenses import LENSES, Lens, LensOptions
+from brinell.lenses import LENSES, Change, Known, Lens, LensOptions, Words
 from brinell.lenses.lens import Columns
 from brinell.models import Model, Preprocess, open_model
-from brinell.perturb import Operator
 from brinell.results import ROWS, Store, Unit
 from brinell.types import Dataset
 
@@ -48,7 +47,7 @@ class Job:
     lens: Lens
     options: LensOptions
     model: Model
-    operators: tuple[Operator, ...]
+    operators: tuple[Change, ...]
     left_out: dict[str, str]
 
 
@@ -63,9 +62,9 @@ def jobs_of(parts: Parts) -> list[Job]:
     jobs = []
     for options in parts.config.lenses:
         lens = LENSES[options.name]
-        find_criterion(options.criterion)
         operators = list(lens.operators(options))
         for model in parts.models:
+            find_criterion(options.criterion, model.classes, model.outputs)
             refused = [op for op in operators if op.white_box and model.differentiable is None]
             named = [op.name for op in refused if any(name.partition(":")[0] == op.name for name in options.operators)]
             if named:
@@ -184,7 +183,9 @@ def _measure(
         if not missing:
             continue
         asked = sorted({unit.shard for unit in missing})
-        cost = sum(len(shards[unit.shard]) for unit in missing) * job.lens.trials(job.options)
+        size = job.model.preprocess.height, job.model.preprocess.width
+        most = {operator.id: job.lens.trials(job.options, operator, *size) for operator in job.operators}
+        cost = sum(len(shards[unit.shard]) * most[unit.operator] for unit in missing)
         tick = reporter.stage(f"{job.lens.name} of {job.model.name}", cost, "images")
         batch = manifest["execution"]["batch"][job.model.name]
 
@@ -199,20 +200,22 @@ def _measure(
                 canvases,
                 id_numbers(entries),
                 truth,
-                criterion=find_criterion(job.options.criterion),
+                criterion=find_criterion(job.options.criterion, job.model.classes, job.model.outputs),
                 seed=parts.config.seed,
                 batch=batch,
                 tick=tick,
             )
             for unit, operator in _units_of(job, number, missing):
+                asked_before = bench.asked
                 columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options))
+                tick(len(entries) * most[operator.id] - (bench.asked - asked_before))  # what a search could spare
                 store.write_unit(unit, rows_table(unit, entries, truth, columns))
                 give_back_freed_memory()
             batch = bench.batch  # what memory allowed here holds for the next shard
             del bench, canvases  # or they would stay until the next ones are there
 
 
-def _units_of(job: Job, shard: int, missing: set[Unit]) -> Iterator[tuple[Unit, Operator]]:
+def _units_of(job: Job, shard: int, missing: set[Unit]) -> Iterator[tuple[Unit, Change]]:
     for operator in job.operators:
         unit = Unit(job.lens.name, job.model.name, operator.id, shard)
         if unit in missing:
@@ -221,7 +224,9 @@ def _units_of(job: Job, shard: int, missing: set[Unit]) -> Iterator[tuple[Unit, 
 
 def rows_table(unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> pa.Table:
     """A lens's columns as rows of the common schema; columns it doesn't have are null."""
-    sample = columns["sample"].numpy()
+    samples = columns["sample"]
+    assert isinstance(samples, Tensor)
+    sample = samples.numpy()
     count = len(sample)
     named = {"lens": unit.lens, "model": unit.model, "operator": unit.operator}
     arrays = []
@@ -235,7 +240,15 @@ def rows_table(unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Co
         elif field.name == "label":
             arrays.append(pa.array(labels.numpy()[sample]).cast(field.type))
         elif field.name in columns:
-            arrays.append(pa.array(columns[field.name].cpu().numpy()).cast(field.type))
+            arrays.append(_array(columns[field.name], field.type))
         else:
             arrays.append(pa.nulls(count, field.type))
     return pa.table(arrays, schema=ROWS)
+
+
+def _array(column: Tensor | Known | Words, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, Words):
+        return pa.DictionaryArray.from_arrays(pa.array(column.places.numpy(), pa.int32()), list(column.words))
+    if isinstance(column, Known):
+        return pa.array(column.values.numpy(), mask=~column.known.numpy()).cast(kind)
+    return pa.array(column.cpu().numpy()).cast(kind)

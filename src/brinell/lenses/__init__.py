@@ -1,6 +1,22 @@
 """Which trials to ask. Importing this package registers every lens."""
 
-from brinell.lenses.lens import LENSES, Lens, LensOptions, Outcome, Shard, Trials
+from brinell.lenses.knob import KnobOptions
+from brinell.lenses.lens import LENSES, Change, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
 from brinell.lenses.profile import ProfileOptions
+from brinell.lenses.search import DISTANCES, STATUSES
 
-__all__ = ["LENSES", "Lens", "LensOptions", "Outcome", "ProfileOptions", "Shard", "Trials"]
+__all__ = [
+    "DISTANCES",
+    "LENSES",
+    "STATUSES",
+    "Change",
+    "KnobOptions",
+    "Known",
+    "Lens",
+    "LensOptions",
+    "Outcome",
+    "ProfileOptions",
+    "Shard",
+    "Trials",
+    "Words",
+]

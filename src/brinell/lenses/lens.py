@@ -9,22 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from brinell.criteria import Verdict
-from brinell.perturb import Difference, Operator
+from brinell.perturb import Difference, Operator, Property
 from brinell.registry import Registry
+
+Change = Operator | Property
 
 
 @dataclass(frozen=True)
 class Trials:
-    """What to ask: sample numbers of the shard (int64 (T,)) and the level of each (int64 (T,)), both on the host."""
+    """What to ask, on the host: sample numbers of the shard (int64 (T,)), and how far each is changed.
+
+    `levels` are int64 (T,) for an operator, and severities, float64 (T, P), for a property. `fields` says which of an
+    image's random fields a property draws, where that is not always the first. With `may_fail` an answer of NaN is an
+    outcome; without it, it stops the run.
+    """
 
     samples: Tensor
-    operator: Operator
+    operator: Change
     levels: Tensor
+    fields: Tensor | None = None
+    may_fail: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,15 +53,35 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Shard:
-    """What a lens knows of its samples: how many, the size of their canvas, and the answer on the clean images."""
+    """What a lens knows of its samples: how many, the size of their canvas, and the answer on the clean images.
+
+    `full` is how many trials keep the machine busy: with fewer than that left, a search may as well ask ahead.
+    """
 
     count: int
     height: int
     width: int
     clean: Outcome
+    full: int = 1
 
 
-Columns = dict[str, Tensor]
+@dataclass(frozen=True)
+class Known:
+    """A column that is empty where it is not `known`."""
+
+    values: Tensor
+    known: Tensor
+
+
+@dataclass(frozen=True)
+class Words:
+    """A column of a few words: their places in a list."""
+
+    places: Tensor
+    words: tuple[str, ...]
+
+
+Columns = dict[str, Tensor | Known | Words]
 Asking = Generator[Trials, Outcome, Columns]
 
 
@@ -68,14 +98,19 @@ class LensOptions(BaseModel):
 
 @dataclass(frozen=True)
 class Lens:
-    """A registered lens: its options, its generator, and how many trials it asks of a sample at most."""
+    """A registered lens: its options, its generator, and how many trials it asks of a sample at most.
+
+    `trials` is told the options, what is asked about, and the height and width of the canvas. A `searching` lens asks
+    less than that where it finds what it seeks.
+    """
 
     name: str
     what: str
     options: type[LensOptions]
-    ask: Callable[[Shard, Operator, LensOptions], Asking]
-    operators: Callable[[LensOptions], Iterable[Operator]]
-    trials: Callable[[LensOptions], int]
+    ask: Callable[[Shard, Any, LensOptions], Asking]
+    operators: Callable[[LensOptions], Iterable[Change]]
+    trials: Callable[[LensOptions, Change, int, int], int]
+    searching: bool = False
 
 
 LENSES: Registry[Lens] = Registry("lens")

@@ -35,7 +35,7 @@ def _columns(shard: Shard, operator: Operator, outcomes: list[Outcome]) -> Colum
     """The outcomes of levels 0..L one after the other."""
     levels = torch.arange(len(outcomes))
     amounts = torch.tensor([operator.facts.amount(level, shard.height, shard.width) for level in levels.tolist()])
-    columns = {
+    columns: Columns = {
         "sample": torch.arange(shard.count).repeat(len(outcomes)),
         "level": levels.repeat_interleave(shard.count),
         "amount": amounts.to(torch.float32).repeat_interleave(shard.count),
@@ -68,6 +68,6 @@ LENSES.add(
         options=ProfileOptions,
         ask=profile,
         operators=chosen_operators,
-        trials=lambda options: options.levels if isinstance(options, ProfileOptions) else 0,
+        trials=lambda options, *_: options.levels if isinstance(options, ProfileOptions) else 0,
     ),
 )

@@ -3,13 +3,19 @@
 from brinell.perturb import blur, codec, colour, exchange, gradient, occlusion
 from brinell.perturb.difference import Difference, colours, difference, mean_grey
 from brinell.perturb.operator import OPERATORS, Facts, Kind, Operator, find_operator, operator_names, pixels, step
+from brinell.perturb.property import PROPERTIES, Property, PropertyFacts, PropertyKind, find_property, property_names
+from brinell.perturb.warp import warp
 
 __all__ = [
     "OPERATORS",
+    "PROPERTIES",
     "Difference",
     "Facts",
     "Kind",
     "Operator",
+    "Property",
+    "PropertyFacts",
+    "PropertyKind",
     "blur",
     "codec",
     "colour",
@@ -17,10 +23,13 @@ __all__ = [
     "difference",
     "exchange",
     "find_operator",
+    "find_property",
     "gradient",
     "mean_grey",
     "occlusion",
     "operator_names",
     "pixels",
+    "property_names",
     "step",
+    "warp",
 ]

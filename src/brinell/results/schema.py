@@ -15,7 +15,7 @@ ROWS = pa.schema(
         ("operator", _NAME),  # name:semantics
         ("image", _NAME),  # the id that comes from the image's content
         ("label", pa.int32()),  # the model's output index that counts as right
-        ("level", pa.int16()),
+        ("level", pa.int16()),  # of an operator; for a property, which point of its grid, from 1
         ("amount", pa.float32()),  # the level in the operator's natural unit
         ("prediction", pa.int32()),
         ("correct", pa.bool_()),  # not broken by the criterion
@@ -31,6 +31,15 @@ ROWS = pa.schema(
         ("mse", pa.float32()),
         ("grey", pa.float32()),  # mean grey value, 0..255, where the operator is told by it
         ("colours", pa.int32()),  # distinct colours, where the operator is told by them
+        # of the knob lens: a row an image and direction
+        ("status", _NAME),  # broken, survived, skipped (wrong when clean), failed (the model gave no answer)
+        ("direction", _NAME),
+        ("smallest", pa.bool_()),  # the row that stands for its image: its smallest breaking change
+        ("severity", pa.float64()),
+        ("severity_x", pa.float64()),  # of a property with several numbers
+        ("severity_y", pa.float64()),
+        ("until", pa.float64()),  # the last severity of a breaking interval, where the whole grid was asked
+        ("queries", pa.int32()),  # questions to the model
     ]
 )
 

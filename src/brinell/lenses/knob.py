@@ -1,0 +1,141 @@
+"""The knob lens (seed 3): each property is turned up until the model breaks; the smallest change that does is the finding.
+
+The search (see `search`) goes over a property's grid of severities, once for each of its directions.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from brinell.errors import UnknownName
+from brinell.lenses.lens import LENSES, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Words
+from brinell.lenses.search import BROKEN, SEARCHES, STATUSES, SURVIVED, Search
+from brinell.perturb import PROPERTIES, Property, find_property, property_names
+from brinell.registry import nearest
+
+class KnobOptions(LensOptions):
+    """How the smallest breaking change is searched.
+
+    `exact`: the first of the grid's points that breaks. `bracket`: doubling, then bisection, for when queries cost money;
+    it assumes that a model that broke stays broken. `bands`: the whole grid, and every interval in which the model fails.
+    `points` a direction are the property's own unless given. With `resample` a random property is drawn afresh at every
+    point, as the authors did; without it each image has one field that is scaled. `distance` decides which of two
+    directions is the smaller change.
+    """
+
+    name: Literal["knob"] = "knob"
+    semantics: str = "dsn2020"
+    search: Literal["exact", "bracket", "bands"] = "exact"
+    points: int | None = Field(None, ge=1, le=30_000)
+    resample: bool = False
+    distance: Literal["mse", "mae", "l1", "l2", "linf", "l0", "changed"] = "mse"
+
+
+def knob(shard: Shard, operator: Property, options: LensOptions) -> Asking:
+    """Search the smallest breaking change of every sample; a row a sample and direction, or a breaking interval of it."""
+    assert isinstance(options, KnobOptions)
+    points, lengths = _points(operator, shard.height, shard.width, options)
+    search = Search.of(shard, operator, points, lengths, resample=options.resample)
+    if len(search.alive):
+        search = yield from SEARCHES[options.search](search, search.alive)
+    return _columns(search, options)
+
+
+def _points(operator: Property, height: int, width: int, options: KnobOptions) -> tuple[Tensor, Tensor]:
+    """Each direction's severities, padded to (directions, K, P), and how many they are.
+
+    Points that mean the same, such as shifts by the same number of whole pixels, are asked once, unless each is drawn afresh.
+    """
+    tracks = operator.tracks(height, width, options.points)
+    if not (options.resample and operator.stochastic):
+        tracks = [_distinct(track, operator.amounts(track, height, width)) for track in tracks]
+    lengths = torch.tensor([len(track) for track in tracks])
+    return torch.nn.utils.rnn.pad_sequence(tracks, batch_first=True), lengths
+
+
+def _distinct(track: Tensor, amounts: Tensor) -> Tensor:
+    """A track of one number without points that repeat the one before."""
+    if track.shape[1] > 1:
+        return track
+    fresh = torch.ones(len(track), dtype=torch.bool)
+    fresh[1:] = amounts[1:] != amounts[:-1]
+    return track[fresh]
+
+
+def _columns(search: Search, options: KnobOptions) -> Columns:
+    broke = search.status == BROKEN
+    severities = torch.zeros(len(search.samples), 3, dtype=torch.float64)
+    until = severities[:, 0].clone()
+    own = search.points[search.directions, search.place.clamp(min=0)]
+    severities[:, : own.shape[1]] = own
+    until = search.points[search.directions, search.until.clamp(min=0), 0]
+    amounts = search.operator.amounts(own, search.shard.height, search.shard.width)
+    several = broke & (own.shape[1] > 1)
+    columns: Columns = {
+        "sample": search.samples,
+        "correct": (search.status == SURVIVED),
+        "status": Words(search.status, STATUSES),
+        "direction": Words(search.directions, search.operator.facts.directions),
+        "smallest": _smallest(search, options.distance),
+        "queries": search.queries,
+        "level": Known(search.place + 1, broke),
+        "severity": Known(severities[:, 0], broke),
+        "severity_x": Known(severities[:, 1], several),
+        "severity_y": Known(severities[:, 2], several),
+        "until": Known(until, broke if options.search == "bands" else torch.zeros_like(broke)),
+        "amount": Known(amounts, broke),
+    }
+    return columns | {name: Known(values, broke) for name, values in search.found.items()}
+
+
+def _smallest(search: Search, distance: str) -> Tensor:
+    """Which row stands for its sample: the smallest change of those that broke it, or the first where none did."""
+    if distance in search.found:
+        far = search.found[distance].to(torch.float64).masked_fill(search.status != BROKEN, torch.inf)
+    else:
+        far = torch.full((len(search.samples),), torch.inf, dtype=torch.float64)
+    order = torch.argsort(far, stable=True)
+    order = order[torch.argsort(search.samples[order], stable=True)]
+    owners = search.samples[order]
+    first = torch.ones_like(owners, dtype=torch.bool)
+    first[1:] = owners[1:] != owners[:-1]
+    chosen = torch.zeros_like(first)
+    chosen[order[first]] = True
+    return chosen
+
+
+def chosen_properties(options: LensOptions) -> list[Property]:
+    """The properties that were asked for, each once; "all" are all of them in the preferred semantics."""
+    known = list(dict.fromkeys(found.semantics for found in PROPERTIES.values()))
+    if options.semantics not in known:
+        raise UnknownName(f"no property has the semantics {options.semantics!r}; {nearest(options.semantics, known)}")
+    names = [name for asked in options.operators for name in (property_names() if asked == "all" else [asked])]
+    found = {one.id: one for one in (find_property(name, options.semantics) for name in names)}
+    return list(found.values())
+
+
+def most_trials(options: LensOptions, operator: Change, height: int, width: int) -> int:
+    """The points of the grid, in all directions; as many queries as bracketing can need, where that is asked for."""
+    assert isinstance(options, KnobOptions) and isinstance(operator, Property)
+    _, lengths = _points(operator, height, width, options)
+    if options.search == "bracket":
+        return sum(2 * int(length).bit_length() for length in lengths)
+    return int(lengths.sum())
+
+
+LENSES.add(
+    "knob",
+    Lens(
+        name="knob",
+        what="the smallest real-world change that breaks a model (DSN 2020)",
+        options=KnobOptions,
+        ask=knob,
+        operators=chosen_properties,
+        trials=most_trials,
+        searching=True,
+    ),
+)

@@ -1,0 +1,170 @@
+"""What a safety property is (seed 3): a change of the world with a severity, turned up until a model breaks.
+
+A severity is a number in [0, 1]; a property that goes both ways (lighter and darker, left and right) takes it with a
+sign. A few properties have several numbers at once: severities are float64 (B, P), nearly always with P = 1, and on the
+host, where the lenses choose them. Severity 0 is the clean image.
+
+Two kinds. A `pixels` property makes images from images: its function is given float32 images in [0, 1] (B, C, H, W) and
+its severities, and what it returns is cut to [0, 1] and rounded to whole grey levels. A `motion` moves them: its function
+is given severities, height and width, and returns float64 matrices (B, 3, 3) that take a clean pixel's (x, y, 1) to where
+it goes; one warp moves the image, and the same matrices move boxes.
+
+A function that asks for `draws` is stochastic. It draws one field an image and scales it, so that a search is over one
+weather and not over many; with other `fields` it draws afresh.
+
+Where the paper's equations and its authors' code differ, the same name is registered for both readings: `dsn2020` has the
+constants that the paper's figures were made with, `equations` is what its text says.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from brinell.draws import Draws, key
+from brinell.errors import UnknownName
+from brinell.perturb.warp import warp
+from brinell.registry import Registry, nearest
+
+Category = Literal["luminance", "spatial", "blur", "noise", "weather"]
+# severities (K, P), height and width to natural values (K,)
+Amount = Callable[[Tensor, int, int], Tensor]
+# number of points, height and width to severities (K, P) from weak to strong
+Grid = Callable[[int, int, int], Tensor]
+Function = Callable[..., Tensor]
+
+
+def evenly(points: int, height: int, width: int) -> Tensor:
+    """1/n, 2/n, … 1."""
+    return torch.arange(1, points + 1, dtype=torch.float64)[:, None] / points
+
+
+class PropertyKind(StrEnum):
+    """How a property changes an image."""
+
+    PIXELS = "pixels"
+    MOTION = "motion"
+
+
+@dataclass(frozen=True)
+class PropertyFacts:
+    """What people should know about a property.
+
+    `amount` is the severity in its natural `unit` (with a sign where the property has two sides); `points` how many
+    severities a search tries in one direction, a number or a function of height and width; `directions` names one or two.
+    """
+
+    title: str
+    category: Category
+    unit: str
+    amount: Amount
+    points: int | Callable[[int, int], int] = 1000
+    directions: tuple[str, ...] = ("stronger",)
+    grid: Grid = evenly
+    source: str = "Pei et al., DSN 2020"
+
+    def tell(self, amount: float) -> str:
+        """An amount with its unit: "12.6 degrees", "x 1.5", "3 px"."""
+        number = f"{amount:,.0f}" if float(amount).is_integer() else f"{amount:.3g}"
+        return f"{self.unit} {number}" if self.unit in ("×", "sigma") else f"{number} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Property:
+    """A registered property: one function under one reading of its source."""
+
+    name: str
+    semantics: str
+    kind: PropertyKind
+    facts: PropertyFacts
+    function: Function
+    stochastic: bool
+
+    white_box = False
+
+    @property
+    def id(self) -> str:
+        """The full name, as rows and configs write it."""
+        return f"{self.name}:{self.semantics}"
+
+    def tracks(self, height: int, width: int, points: int | None = None) -> list[Tensor]:
+        """Severities from weak to strong, float64 (K, P), for each direction."""
+        own = self.facts.points
+        count = points or (own if isinstance(own, int) else own(height, width))
+        forward = self.facts.grid(count, height, width)
+        return [forward, -forward][: len(self.facts.directions)]
+
+    def amounts(self, severities: Tensor, height: int, width: int) -> Tensor:
+        """Severities (K, P) in the natural unit, float64 (K,)."""
+        return self.facts.amount(severities, height, width).to(torch.float64)
+
+    def matrices(self, severities: Tensor, height: int, width: int) -> Tensor:
+        """Where a motion takes pixels, float64 (B, 3, 3)."""
+        assert self.kind is PropertyKind.MOTION
+        return self.function(severities, height, width)
+
+    def apply(self, images: Tensor, severities: Tensor, *, seed: int, ids: Tensor, fields: Tensor | None = None) -> Tensor:
+        """uint8 images (B, C, H, W) at their severities, float64 (B, P) on the host.
+
+        `ids` (int64 (B,), on the images' device) names the draws; `fields` (int64 (B,), on the host) which of an image's
+        fields is drawn, 0 where it is left out.
+        """
+        if self.kind is PropertyKind.MOTION:
+            moved = warp(images, self.matrices(severities, *images.shape[2:]))
+        else:
+            given: dict[str, Any] = {}
+            if self.stochastic:
+                step = 0 if fields is None else fields.to(images.device)
+                given["draws"] = Draws.of(key(seed, self.name), ids, step)
+            strength = severities.to(torch.float32).to(images.device)
+            changed = self.function(images.to(torch.float32).mul_(1 / 255), strength, **given)
+            moved = changed.clamp(0, 1).mul_(255).round_().to(torch.uint8)
+        neutral = (severities == 0).all(1)
+        if not bool(neutral.any()):
+            return moved
+        return torch.where(neutral.to(images.device)[:, None, None, None], images, moved)
+
+
+PROPERTIES: Registry[Property] = Registry("property")
+
+
+def pixels(name: str, facts: PropertyFacts, *, semantics: str = "dsn2020") -> Callable[[Function], Function]:
+    """Register a function of images as a property."""
+    return _register(PropertyKind.PIXELS, name, facts, semantics)
+
+
+def motion(name: str, facts: PropertyFacts, *, semantics: str = "dsn2020") -> Callable[[Function], Function]:
+    """Register a function of severities that gives matrices as a property."""
+    return _register(PropertyKind.MOTION, name, facts, semantics)
+
+
+def _register(kind: PropertyKind, name: str, facts: PropertyFacts, semantics: str) -> Callable[[Function], Function]:
+    def add(function: Function) -> Function:
+        stochastic = "draws" in inspect.signature(function).parameters
+        found = Property(name, semantics, kind, facts, function, stochastic)
+        PROPERTIES.add(found.id, found)
+        return function
+
+    return add
+
+
+def property_names() -> list[str]:
+    """The names without their semantics, in the order they were registered."""
+    return list(dict.fromkeys(found.name for found in PROPERTIES.values()))
+
+
+def find_property(text: str, semantics: str = "dsn2020") -> Property:
+    """A property by `name` or `name:semantics`; a name alone takes the preferred semantics where it has them."""
+    name, _, asked = text.partition(":")
+    readings = {found.semantics: found for found in PROPERTIES.values() if found.name == name}
+    if not readings:
+        raise UnknownName(f"there is no property {name!r}; {nearest(name, property_names())}")
+    if asked and asked not in readings:
+        raise UnknownName(f"property {name!r} has no semantics {asked!r}; it has {', '.join(readings)}")
+    return readings.get(asked or semantics, next(iter(readings.values())))
