@@ -90,7 +90,7 @@ def answer_clean(
         [entry.index for entry in asked],
         truth,
         predictions,
-        confidences,
+        confidences if model.scores else pa.nulls(len(asked), CLEAN.field("confidence").type),
         right,
         [True] * len(asked),
     ]

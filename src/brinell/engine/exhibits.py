@@ -34,7 +34,8 @@ BREAKERS = 3  # images shown for each model and operator
 class Exhibit:
     """One picture: an image under an operator at a level, and what the model said of it.
 
-    `threshold` is the accuracy whose failure point it shows; None: the image is one of those that break first.
+    `threshold` is the accuracy whose failure point it shows; None: the image is one of those that break first. A
+    confidence of None: the model gives labels alone.
     """
 
     model: str
@@ -44,9 +45,9 @@ class Exhibit:
     threshold: float | None
     label: int
     prediction: int
-    confidence: float
+    confidence: float | None
     correct: bool
-    clean_confidence: float
+    clean_confidence: float | None
 
     @property
     def file(self) -> str:

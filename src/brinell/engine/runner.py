@@ -30,6 +30,8 @@ from brinell.models import Model, Preprocess, open_model
 from brinell.results import ROWS, Store, Unit
 from brinell.types import Dataset
 
+ANSWERED_SCORES = ("confidence", "rank", "probability")
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -64,7 +66,12 @@ def jobs_of(parts: Parts) -> list[Job]:
         lens = LENSES[options.name]
         operators = list(lens.operators(options))
         for model in parts.models:
-            find_criterion(options.criterion, model.classes, model.outputs)
+            criterion = find_criterion(options.criterion, model.classes, model.outputs)
+            if criterion.scores and not model.scores:
+                raise ConfigError(
+                    f"criterion {criterion.name} needs scores, and model {model.name} gives labels alone; use "
+                    "misclassification, or let its mapping say where the scores are"
+                )
             refused = [op for op in operators if op.white_box and model.differentiable is None]
             named = [op.name for op in refused if any(name.partition(":")[0] == op.name for name in options.operators)]
             if named:
@@ -208,6 +215,8 @@ def _measure(
             for unit, operator in _units_of(job, number, missing):
                 asked_before = bench.asked
                 columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options))
+                if not job.model.scores:  # nobody knows them
+                    columns = {name: column for name, column in columns.items() if name not in ANSWERED_SCORES}
                 tick(len(entries) * most[operator.id] - (bench.asked - asked_before))  # what a search could spare
                 store.write_unit(unit, rows_table(unit, entries, truth, columns))
                 give_back_freed_memory()

@@ -20,7 +20,8 @@ class Model:
     """A classifier, ready on its device.
 
     `forward` takes normalised float32 images (N, C, H, W) and gives scores (N, K); `differentiable` does the same with
-    gradients, where the model has them. `facts` go into the manifest: source, runtime, precision and the like.
+    gradients, where the model has them. `facts` go into the manifest: source, runtime, precision and the like. A model
+    without `scores` names a class and says no more: its answers are 1 for that class and 0 for the others.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Model:
     classes: Classes | None = None
     differentiable: Forward | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    scores: bool = True
 
     def predict(self, canvases: Tensor) -> Tensor:
         """Probabilities as float32 (N, K) for uint8 canvases on the model's device."""

@@ -130,7 +130,7 @@ def _sheets(
 def _failure_picture(store: Store, found: Profiles, exhibit: Exhibit, name: Callable[[int], str]) -> Picture:
     assert exhibit.threshold is not None
     told = found.failure(exhibit.model, exhibit.operator, exhibit.threshold).told
-    lines = (f"level {exhibit.level}: {told}", f"{name(exhibit.prediction)}, {exhibit.confidence:.0%} sure")
+    lines = (f"level {exhibit.level}: {told}", f"{name(exhibit.prediction)}{_sure(exhibit.confidence)}")
     return Picture(_inline(store, exhibit.file), title(exhibit.operator), lines, exhibit.correct)
 
 
@@ -148,8 +148,8 @@ def _breakers(
                     _inline(store, exhibit.file),
                     f"level {exhibit.level}",
                     (
-                        f"clean: {names[model](exhibit.label)}, {exhibit.clean_confidence:.0%} sure",
-                        f"then: {names[model](exhibit.prediction)}, {exhibit.confidence:.0%} sure",
+                        f"clean: {names[model](exhibit.label)}{_sure(exhibit.clean_confidence)}",
+                        f"then: {names[model](exhibit.prediction)}{_sure(exhibit.confidence)}",
                     ),
                     False,
                     _inline(store, exhibit.clean_file),
@@ -161,6 +161,10 @@ def _breakers(
         if by_operator:
             groups.append((model, by_operator))
     return groups
+
+
+def _sure(confidence: float | None) -> str:
+    return "" if confidence is None else f", {confidence:.0%} sure"
 
 
 def _short(manifest: dict[str, Any]) -> dict[str, Any]:
