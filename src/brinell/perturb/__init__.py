@@ -1,7 +1,21 @@
-"""What is done to an image. Importing this package registers every operator."""
+"""What is done to an image. Importing this package registers every operator and every property."""
 
-from brinell.perturb import blur, codec, colour, exchange, gradient, occlusion
+from brinell.perturb import (
+    blur,
+    codec,
+    colour,
+    exchange,
+    frost,
+    gradient,
+    luminance,
+    motion,
+    noise,
+    occlusion,
+    smear,
+    weather,
+)
 from brinell.perturb.difference import Difference, colours, difference, mean_grey
+from brinell.perturb.frost import use_frost_template
 from brinell.perturb.operator import OPERATORS, Facts, Kind, Operator, find_operator, operator_names, pixels, step
 from brinell.perturb.property import PROPERTIES, Property, PropertyFacts, PropertyKind, find_property, property_names
 from brinell.perturb.warp import warp
@@ -24,12 +38,19 @@ __all__ = [
     "exchange",
     "find_operator",
     "find_property",
+    "frost",
     "gradient",
+    "luminance",
     "mean_grey",
+    "motion",
+    "noise",
     "occlusion",
     "operator_names",
     "pixels",
     "property_names",
+    "smear",
     "step",
+    "use_frost_template",
     "warp",
+    "weather",
 ]

@@ -4,10 +4,14 @@ A severity is a number in [0, 1]; a property that goes both ways (lighter and da
 sign. A few properties have several numbers at once: severities are float64 (B, P), nearly always with P = 1, and on the
 host, where the lenses choose them. Severity 0 is the clean image.
 
-Two kinds. A `pixels` property makes images from images: its function is given float32 images in [0, 1] (B, C, H, W) and
-its severities, and what it returns is cut to [0, 1] and rounded to whole grey levels. A `motion` moves them: its function
-is given severities, height and width, and returns float64 matrices (B, 3, 3) that take a clean pixel's (x, y, 1) to where
-it goes; one warp moves the image, and the same matrices move boxes.
+Two kinds. A `pixels` property makes images from images: its function is given images (B, C, H, W) of grey levels, 0 to
+255 in float32, which it may overwrite, and its severities; what it returns is cut to 0 to 255 and rounded to whole grey
+levels, half to even. A `motion` moves them: its function is given severities, height and width, and returns float64
+matrices (B, 3, 3) that take a clean pixel's (x, y, 1) to where it goes; one warp moves the image, and the same matrices
+move boxes.
+
+Same pixels for any batch, order and device: what depends on severities alone is computed on the host in float64; images
+are changed value by value, where every device rounds alike, or by sums of whole numbers that a float32 holds exactly.
 
 A function that asks for `draws` is stochastic. It draws one field an image and scales it, so that a search is over one
 weather and not over many; with other `fields` it draws afresh.
@@ -22,7 +26,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -38,6 +42,11 @@ Amount = Callable[[Tensor, int, int], Tensor]
 # number of points, height and width to severities (K, P) from weak to strong
 Grid = Callable[[int, int, int], Tensor]
 Function = Callable[..., Tensor]
+
+
+def per_image(values: Tensor, images: Tensor) -> Tensor:
+    """Host values (B,) where the images are, as float32 (B, 1, 1, 1)."""
+    return values.to(torch.float32).to(images.device)[:, None, None, None]
 
 
 def evenly(points: int, height: int, width: int) -> Tensor:
@@ -67,7 +76,7 @@ class PropertyFacts:
     points: int | Callable[[int, int], int] = 1000
     directions: tuple[str, ...] = ("stronger",)
     grid: Grid = evenly
-    source: str = "Pei et al., DSN 2020"
+    source: str = "Zhong, Hu and Chen, DSN 2020"
 
     def tell(self, amount: float) -> str:
         """An amount with its unit: "12.6 degrees", "x 1.5", "3 px"."""
@@ -122,9 +131,8 @@ class Property:
             if self.stochastic:
                 step = 0 if fields is None else fields.to(images.device)
                 given["draws"] = Draws.of(key(seed, self.name), ids, step)
-            strength = severities.to(torch.float32).to(images.device)
-            changed = self.function(images.to(torch.float32).mul_(1 / 255), strength, **given)
-            moved = changed.clamp(0, 1).mul_(255).round_().to(torch.uint8)
+            changed = self.function(images.to(torch.float32), severities, **given)
+            moved = changed.clamp_(0, 255).round_().to(torch.uint8)
         neutral = (severities == 0).all(1)
         if not bool(neutral.any()):
             return moved
@@ -155,8 +163,10 @@ def _register(kind: PropertyKind, name: str, facts: PropertyFacts, semantics: st
 
 
 def property_names() -> list[str]:
-    """The names without their semantics, in the order they were registered."""
-    return list(dict.fromkeys(found.name for found in PROPERTIES.values()))
+    """The names without their semantics, category by category."""
+    order = get_args(Category)
+    found = sorted(PROPERTIES.values(), key=lambda found: order.index(found.facts.category))
+    return list(dict.fromkeys(each.name for each in found))
 
 
 def find_property(text: str, semantics: str = "dsn2020") -> Property:

@@ -1,0 +1,184 @@
+"""Frost on the window (seed 3): a template laid over the image.
+
+The authors' template is a photograph, which is not ours to give. This one is grown: ferns of ice from the border inwards,
+with branches at 60 degrees, as bright as theirs. Your own photograph becomes a property by `use_frost_template`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from brinell.draws import Draws, key
+from brinell.errors import ConfigError, UnreadableImage
+from brinell.perturb.property import PROPERTIES, Property, PropertyFacts, per_image, pixels
+from brinell.perturb.weather import POINTS
+
+SIDE = 512  # of the grown template
+CLEAR, CLEAR_LEAST = 1.0, 0.5  # the image's weight at severities 0 and 1
+FROST, FROST_MOST = 0.3, 0.8  # the template's
+BRIGHTNESS = 0.5  # root mean square of a template, for (0.3·0.5)² = 2.3e-2, the authors' least mean squared error
+_TINT = np.array([0.90, 0.97, 1.0])  # of ice
+
+# images to a template of their size, float32 (C, H, W) of grey levels
+Template = Callable[[Tensor], Tensor]
+
+
+def _weight(severities: Tensor) -> Tensor:
+    return FROST + (FROST_MOST - FROST) * severities[:, 0]
+
+
+_FACTS = PropertyFacts(
+    "frost",
+    "weather",
+    "% frost",
+    lambda s, h, w: torch.where(s[:, 0] == 0, 0.0, 100 * _weight(s)),
+    points=POINTS,
+)
+
+
+def _frosted(images: Tensor, severities: Tensor, template: Template) -> Tensor:
+    clear = CLEAR + (CLEAR_LEAST - CLEAR) * severities[:, 0]
+    ice = template(images) * per_image(_weight(severities), images)
+    return images.mul_(per_image(clear, images)).add_(ice)
+
+
+@pixels("frost", _FACTS)
+def frost(images: Tensor, severities: Tensor) -> Tensor:
+    """(1 - 0.5e)·x + (0.3 + 0.5e)·T: the least frost is strong already."""
+    return _frosted(images, severities, _grown())
+
+
+@pixels(
+    "frost",
+    PropertyFacts("frost", "weather", "% frost", lambda s, h, w: 100 * FROST_MOST * s[:, 0], points=POINTS),
+    semantics="equations",
+)
+def frost_as_written(images: Tensor, severities: Tensor) -> Tensor:
+    """Eq. 11 read as (1 - e·0.5)·x + e·0.8·T.
+
+    As printed, it is e·p·x + e·q·T, and so black without frost; the weights are those of the authors' code at e = 1.
+    """
+    share = severities[:, 0]
+    ice = _grown()(images) * per_image(FROST_MOST * share, images)
+    return images.mul_(per_image(1 - (CLEAR - CLEAR_LEAST) * share, images)).add_(ice)
+
+
+def use_frost_template(path: str | Path) -> Property:
+    """Register your own image of frost as `frost:NAME`, where NAME is the file's name without its ending.
+
+    White ice on black is meant. It is resized to the images that it is laid over, whatever its shape.
+    """
+    path = Path(path)
+    name = f"frost:{path.stem}"
+    if name in PROPERTIES:
+        raise ConfigError(f"there is a property {name!r} already: give {path.name} another name")
+    try:
+        with Image.open(path) as picture:
+            template = _template(picture.convert("RGB"))
+    except OSError as error:
+        raise UnreadableImage(str(path), f"not an image that Pillow can read ({error})") from error
+
+    def frost_of_file(images: Tensor, severities: Tensor) -> Tensor:
+        return _frosted(images, severities, template)
+
+    pixels("frost", _FACTS, semantics=path.stem)(frost_of_file)
+    return PROPERTIES[name]
+
+
+def _template(picture: Image.Image) -> Template:
+    @cache
+    def fitted(channels: int, height: int, width: int, device: torch.device) -> Tensor:
+        resized = np.asarray(picture.convert("L" if channels == 1 else "RGB").resize((width, height)), np.float32)
+        return torch.from_numpy(resized).view(height, width, channels).permute(2, 0, 1).contiguous().to(device)
+
+    return lambda images: fitted(*images.shape[1:], images.device)
+
+
+@cache
+def _grown() -> Template:
+    return _template(Image.fromarray(grow_frost()))
+
+
+def grow_frost() -> np.ndarray:
+    """The template, uint8 (512, 512, 3): ferns of ice over a haze, dense at the border and sparse in the middle."""
+    chance = _Chance()
+    stems = _stems(chance)
+    twigs = _branches(stems, 1, 0.10, chance)
+    needles = _branches(twigs, 1, 0.035, chance)
+    layers = []
+    for ferns, brightness, thickness in ((needles, 90, 1), (twigs, 150, 1), (stems, 230, 2)):
+        layer = np.zeros((SIDE, SIDE), np.uint8)
+        drawn = (ferns.points * SIDE * 16).round().astype(np.int32)  # in sixteenths of a pixel
+        cv2.polylines(layer, list(drawn), False, brightness, thickness, cv2.LINE_AA, 4)
+        layers.append(layer)
+    ice = np.max(layers, 0) / 255
+    away = np.abs(np.linspace(-1, 1, SIDE))
+    border = np.maximum(away[:, None], away) ** 2
+    coarse = chance.uniform(24 * 24).reshape(24, 24)
+    haze = cv2.resize(coarse, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC) * (0.15 + 0.5 * border)
+    light = ice + 0.6 * cv2.GaussianBlur(ice, (0, 0), 3) + 0.8 * cv2.GaussianBlur(ice, (0, 0), 14) + haze
+    # as bright as it should be after what is too bright was cut off
+    for _ in range(20):
+        light *= BRIGHTNESS / np.sqrt((np.clip(light[..., None] * _TINT, 0, 1) ** 2).mean())
+    template: np.ndarray = (np.clip(light[..., None] * _TINT, 0, 1) * 255).round().astype(np.uint8)
+    return template
+
+
+class _Chance:
+    """Numbers in [0, 1), one after the other, the same every time."""
+
+    def __init__(self) -> None:
+        self.draws = Draws.of(key("frost template"), torch.zeros(1, dtype=torch.int64))
+        self.purpose = 0
+
+    def uniform(self, count: int) -> np.ndarray:
+        self.purpose += 1
+        numbers: np.ndarray = self.draws.below(self.purpose, count, 1 << 24)[0].numpy() / 2.0**24
+        return numbers
+
+
+@dataclass(frozen=True)
+class _Ferns:
+    """Curved lines, float64 (lines, points, 2) of x and y from 0 to 1, and which way they go at each point."""
+
+    points: np.ndarray
+    heading: np.ndarray
+
+
+def _grow(start: np.ndarray, heading: np.ndarray, length: np.ndarray, bend: np.ndarray, count: int) -> _Ferns:
+    """Lines of `count` points from where they start; they turn by `bend` in all."""
+    along = np.linspace(0, 1, count)
+    headings = heading[:, None] + bend[:, None] * along
+    steps = np.stack([np.cos(headings), np.sin(headings)], -1) * (length / (count - 1))[:, None, None]
+    return _Ferns(start[:, None] + np.cumsum(steps, 1) - steps[:, :1], headings)
+
+
+def _stems(chance: _Chance, count: int = 46) -> _Ferns:
+    """Stems that begin at the border and go inwards."""
+    side, place = np.arange(count) % 4, chance.uniform(count)
+    edge = np.where(side < 2, 0.0, 1.0)
+    start = np.where((side % 2 == 0)[:, None], np.stack([place, edge], 1), np.stack([edge, place], 1))
+    inwards = np.choose(side, [0.5, 0.0, -0.5, 1.0]) * np.pi
+    heading = inwards + (chance.uniform(count) - 0.5) * 1.6
+    return _grow(start, heading, 0.15 + 0.45 * chance.uniform(count) ** 2, (chance.uniform(count) - 0.5) * 1.8, 40)
+
+
+def _branches(stems: _Ferns, every: int, longest: float, chance: _Chance) -> _Ferns:
+    """Branches at 60 degrees to both sides, shorter towards the tip."""
+    lines, count = stems.heading.shape
+    places = np.arange(1, count - 1, every)
+    start = np.repeat(stems.points[:, places], 2, 1).reshape(-1, 2)
+    heading = (stems.heading[:, places, None] + np.array([-1, 1]) * (np.pi / 3)).reshape(-1)
+    taper = np.repeat(1 - places / count, 2)[None].repeat(lines, 0).reshape(-1) ** 0.7
+    length = longest * taper * (0.3 + 0.7 * chance.uniform(len(heading)))
+    bend = -np.tile([-1.0, 1.0], len(heading) // 2) * 0.35
+    return _grow(start, heading, length, bend, 10)

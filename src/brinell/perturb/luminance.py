@@ -1,0 +1,43 @@
+"""Light: too much, too little, or too flat (seed 3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from brinell.perturb.property import PropertyFacts, per_image, pixels
+
+_TWO_SIDED = ("lighter", "darker")
+
+
+def _factor(severities: Tensor, height: int = 0, width: int = 0) -> Tensor:
+    """From 1 up to 255 and down to 1/255, linearly in both directions."""
+    size = severities[:, 0]
+    return torch.where(size > 0, 1 + 254 * size, 1 + size * (254 / 255))
+
+
+def _whole_levels(severities: Tensor, height: int = 0, width: int = 0) -> Tensor:
+    return (severities[:, 0] * 255).round()
+
+
+@pixels("brightness", PropertyFacts("brightness", "luminance", "×", _factor, points=500, directions=_TWO_SIDED))
+def brightness(images: Tensor, severities: Tensor) -> Tensor:
+    """Every value times a factor, which is 1.508 at the first step up and 0.998 at the first step down."""
+    return images.mul_(per_image(_factor(severities), images))
+
+
+@pixels(
+    "brightness",
+    PropertyFacts("brightness", "luminance", "grey levels", _whole_levels, points=255, directions=_TWO_SIDED),
+    semantics="equations",
+)
+def brightness_as_written(images: Tensor, severities: Tensor) -> Tensor:
+    """Eq. 1: a constant added to every value; whole grey levels, up to 255."""
+    return images.add_(per_image(_whole_levels(severities), images))
+
+
+@pixels("contrast", PropertyFacts("contrast", "luminance", "% less contrast", lambda s, h, w: 100 * s[:, 0]))
+def contrast(images: Tensor, severities: Tensor) -> Tensor:
+    """Eq. 2: towards the middle of the range, (1 - e)·x + e·127.5."""
+    share = severities[:, 0]
+    return images.mul_(per_image(1 - share, images)).add_(per_image(share * 127.5, images))
