@@ -20,12 +20,12 @@ THEIR_GREY = 151  # mean grey value of the paper's images (its Tables 1-3)
 RATES = (1_000, 3_000, 10_000)
 
 # Keras' EfficientNet took (x - mean) / sqrt(std) instead of (x - mean) / std (tensorflow issue 49930): the same for Lite0
-_KERAS = ",".join(f"{128 / 255 / std**0.5:.4f}" for std in (0.229, 0.224, 0.225))
+KERAS = ",".join(f"{128 / 255 / std**0.5:.4f}" for std in (0.229, 0.224, 0.225))
 SETTINGS = {
     "other random draws": {"seed": 1},
     "centre crop instead of stretch": {"models": "efficientnet_lite0?resize=crop"},
     "nearest-neighbour resize": {"models": f"{LITE0}&interpolation=nearest"},
-    "Keras' normalisation of the time": {"models": f"{LITE0}&std={_KERAS}"},
+    "Keras' normalisation of the time": {"models": f"{LITE0}&std={KERAS}"},
 }
 NETWORKS = {
     "EfficientNet-Lite1": "efficientnet_lite1?resize=stretch&",

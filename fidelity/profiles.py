@@ -8,7 +8,7 @@ Runs lie under runs/fidelity-*, so a second call measures nothing again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import numpy as np
 from brinell.perturb import find_operator
 from brinell.results import proportion, title
 from fidelity import figures
-from fidelity.compare import NEVER, area, distance, first_below, interval, kept, rank_correlation
+from fidelity.attack import attack_facts
+from fidelity.compare import area, distance, first_below, interval, kept, rank_correlation
 from fidelity.experiments import (
     ALL_IMAGES,
     ATTACK,
@@ -37,11 +38,9 @@ from fidelity.experiments import (
     comparisons,
     experiments,
     other_readings,
-    raw_gradients,
 )
 from fidelity.measure import (
     ROOT,
-    Curve,
     Measured,
     measure,
     published,
@@ -49,6 +48,8 @@ from fidelity.measure import (
     published_networks,
     published_noise,
 )
+from fidelity.posterise import measure_posterise, posterise_facts
+from fidelity.words import grid, listed, signed, told_level
 
 PAGE = ROOT / "docs" / "fidelity.md"
 OURS, THEIRS = "EfficientNet-Lite0, brinell", "EfficientNet-B0, published"
@@ -62,15 +63,14 @@ def main() -> None:
     found = comparisons(main_run)
     rows = experiments(main_run, [one.operator for one in found if one.far and one.operator != ATTACK])
     readings = measure("readings", other_readings(), limit=FEW)
-    attacks = measure("attack", list(raw_gradients()), limit=FEW // 2)
     folder = PAGE.parent / "figures"
     figures.save(figures.curves(_curves(main_run, found), OURS, THEIRS), folder / "fidelity-curves.svg")
     figures.save(figures.spread(_marks(rows), [PAPER, LITE, SETTING, NETWORK]), folder / "fidelity-spread.svg")
-    PAGE.write_text(_page(main_run, found, rows, readings, attacks), encoding="utf-8")
+    PAGE.write_text(_page(main_run, found, rows, readings), encoding="utf-8")
     sys.stdout.write(f"{PAGE.relative_to(ROOT)} is written\n")
 
 
-def _page(main_run: Measured, found: list[Comparison], rows: list[Row], readings: Measured, attacks: Measured) -> str:
+def _page(main_run: Measured, found: list[Comparison], rows: list[Row], readings: Measured) -> str:
     template = (Path(__file__).parent / "page.md.j2").read_text(encoding="utf-8")
     far = [one for one in found if one.far]
     agreed = agreement({name: main_run.of(find_operator(name).id) for name in compared()})
@@ -83,7 +83,7 @@ def _page(main_run: Measured, found: list[Comparison], rows: list[Row], readings
         "operators": len(compared()),
         "curves": len(found),
         "near": len(found) - len(far),
-        "far": _listed(title(one.operator) for one in far),
+        "far": listed(title(one.operator) for one in far),
         "agreed": agreed,
         "change_table": _changes(main_run),
         "changes": _near_changes(main_run),
@@ -93,10 +93,8 @@ def _page(main_run: Measured, found: list[Comparison], rows: list[Row], readings
         "experiment_table": _experiments(rows),
         "findings": [(title(one.operator), _finding(one, rows)) for one in far if one.operator != ATTACK],
         "reading_table": _readings(main_run, readings),
-        "twins": _posterise_twins(),
-        "posterise": _posterise_areas(main_run, readings),
-        "attack_levels": _listed(_level(first_below(published(network)[ATTACK])) for network in published_networks()),
-        "attack_table": _attacks(main_run, readings, attacks),
+        "posterise": posterise_facts(measure_posterise()),
+        "attack": attack_facts(main_run, readings),
     }
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
     return environment.from_string(template).render(facts)
@@ -150,7 +148,7 @@ def _agreements(main_run: Measured, agreed: Agreement, readings: Measured) -> st
         (told, FEW, agreement({one.name: by_text["efficientnet_lite0", one.id] for one in asked[semantics]}))
         for told, semantics in (("the same on fewer images", "published"), ("the text's semantics", "paper"))
     ]
-    return _grid(
+    return grid(
         ["Lite0 against B0", "images", "areas", "first levels below 50 %", "mean distance of curves"],
         [
             [
@@ -168,7 +166,7 @@ def _agreements(main_run: Measured, agreed: Agreement, readings: Measured) -> st
 def _between_papers() -> str:
     """The paper's other networks against its own B0, by rank of areas."""
     areas = {network: np.array([area(published(network)[name]) for name in compared()]) for network in published_networks()}
-    return _listed(f"{rank_correlation(areas[one], areas[B0]):.3f} ({one})" for one in published_networks() if one != B0)
+    return listed(f"{rank_correlation(areas[one], areas[B0]):.3f} ({one})" for one in published_networks() if one != B0)
 
 
 def _changes(main_run: Measured) -> str:
@@ -183,7 +181,7 @@ def _changes(main_run: Measured) -> str:
         for network in published_networks()
         for head in (f"{SHORT.get(network, network)}: level", "paper, %", "brinell, %")
     ]
-    return _grid(["", *heads], lines)
+    return grid(["", *heads], lines)
 
 
 def _near_changes(main_run: Measured) -> tuple[int, int]:
@@ -199,22 +197,22 @@ def _operators(main_run: Measured, found: Sequence[Comparison]) -> str:
         [
             f"**{title(one.operator)}**" if one.far else title(one.operator),
             _with_interval(one),
-            *(_level(first_below(published(network)[one.operator])) for network in networks),
+            *(told_level(first_below(published(network)[one.operator])) for network in networks),
             "{:.3f} [{:.3f}, {:.3f}]".format(area(one.ours), *interval(area(one.resampled))),
             f"{area(one.theirs):.3f}",
-            _signed(one.difference, 3),
+            signed(one.difference, 3),
         ]
         for one in found
     ]
     noise = main_run.of(find_operator("noise").id).mean(0)
-    told = [_level(published_noise(network)) for network in networks]
-    lines.append([title("noise"), _level(first_below(noise)), *told, f"{area(noise):.3f}", "", ""])
+    told = [told_level(published_noise(network)) for network in networks]
+    lines.append([title("noise"), told_level(first_below(noise)), *told, f"{area(noise):.3f}", "", ""])
     short = [SHORT.get(network, network) for network in networks]
-    return _grid(["", "first level below 50 %: Lite0", *short, "area: Lite0", "B0", "difference"], lines)
+    return grid(["", "first level below 50 %: Lite0", *short, "area: Lite0", "B0", "difference"], lines)
 
 
 def _experiments(rows: Sequence[Row]) -> str:
-    return _grid(
+    return grid(
         ["", "images", *(title(name) for name in rows[0].kept)],
         [
             [
@@ -233,36 +231,10 @@ def _readings(main_run: Measured, readings: Measured) -> str:
         name = key.partition(":")[0]
         if name != ATTACK:
             curves = [few.of(find_operator(name).id).mean(0), readings.of(key).mean(0), published()[name]]
-            levels, areas = [_level(first_below(one)) for one in curves], [f"{area(one):.3f}" for one in curves]
+            levels, areas = [told_level(first_below(one)) for one in curves], [f"{area(one):.3f}" for one in curves]
             lines.append([title(key), *levels, *areas, *(f"{distance(one, curves[2]):.3f}" for one in curves[:2])])
     heads = ["first level below 50 %: default", "this reading", "B0", "area: default", "this reading", "B0"]
-    return _grid(["", *heads, "distance from B0: default", "this reading"], lines)
-
-
-def _attacks(main_run: Measured, readings: Measured, attacks: Measured) -> str:
-    curves: list[tuple[str, int, Curve]] = [
-        ("one grey level by the gradient's sign (default)", FEW, main_run.among(readings).of(f"{ATTACK}:sign").mean(0)),
-        ("the gradient, scaled to the same length (`l2`)", FEW, readings.of(f"{ATTACK}:l2").mean(0)),
-        *(
-            (f"the gradient times {rate:,}, not scaled", len(attacks.images), attacks.of(key).mean(0))
-            for key, rate in raw_gradients().items()
-        ),
-        (f"*{B0}, published*", 590, published()[ATTACK]),
-    ]
-    levels = (1, 2, 5, 10, 20, 30)
-    return _grid(
-        ["step", "images", *(f"level {level}" for level in levels), "first below 50 %", "distance from B0"],
-        [
-            [
-                told,
-                str(count),
-                *(f"{curve[level]:.2f}" for level in levels),
-                _level(first_below(curve)),
-                f"{distance(curve, published()[ATTACK]):.2f}",
-            ]
-            for told, count, curve in curves
-        ],
-    )
+    return grid(["", *heads, "distance from B0: default", "this reading"], lines)
 
 
 # ---- sentences ----
@@ -271,7 +243,7 @@ def _attacks(main_run: Measured, readings: Measured, attacks: Measured) -> str:
 def _finding(one: Comparison, rows: Sequence[Row]) -> str:
     """What the experiments say about an operator, and whether that explains the difference."""
     share = {row.name: row.kept[one.operator] for row in rows}
-    first = {row.name: _level(row.first[one.operator]) for row in rows}
+    first = {row.name: told_level(row.first[one.operator]) for row in rows}
     lite, b0 = share[ALL_IMAGES], share[B0]
     gap = lite - b0
     moves = {row.name: share[row.name] - share[row.base] for row in rows if row.base is not None}
@@ -292,56 +264,20 @@ def _finding(one: Comparison, rows: Sequence[Row]) -> str:
     elif min(there) <= lite <= max(there) or min(here.values()) <= b0 <= max(here.values()):
         verdict = "**The network**: no setting closes half of the gap, and networks differ by more than it."
     else:
-        verdict = "**Not explained**: no setting closes half of the gap, and it reaches outside the networks on both sides."
+        started = "Explained by what a level starts from**, see [below](#posterise)"
+        told = started if one.operator == "posterise" else "Not explained**"
+        verdict = f"No setting closes half of the gap, and it reaches outside the networks on both sides. **{told}."
     return (
-        f"Lite0 keeps {lite:.2f}, B0 {b0:.2f}. Settings move Lite0 by {_signed(min(moves.values()))} to "
-        f"{_signed(max(moves.values()))}. Networks keep {min(here.values()):.2f}–{max(here.values()):.2f} on our images, "
+        f"Lite0 keeps {lite:.2f}, B0 {b0:.2f}. Settings move Lite0 by {signed(min(moves.values()))} to "
+        f"{signed(max(moves.values()))}. Networks keep {min(here.values()):.2f}–{max(here.values()):.2f} on our images, "
         f"nearest to B0 {nearest} with {here[nearest]:.2f}, and {min(there):.2f}–{max(there):.2f} in the paper. {verdict}"
     )
 
 
-def _posterise_areas(main_run: Measured, readings: Measured) -> tuple[float, float, float]:
-    """Areas of posterise on top of itself, as published, and from the clean image: the page says they lie in this order."""
-    clean = main_run.among(readings).of("posterise:published").mean(0)
-    found = readings.of("posterise:cumulative").mean(0), published()["posterise"], clean
-    again, b0, once = (float(area(curve)) for curve in found)
-    assert again < b0 < once
-    return again, b0, once
-
-
-def _posterise_twins() -> float:
-    """How far levels 26 and 29 of the published posterise curves are apart at most; the page tells of their shape."""
-    curves = [published(network)["posterise"] for network in published_networks()]
-    for curve in curves:
-        assert curve[24] < curve[25] < curve[26] > curve[27] < curve[28] < curve[29] > curve[30]
-    return max(abs(float(curve[26] - curve[29])) for curve in curves)
-
-
-# ---- words ----
-
-
-def _level(level: Any) -> str:
-    return "never" if int(level) == NEVER else str(int(level))
-
-
-def _signed(value: float, digits: int = 2) -> str:
-    return "0" if round(value, digits) == 0 else f"{value:+.{digits}f}".replace("-", "−")
-
-
 def _with_interval(one: Comparison) -> str:
-    low, high = (_level(round(end)) for end in interval(first_below(one.resampled).astype(float)))
-    own = _level(first_below(one.ours))
+    low, high = (told_level(round(end)) for end in interval(first_below(one.resampled).astype(float)))
+    own = told_level(first_below(one.ours))
     return own if low == high == own else f"{own} [{low}, {high}]"
-
-
-def _grid(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    ruler = ["---", *("---:" for _ in header[1:])]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ruler, *lines))
-
-
-def _listed(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 if __name__ == "__main__":
