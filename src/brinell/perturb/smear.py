@@ -1,8 +1,8 @@
 """A lens out of focus, or a camera that moved while it looked (seed 3).
 
-A blur along an axis is a product with a matrix (n, n) an image: any strength costs the same, and the border is folded in.
-Matrices and grey levels are whole numbers, and their sums stay below 2²⁴, so that a product is exact in float32 and the
-same for every batch and device.
+A blur along an axis is a product with a matrix (n, n) an image, in which the border is folded in. Matrices and grey levels
+are whole numbers, and their sums stay below 2²⁴, so that a product is exact in float32 and the same for every batch and
+device.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ _NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
 _FIRST, _SECOND = 16, 12  # bits of the weights of the two passes of a Gaussian blur
 _SIGMA = 0.2  # of the longer side, at severity 1
 _TRUNCATE = 4  # standard deviations after which a Gaussian is cut off
+_BLOCK = 32  # rows or columns that are made at once, from those in reach
 
 
 def _kernel(severities: Tensor, height: int, width: int) -> Tensor:
@@ -33,28 +34,25 @@ def motion_blur(images: Tensor, severities: Tensor) -> Tensor:
     The authors' k×k kernel has its line in row round((k-1)/2), which for k = 2, 6, 10 … is not the row of OpenCV's anchor,
     k//2: such a blur also moves the image down by one pixel.
     """
-    height, width = images.shape[2:]
-    length = _kernel(severities, height, width)
-    lower = torch.cat([images[..., 1:2, :], images[..., :-1, :]], -2)
-    images = torch.where(per_image(length % 4 == 2, images) > 0, lower, images)
-    sums = _product(images.flatten(1, 2), _line(length, width, images.device).mT).view(images.shape)
-    return sums.div_(per_image(length, images))
+    length = _kernel(severities, *images.shape[2:])
+    moved = (length % 4 == 2).nonzero()[:, 0].to(images.device)
+    images[moved] = torch.cat([images[moved, :, 1:2], images[moved, :, :-1]], 2)
+    return _line_mean(images, length, -1)
 
 
 @pixels("motion_blur", _MOTION, semantics="equations")
 def motion_blur_as_written(images: Tensor, severities: Tensor) -> Tensor:
     """Eq. 4: a vertical line of k pixels, from k//2 above to the rest below; border reflect-101."""
-    height, width = images.shape[2:]
-    length = _kernel(severities, height, width)
-    return _product(_line(length, height, images.device)[:, None], images).div_(per_image(length, images))
+    return _line_mean(images, _kernel(severities, *images.shape[2:]), -2)
 
 
-def _line(length: Tensor, side: int, device: torch.device) -> Tensor:
-    """How often each pixel is counted in the sum of `length` (B,) neighbours from length//2 before it on, (B, n, n)."""
-    reach = side // 2
+def _line_mean(images: Tensor, length: Tensor, axis: int) -> Tensor:
+    """The mean of `length` (B,) pixels along an axis, from length//2 before each pixel on."""
+    reach = int(length.max()) // 2
     offsets = torch.arange(-reach, reach + 1)
     first = -(length // 2)[:, None]
-    return _folded((offsets >= first) & (offsets < first + length[:, None]), side, device, edge_twice=False)
+    counted = (offsets >= first) & (offsets < first + length[:, None])
+    return _spread(images, counted, axis, edge_twice=False).div_(per_image(length, images))
 
 
 def _sigma(severities: Tensor, height: int, width: int) -> Tensor:
@@ -68,23 +66,19 @@ def gaussian_blur(images: Tensor, severities: Tensor) -> Tensor:
     Weights have 16 bits along rows and 12 along columns, and 4 bits behind the point are kept in between: 0.02 grey levels
     or so from real numbers.
     """
-    height, width = images.shape[2:]
-    sigma = _sigma(severities, height, width)
-    reach = int(_TRUNCATE * _SIGMA * max(height, width) + 0.5)
-    along = _folded(_bell(sigma, reach, _FIRST), width, images.device, edge_twice=True)
-    down = _folded(_bell(sigma, reach, _SECOND), height, images.device, edge_twice=True)
-    rows = _product(images.flatten(1, 2), along.mT).mul_(2.0**-_SECOND).round_().view(images.shape)
-    return _product(down[:, None], rows).mul_(2.0**-_FIRST)
+    sigma = _sigma(severities, *images.shape[2:])
+    rows = _spread(images, _bell(sigma, _FIRST), -1, edge_twice=True).mul_(2.0**-_SECOND).round_()
+    return _spread(rows, _bell(sigma, _SECOND), -2, edge_twice=True).mul_(2.0**-_FIRST)
 
 
-def _bell(sigma: Tensor, reach: int, bits: int) -> Tensor:
-    """Whole weights of a Gaussian at offsets -reach … reach that sum to 2**bits, (B, 2·reach+1).
+def _bell(sigma: Tensor, bits: int) -> Tensor:
+    """Whole weights of Gaussians at offsets -reach … reach that sum to 2**bits, (B, 2·reach+1).
 
     What is rounded is their sum from outside on, so that errors don't add up.
     """
-    offset = torch.arange(reach + 1, dtype=torch.float64)
-    spread = sigma.clamp(min=1e-6)[:, None]
-    density = (-0.5 * (offset / spread) ** 2).exp() * (offset <= (_TRUNCATE * sigma[:, None] + 0.5).floor())
+    end = (_TRUNCATE * sigma + 0.5).floor()[:, None]
+    offset = torch.arange(max(1, int(end.max())) + 1, dtype=torch.float64)
+    density = (-0.5 * (offset / sigma.clamp(min=1e-6)[:, None]) ** 2).exp() * (offset <= end)
     tails = density.flip(1).cumsum(1).flip(1)
     tails = (tails * (2.0**bits / (2 * tails[:, :1] - density[:, :1]))).round()
     side = tails[:, 1:] - torch.nn.functional.pad(tails[:, 2:], (0, 1))
@@ -92,7 +86,19 @@ def _bell(sigma: Tensor, reach: int, bits: int) -> Tensor:
     return torch.cat([side.flip(1), middle, side], 1)
 
 
-def _folded(weights: Tensor, side: int, device: torch.device, *, edge_twice: bool) -> Tensor:
+def _spread(images: Tensor, weights: Tensor, axis: int, *, edge_twice: bool) -> Tensor:
+    """Sums of a pixel's neighbours along an axis, with weights (B, 2·reach+1)."""
+    side, reach = images.shape[axis], weights.shape[1] // 2
+    matrix = _folded(weights, side, edge_twice).to(images.device)
+    parts = []
+    for start in range(0, side, _BLOCK):
+        low, high = max(0, start - reach), min(side, start + _BLOCK + reach)
+        seen, block = images.narrow(axis, low, high - low), matrix[:, None, start : start + _BLOCK, low:high]
+        parts.append(_product(seen, block.mT) if axis == -1 else _product(block, seen))
+    return torch.cat(parts, axis)
+
+
+def _folded(weights: Tensor, side: int, edge_twice: bool) -> Tensor:
     """Weights (B, 2·reach+1) of a pixel's neighbours as a matrix (B, n, n) whose rows are targets.
 
     What lies outside is reflected at the border as often as needed, with the pixel at the edge seen twice or once.
@@ -103,12 +109,11 @@ def _folded(weights: Tensor, side: int, device: torch.device, *, edge_twice: boo
     circle.index_add_(1, torch.arange(-reach, reach + 1) % period, weights.to(torch.float32))
     step = torch.arange(2 * side - 1)
     # sources at target + step, and mirrored ones, along both diagonals
-    straight = circle[:, (step - side + 1) % period].to(device).unfold(1, side, 1).flip(1)
-    mirrored = circle[:, (period - edge_twice - step) % period].to(device).unfold(1, side, 1)
-    if edge_twice:
-        return straight.add_(mirrored)
-    straight[:, :, 1:-1] += mirrored[:, :, 1:-1]
-    return straight
+    matrix = circle[:, (step - side + 1) % period].unfold(1, side, 1).flip(1)
+    mirrored = circle[:, (period - edge_twice - step) % period].unfold(1, side, 1)
+    edge = 0 if edge_twice else 1
+    matrix[:, :, edge : side - edge] += mirrored[:, :, edge : side - edge]
+    return matrix
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
