@@ -111,21 +111,20 @@ def _grown() -> Template:
 def grow_frost() -> np.ndarray:
     """The template, uint8 (512, 512, 3): ferns of ice over a haze, dense at the border and sparse in the middle."""
     chance = _Chance()
-    stems = _stems(chance)
-    twigs = _branches(stems, 1, 0.10, chance)
-    needles = _branches(twigs, 1, 0.035, chance)
+    stems = _stems(chance, 60)
+    twigs = _branches(stems, 0.30, chance)
+    needles = _branches(twigs, 0.35, chance)
     layers = []
-    for ferns, brightness, thickness in ((needles, 90, 1), (twigs, 150, 1), (stems, 230, 2)):
+    for ferns, brightness in ((needles, 100), (twigs, 180), (stems, 255)):
         layer = np.zeros((SIDE, SIDE), np.uint8)
         drawn = (ferns.points * SIDE * 16).round().astype(np.int32)  # in sixteenths of a pixel
-        cv2.polylines(layer, list(drawn), False, brightness, thickness, cv2.LINE_AA, 4)
+        cv2.polylines(layer, list(drawn), False, brightness, 1, cv2.LINE_AA, 4)
         layers.append(layer)
     ice = np.max(layers, 0) / 255
     away = np.abs(np.linspace(-1, 1, SIDE))
     border = np.maximum(away[:, None], away) ** 2
-    coarse = chance.uniform(24 * 24).reshape(24, 24)
-    haze = cv2.resize(coarse, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC) * (0.15 + 0.5 * border)
-    light = ice + 0.6 * cv2.GaussianBlur(ice, (0, 0), 3) + 0.8 * cv2.GaussianBlur(ice, (0, 0), 14) + haze
+    haze = sum(_cloud(chance, cells) / 3 for cells in (6, 24, 96)) * (0.25 + 0.6 * border)
+    light = ice + 0.35 * cv2.GaussianBlur(ice, (0, 0), 2) + 0.5 * cv2.GaussianBlur(ice, (0, 0), 10) + haze
     # as bright as it should be after what is too bright was cut off
     for _ in range(20):
         light *= BRIGHTNESS / np.sqrt((np.clip(light[..., None] * _TINT, 0, 1) ** 2).mean())
@@ -134,7 +133,7 @@ def grow_frost() -> np.ndarray:
 
 
 class _Chance:
-    """Numbers in [0, 1), one after the other, the same every time."""
+    """Numbers in [0, 1), the same ones every time."""
 
     def __init__(self) -> None:
         self.draws = Draws.of(key("frost template"), torch.zeros(1, dtype=torch.int64))
@@ -146,39 +145,48 @@ class _Chance:
         return numbers
 
 
+def _cloud(chance: _Chance, cells: int) -> np.ndarray:
+    """Smooth patches, so many along a side."""
+    coarse = chance.uniform(cells * cells).reshape(cells, cells)
+    patches: np.ndarray = cv2.resize(coarse, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
+    return patches
+
+
 @dataclass(frozen=True)
 class _Ferns:
-    """Curved lines, float64 (lines, points, 2) of x and y from 0 to 1, and which way they go at each point."""
+    """Curved lines: points (lines, points, 2) of x and y from 0 to 1, the way they go at each point, and their length."""
 
     points: np.ndarray
     heading: np.ndarray
+    length: np.ndarray
 
 
 def _grow(start: np.ndarray, heading: np.ndarray, length: np.ndarray, bend: np.ndarray, count: int) -> _Ferns:
-    """Lines of `count` points from where they start; they turn by `bend` in all."""
-    along = np.linspace(0, 1, count)
-    headings = heading[:, None] + bend[:, None] * along
+    """Lines of `count` points from where they start, which turn by `bend` in all."""
+    headings = heading[:, None] + bend[:, None] * np.linspace(0, 1, count)
     steps = np.stack([np.cos(headings), np.sin(headings)], -1) * (length / (count - 1))[:, None, None]
-    return _Ferns(start[:, None] + np.cumsum(steps, 1) - steps[:, :1], headings)
+    return _Ferns(start[:, None] + np.cumsum(steps, 1) - steps[:, :1], headings, length)
 
 
-def _stems(chance: _Chance, count: int = 46) -> _Ferns:
-    """Stems that begin at the border and go inwards."""
+def _stems(chance: _Chance, count: int) -> _Ferns:
+    """Stems that begin at the border and go inwards, most of them short."""
     side, place = np.arange(count) % 4, chance.uniform(count)
     edge = np.where(side < 2, 0.0, 1.0)
     start = np.where((side % 2 == 0)[:, None], np.stack([place, edge], 1), np.stack([edge, place], 1))
     inwards = np.choose(side, [0.5, 0.0, -0.5, 1.0]) * np.pi
-    heading = inwards + (chance.uniform(count) - 0.5) * 1.6
-    return _grow(start, heading, 0.15 + 0.45 * chance.uniform(count) ** 2, (chance.uniform(count) - 0.5) * 1.8, 40)
+    heading = inwards + (chance.uniform(count) - 0.5) * 1.8
+    length = 0.12 + 0.55 * chance.uniform(count) ** 3
+    return _grow(start, heading, length, (chance.uniform(count) - 0.5) * 2.5, 40)
 
 
-def _branches(stems: _Ferns, every: int, longest: float, chance: _Chance) -> _Ferns:
-    """Branches at 60 degrees to both sides, shorter towards the tip."""
+def _branches(stems: _Ferns, share: float, chance: _Chance) -> _Ferns:
+    """Branches at 60 degrees to both sides, a share of the stem's length, shorter towards its tip."""
     lines, count = stems.heading.shape
-    places = np.arange(1, count - 1, every)
+    places = np.arange(1, count - 1)
+    sides = np.array([-1.0, 1.0])
     start = np.repeat(stems.points[:, places], 2, 1).reshape(-1, 2)
-    heading = (stems.heading[:, places, None] + np.array([-1, 1]) * (np.pi / 3)).reshape(-1)
-    taper = np.repeat(1 - places / count, 2)[None].repeat(lines, 0).reshape(-1) ** 0.7
-    length = longest * taper * (0.3 + 0.7 * chance.uniform(len(heading)))
-    bend = -np.tile([-1.0, 1.0], len(heading) // 2) * 0.35
-    return _grow(start, heading, length, bend, 10)
+    heading = (stems.heading[:, places, None] + sides * (np.pi / 3)).reshape(-1)
+    taper = np.tile(np.repeat(1 - places / count, 2), lines) ** 0.8
+    length = np.repeat(stems.length, 2 * len(places)) * share * taper * (0.35 + 0.65 * chance.uniform(len(heading)))
+    # they bend back towards the stem's own way
+    return _grow(start, heading, length, np.tile(-sides, len(heading) // 2) * 0.4, 10)
