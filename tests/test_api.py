@@ -23,6 +23,7 @@ def test_the_public_names() -> None:
     assert brinell.__all__ == [
         "OPERATORS",
         "BrinellError",
+        "BudgetSpent",
         "ConfigError",
         "DataError",
         "DataOptions",
@@ -40,6 +41,7 @@ def test_the_public_names() -> None:
         "RunConfig",
         "RunError",
         "Sample",
+        "ServiceError",
         "UnknownName",
         "UnreadableImage",
         "find_operator",

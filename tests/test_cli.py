@@ -80,7 +80,7 @@ def ran(here: Path, tell: Tell) -> Path:
 
 
 def test_the_commands() -> None:
-    assert sorted(COMMANDS) == ["demo", "ls", "plan", "report", "rows", "run", "show", "summary"]
+    assert sorted(COMMANDS) == ["demo", "ls", "plan", "report", "rows", "run", "serve", "show", "summary"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

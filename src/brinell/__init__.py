@@ -13,12 +13,14 @@ from brinell.config import RunConfig
 from brinell.datasets import DataOptions, open_dataset
 from brinell.errors import (
     BrinellError,
+    BudgetSpent,
     ConfigError,
     DataError,
     LabelError,
     MissingExtra,
     ModelError,
     RunError,
+    ServiceError,
     UnknownName,
     UnreadableImage,
 )
@@ -33,6 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "OPERATORS",
     "BrinellError",
+    "BudgetSpent",
     "ConfigError",
     "DataError",
     "DataOptions",
@@ -50,6 +53,7 @@ __all__ = [
     "RunConfig",
     "RunError",
     "Sample",
+    "ServiceError",
     "UnknownName",
     "UnreadableImage",
     "find_operator",

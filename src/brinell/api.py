@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,19 @@ from brinell.lenses import LensOptions
 from brinell.models import Model, ModelOptions, from_module, open_model
 from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
-from brinell.report import Figure, area_bars, average_profiles, operator_profiles, write_figures, write_report
-from brinell.results import METRICS, THRESHOLDS, Profiles, Store, profiles
+from brinell.report import (
+    Figure,
+    area_bars,
+    average_profiles,
+    fooling_bars,
+    operator_profiles,
+    robustness_bars,
+    sides,
+    threshold_curves,
+    write_figures,
+    write_report,
+)
+from brinell.results import METRICS, THRESHOLDS, Findings, Profiles, Store, findings
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
 
@@ -55,9 +66,18 @@ class Run:
             raise RunError("the question can't be answered: it asks for nothing; begin it with select")
         return answer
 
-    def summary(self, thresholds: tuple[float, ...] = THRESHOLDS) -> Profiles:
-        """Profiles, areas and failure points."""
-        return profiles(self.store.connect(), thresholds)
+    def summary(self, thresholds: tuple[float, ...] = THRESHOLDS, lens: str | None = None) -> Findings:
+        """What a lens found, the run's first one unless named: profiles and failure points, or smallest changes."""
+        found = self.findings(thresholds)
+        if lens is None:
+            lens = next(iter(found))
+        if lens not in found:
+            raise ConfigError(f"this run has no lens {lens!r}; {nearest(lens, list(found))}")
+        return found[lens]
+
+    def findings(self, thresholds: tuple[float, ...] = THRESHOLDS) -> dict[str, Findings]:
+        """What every lens of the run found, by the lens's name."""
+        return findings(self.store.connect(), self.manifest, thresholds)
 
     def report(self) -> str:
         """Write the HTML report into the run's folder and give its place."""
@@ -67,19 +87,38 @@ class Run:
         """Write all figures as SVG and PNG into a folder of the run's."""
         return write_figures(self.store, folder)
 
-    def figure(self, name: str = "average", *, model: str | None = None, metric: str | None = None) -> Figure:
-        """One figure as an Altair chart: "average", "operators" or "areas"."""
-        found = self.summary()
-        for asked, known in ((model, found.models), (metric, list(METRICS))):
-            if asked is not None and asked not in known:
-                raise ConfigError(f"there is no {asked!r} in this run; {nearest(asked, known)}")
-        if name == "average":
-            return average_profiles(found, metric)
-        if name == "operators":
-            return operator_profiles(found, model, metric)
-        if name == "areas":
-            return area_bars(found)
-        raise ConfigError(f"there is no figure {name!r}; known: average, operators, areas")
+    def figure(self, name: str | None = None, **choice: str | None) -> Figure:
+        """One figure as an Altair chart.
+
+        Of profiles: "average", "operators" or "areas" (choose model=…, metric=…); of smallest changes: "robustness",
+        "fooling", "thresholds" or "sides" (choose operator=…). Without a name, the first of the run's first lens.
+        """
+        makers: dict[str, tuple[Findings, Callable[..., Figure], tuple[str, ...]]] = {}
+        for found in self.findings().values():
+            if isinstance(found, Profiles):
+                makers |= {
+                    "average": (found, average_profiles, ("metric",)),
+                    "operators": (found, operator_profiles, ("model", "metric")),
+                    "areas": (found, area_bars, ()),
+                }
+            else:
+                makers |= {
+                    "robustness": (found, robustness_bars, ()),
+                    "fooling": (found, fooling_bars, ()),
+                    "thresholds": (found, threshold_curves, ("operator",)),
+                    "sides": (found, sides, ("operator",)),
+                }
+        name = name or next(iter(makers))
+        if name not in makers:
+            raise ConfigError(f"there is no figure {name!r}; known: {', '.join(makers)}")
+        found, maker, offered = makers[name]
+        known = {"model": found.models, "operator": found.operators, "metric": list(METRICS)}
+        for key, asked in choice.items():
+            if key not in known:
+                raise ConfigError(f"a figure can't be chosen by {key!r}; {nearest(key, list(known))}")
+            if asked is not None and asked not in known[key]:
+                raise ConfigError(f"there is no {asked!r} in this run; {nearest(asked, known[key])}")
+        return maker(found, **{key: choice[key] for key in offered if key in choice})
 
     def __repr__(self) -> str:
         return f"Run({self.folder!r})"

@@ -98,19 +98,6 @@ def load_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> Ru
     return validated(RunConfig, merged, _known_keys)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file as a mapping."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"the config {path} can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} should hold a mapping with models and data, but holds {type(content).__name__}")
-    return content
-
-
 def _put(content: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:

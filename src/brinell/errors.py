@@ -7,6 +7,8 @@ BrinellError
 │   ├── UnreadableImage one image that can't be decoded (a run skips it and goes on)
 │   └── LabelError      labels that don't fit the model's classes
 ├── ModelError          a model that can't be loaded or whose answer can't be used
+│   └── ServiceError    a model behind HTTP that can't be reached or doesn't answer as it should
+├── BudgetSpent         as many queries were asked as --max-queries allows
 ├── RunError            a run folder that can't be read, written or continued
 └── MissingExtra        an optional dependency that isn't installed
 """
@@ -44,6 +46,14 @@ class LabelError(DataError):
 
 class ModelError(BrinellError):
     """A model that can't be loaded or whose answer can't be used."""
+
+
+class ServiceError(ModelError):
+    """A model behind HTTP that can't be reached or doesn't answer as it should."""
+
+
+class BudgetSpent(BrinellError):
+    """As many queries were asked as --max-queries allows."""
 
 
 class RunError(BrinellError):

@@ -18,7 +18,8 @@ class Execution(BaseModel):
 
     `batch` is found by measuring where it is left out; `shard`, the images of a unit, is fixed when a run begins.
     `runtime` is how torch models run: "auto" takes onnxruntime on a CPU where it is installed (several times faster on
-    depthwise networks), torch elsewhere.
+    depthwise networks), torch elsewhere. `max_queries` is how many images a run may send to models behind HTTP, retries
+    and all, and `answers` the file that keeps what they answered (one for all of a user's runs, where it is left out).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,6 +34,8 @@ class Execution(BaseModel):
     workers: int | None = Field(None, ge=1)
     trust: bool = False
     strict: bool = False
+    max_queries: int | None = Field(None, ge=0)
+    answers: str | None = None
 
     def torch_device(self) -> torch.device:
         """The device that "auto" means here, or the one asked for if it is there."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
 from brinell.errors import ConfigError
@@ -20,6 +22,19 @@ def validated(kind: type[M], value: Any, known_keys: Callable[[Place], list[str]
         return kind.model_validate(value)
     except ValidationError as error:
         raise ConfigError(_explained(error, known_keys or (lambda _: list(kind.model_fields)))) from None
+
+
+def read_yaml(path: Path, what: str, holding: str) -> dict[str, Any]:
+    """A YAML file as a mapping; `what` it is and what it should be `holding` are for the errors."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the {what} {path} can't be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} should hold a mapping with {holding}, but holds {type(content).__name__}")
+    return content
 
 
 def _explained(error: ValidationError, known_keys: Callable[[Place], list[str]]) -> str:

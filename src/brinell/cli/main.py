@@ -16,8 +16,12 @@ from brinell.cli.settings import with_settings
 from brinell.cli.tables import listing, plan_lines, summary_table
 from brinell.config import RunConfig, load_config
 from brinell.engine import assemble, execute, reporter
+from brinell.engine.manifest import told_queries
 from brinell.engine.plan import plan as plan_of
 from brinell.errors import BrinellError, ConfigError
+from brinell.execution import Execution
+from brinell.models import open_model
+from brinell.serve import Server, served_lines
 
 app = typer.Typer(
     name="brinell",
@@ -105,6 +109,7 @@ def summary(
         out.print_json(data=found.to_dict(), allow_nan=False)
     else:
         out.print(*summary_table(found), sep="\n")
+        _say_queries(Run(folder))
 
 
 def rows(
@@ -136,6 +141,23 @@ def ls(
     out.print(listing(what))
 
 
+def serve(
+    model: Annotated[str, typer.Argument(help="A model, as SOURCE[?key=value&…] (see `brinell ls models`).")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 takes a free one.")] = 8000,
+    host: Annotated[str, typer.Option(help="Whom to listen to: 127.0.0.1 is this machine alone.")] = "127.0.0.1",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    trust: Annotated[bool, typer.Option("--trust", help="Let weights files run code.")] = False,
+) -> None:
+    """Put a model behind HTTP: the Open Inference Protocol v2, and /predict for image files.
+
+    Example: [bold]brinell serve timm:resnet50 --port 8000[/]
+    """
+    with Server(open_model(model, Execution(device=device, trust=trust)), host, port) as server:
+        out.print(*served_lines(server), sep="\n", soft_wrap=True, highlight=False)
+        server.serve_until_stopped()
+    out.print("stopped")
+
+
 def show(
     image: Annotated[Path, typer.Argument(help="An image file.")],
     operator: Annotated[
@@ -159,7 +181,7 @@ def show(
     out.print(f"wrote {file}", highlight=False)
 
 
-for _command in (demo, report, summary, rows, ls, show):
+for _command in (demo, report, summary, rows, ls, serve, show):
     app.command()(_command)
 app.command("run")(with_settings(run))
 app.command("plan")(with_settings(plan))
@@ -170,7 +192,13 @@ def _carry_out(config: RunConfig) -> None:
         store = execute(assemble(config), telling)
     found = Run(store.url)
     out.print(*summary_table(found.summary()), sep="\n")
+    _say_queries(found)
     _say_report(found.report())
+
+
+def _say_queries(run: Run) -> None:
+    for line in told_queries(run.manifest):
+        out.print(line, soft_wrap=True, highlight=False)
 
 
 def _say_report(place: str) -> None:

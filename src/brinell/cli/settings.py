@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from brinell.config import RunConfig, load_config, read_yaml
+from brinell.config import RunConfig, load_config
 from brinell.errors import ConfigError
+from brinell.validation import read_yaml
 
 _WHAT, _HOW = "What is measured", "How it is carried out"
 
@@ -64,12 +65,16 @@ def settings(
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at the first unreadable image.", rich_help_panel=_HOW)
     ] = False,
+    max_queries: Annotated[
+        int | None,
+        typer.Option(min=0, help="Send models behind HTTP at most so many images, then stop.", rich_help_panel=_HOW),
+    ] = None,
     set: Annotated[
         list[str] | None, typer.Option(help="key=value over all the rest, as in data.limit=100.", rich_help_panel=_HOW)
     ] = None,
 ) -> RunConfig:
     """A config from a file and options."""
-    content = read_yaml(config) if config is not None else {}
+    content = read_yaml(config, "config", "models and data") if config is not None else {}
     _lay(content, None, {"select": select, "seed": seed, "out": out})
     _lay(content, "data", {"source": data, "limit": limit, "shuffle": shuffle or None, "labels": labels})
     _lay(
@@ -85,6 +90,7 @@ def settings(
             "workers": workers,
             "trust": trust or None,
             "strict": strict or None,
+            "max_queries": max_queries,
         },
     )
     _lay(

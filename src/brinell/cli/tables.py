@@ -9,17 +9,54 @@ from rich.table import Table
 
 from brinell.criteria import CRITERIA
 from brinell.datasets import SOURCES as DATASETS
+from brinell.engine.manifest import priced
 from brinell.engine.plan import Plan
 from brinell.errors import UnknownName
 from brinell.lenses import LENSES
 from brinell.models import SOURCES as MODELS
-from brinell.perturb import OPERATORS, find_operator
+from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
 from brinell.registry import nearest
-from brinell.results import Profiles, title
+from brinell.results import Findings, Knobs, Profiles, title
 
 
-def summary_table(found: Profiles) -> list[Any]:
-    """Areas and failure points of every operator, and a sentence for each model."""
+def summary_table(found: Findings) -> list[Any]:
+    """What a lens found, as a table and a sentence for each model."""
+    return _profile_table(found) if isinstance(found, Profiles) else _knob_table(found)
+
+
+def _knob_table(found: Knobs) -> list[Any]:
+    """The smallest breaking changes of every property."""
+    tables: list[Any] = []
+    for model in found.models:
+        table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+        for head in (
+            "property",
+            f"mean {found.distance}",
+            "95 %",
+            "half lost by",
+            "broken",
+            "survived",
+            "skipped",
+            "failed",
+        ):
+            table.add_column(head, justify="right" if head in ("broken", "survived", "skipped", "failed") else "left")
+        for operator in found.operators:
+            one = found.hardness.get((model, operator))
+            if one is not None:
+                tell = find_property(operator).facts.tell
+                table.add_row(
+                    title(operator),
+                    f"{one.robustness.value:.2e}" if one.broken else "never broken",
+                    f"{one.robustness.low:.1e}–{one.robustness.high:.1e}" if one.broken > 1 else "",
+                    tell(abs(one.middle)) if one.middle is not None else "more than half survive",
+                    *(str(count) for count in (one.broken, one.survived, one.skipped, one.failed)),
+                )
+        tables += [table, found.verdict(model)]
+    return tables
+
+
+def _profile_table(found: Profiles) -> list[Any]:
+    """Areas and failure points of every operator."""
     tables: list[Any] = []
     thresholds = list(dict.fromkeys(failure.threshold for failure in found.failures))
     middle = f"first below {thresholds[len(thresholds) // 2]:.0%} at"
@@ -43,14 +80,19 @@ def plan_lines(plan: Plan) -> list[str]:
     lines = []
     for cost in plan.costs:
         gradients = f" and {cost.gradients:,} gradients" if cost.gradients else ""
+        if cost.queries:
+            asked = f"at most {cost.queries:,} queries{priced(cost.queries, cost.price)}"
+        else:
+            asked = f"{cost.forward_passes:,} forward passes (at {cost.images_per_second or 0:,.0f}/s here){gradients}"
+        about = "at most" if cost.searching else "about"
         lines.append(
             f"{cost.lens} of {cost.model}: {cost.images:,} images × {cost.operators} operators, "
-            f"{'at most ' if cost.searching else ''}{cost.trials:,} trials; {cost.forward_passes:,} forward passes (at "
-            f"{cost.images_per_second:,.0f}/s here){gradients}; {'at most' if cost.searching else 'about'} "
-            f"{_time(cost.seconds)}"
+            f"{'at most ' if cost.searching else ''}{cost.trials:,} trials; {asked}; "
+            f"{f'{about} {_time(cost.seconds)}' if cost.images_per_second else 'as fast as the service answers'}"
         )
+    services = "" if all(cost.images_per_second for cost in plan.costs) else " and the time that services take"
     lines.append(
-        f"in all: {plan.forward_passes:,} forward passes, about {_time(plan.seconds)}; {plan.rows:,} rows, about "
+        f"in all: {plan.forward_passes:,} forward passes, about {_time(plan.seconds)}{services}; {plan.rows:,} rows, about "
         f"{plan.bytes / 1e6:.1f} MB in {plan.folder}. Nothing was done."
     )
     return lines
@@ -91,12 +133,18 @@ def _lenses() -> Table:
 
 
 def _operators() -> Table:
-    table = _table("operator", "tags", "what one more level does")
+    table = _table("operator", "tags", "what one more level does, or more severity")
     for operator in OPERATORS.values():
         usual = find_operator(operator.name) is operator
         white = ("white box",) if operator.white_box else ()
         doc = (inspect.getdoc(operator.function) or "").splitlines()[0]
         table.add_row(operator.name if usual else f"  :{operator.semantics}", ", ".join((*operator.tags, *white)), doc)
+    table.add_section()
+    for one in PROPERTIES.values():
+        usual = find_property(one.name) is one
+        tags = (one.facts.category, "stochastic" if one.stochastic else "deterministic")
+        doc = (inspect.getdoc(one.function) or "").splitlines()[0]
+        table.add_row(one.name if usual else f"  :{one.semantics}", ", ".join(tags), doc)
     return table
 
 

@@ -23,8 +23,8 @@ from brinell.engine.bench import Bench
 from brinell.engine.clean import readable
 from brinell.engine.shards import Entry, id_numbers, load_canvases
 from brinell.models import Model
-from brinell.perturb import find_operator
-from brinell.results import Store, breakers, profiles
+from brinell.perturb import find_operator, find_property
+from brinell.results import Store, breakers, least, profiles
 from brinell.types import Dataset
 
 BREAKERS = 3  # images shown for each model and operator
@@ -48,6 +48,9 @@ class Exhibit:
     confidence: float | None
     correct: bool
     clean_confidence: float | None
+    severities: tuple[float, ...] = ()
+    field: int = 0
+    told: str = ""
 
     @property
     def file(self) -> str:
@@ -68,8 +71,12 @@ def write_exhibits(store: Store, dataset: Dataset, models: Sequence[Model], seed
     """Choose, make and store the pictures of a finished run, once."""
     if store.exists("exhibits.json"):
         return
-    connection = store.connect()
-    wanted = _failure_points(connection) + _breaks_first(connection)
+    connection, wanted = store.connect(), []
+    for lens in store.manifest()["identity"]["config"]["lenses"]:
+        if lens["name"] == "profile":
+            wanted += _failure_points(connection) + _breaks_first(connection)
+        elif lens["name"] == "knob":
+            wanted += _least_changes(connection, lens["distance"], lens["resample"])
     entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}  # the first of equal images
     for model in models:
         mine = [exhibit for exhibit in wanted if exhibit.model == model.name]
@@ -88,7 +95,7 @@ def read_exhibits(store: Store) -> list[Exhibit]:
 def _failure_points(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
     """One example image at each failure point of each model: the first one that all models get right when clean."""
     example = connection.execute(
-        """select image from rows join samples using (image) where level = 0 group by image
+        """select image from rows join samples using (image) where lens = 'profile' and level = 0 group by image
            order by bool_and(correct) desc, min(index) limit 1"""
     ).fetchone()
     if example is None:
@@ -97,7 +104,9 @@ def _failure_points(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
     answers = {
         (model, operator, level): rest
         for model, operator, level, *rest in connection.execute(
-            "select model, operator, level, label, prediction, confidence, correct from rows where image = ?", example
+            """select model, operator, level, label, prediction, confidence, correct from rows
+               where lens = 'profile' and image = ?""",
+            example,
         ).fetchall()
     }
     made = []
@@ -128,6 +137,34 @@ def _breaks_first(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
     ]
 
 
+def _least_changes(connection: duckdb.DuckDBPyConnection, distance: str, resample: bool) -> list[Exhibit]:
+    """For each model and property the images that the smallest changes break."""
+    sure = {
+        (model, image): confidence
+        for model, image, confidence in connection.execute(
+            "select model, image, any_value(clean.confidence) from clean join samples using (index) group by all"
+        ).fetchall()
+    }
+    return [
+        Exhibit(
+            found.model,
+            found.operator,
+            found.image,
+            found.level,
+            None,
+            found.label,
+            found.prediction,
+            found.confidence,
+            False,
+            sure[found.model, found.image],
+            found.severities,
+            found.level if resample else 0,
+            f"{find_property(found.operator).facts.tell(abs(found.amount))}, {distance} {found.distance:.2g}",
+        )
+        for found in least(connection, BREAKERS, distance)
+    ]
+
+
 def _make(
     store: Store,
     dataset: Dataset,
@@ -154,9 +191,15 @@ def _make(
     files: dict[tuple[str, int, int], str] = {}
     for exhibit in wanted:
         place = row[exhibit.image]
+        store.write(webp(canvases[place]), exhibit.clean_file)
+        if exhibit.severities:
+            fields = torch.tensor([exhibit.field])
+            severities = torch.tensor([exhibit.severities], dtype=torch.float64)
+            image = bench.changed(find_property(exhibit.operator), torch.tensor([place]), severities, fields)
+            store.write(webp(image[0].cpu()), exhibit.file)
+            continue
         by_operator[exhibit.operator].add((exhibit.level, place))
         files[exhibit.operator, exhibit.level, place] = exhibit.file
-        store.write(webp(canvases[place]), exhibit.clean_file)
     for operator, asked in by_operator.items():
         # rising levels, so that a step operator goes on instead of starting again
         for level in sorted({level for level, _ in asked}):

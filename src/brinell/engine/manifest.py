@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -68,6 +70,36 @@ def refuse_other_images(store: Store, dataset: Dataset, samples: pa.Table) -> No
             f"{where} changed since the run in {store.url} began; restore the data, or give this run a folder of its own "
             "with --out"
         )
+
+
+@contextmanager
+def counted(store: Store, models: Sequence[Model], manifest: dict[str, Any]) -> Iterator[None]:
+    """Count what is asked of services for this run, and put it into its manifest, whether it ends well or not."""
+    services = {model.name: model.service for model in models if model.service is not None}
+    for service in services.values():
+        service.begin(f"{store.place()} of {manifest['created']}")
+    try:
+        yield
+    finally:
+        if services:
+            manifest["queries"] = {
+                name: {**asdict(service.counts), "price": service.price} for name, service in services.items()
+            }
+            store.write_manifest(manifest)
+
+
+def told_queries(manifest: dict[str, Any]) -> list[str]:
+    """What was asked of services, and what it cost, a sentence each."""
+    return [
+        f"{model} was sent {told['asked']:,} images{priced(told['asked'], told['price'])}; {told['cached']:,} answers came "
+        f"from the cache{' (the oldest is of ' + told['oldest'] + ')' if told['oldest'] else ''}."
+        for model, told in manifest.get("queries", {}).items()
+    ]
+
+
+def priced(queries: int, price: float | None) -> str:
+    """What queries cost, where that is known."""
+    return "" if price is None else f" for {queries * price:,.2f} (at {price:g} each)"
 
 
 def _settings(config: RunConfig, models: Sequence[Model]) -> dict[str, Any]:

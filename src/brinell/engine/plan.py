@@ -19,7 +19,10 @@ OVERHEAD = 1.1  # operators, distances and rows beside the forward passes, as me
 
 @dataclass(frozen=True)
 class Cost:
-    """One lens with one model. `trials` is how many questions it takes, or how many at most where `searching`."""
+    """One lens with one model. `trials` is how many questions it takes, or how many at most where `searching`.
+
+    `queries` are the images that a service would be sent at most, at `price` each; how fast it answers may be unknown.
+    """
 
     lens: str
     model: str
@@ -30,8 +33,10 @@ class Cost:
     searching: bool
     forward_passes: int
     gradients: int
-    images_per_second: float
+    images_per_second: float | None
     seconds: float
+    queries: int = 0
+    price: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,11 +79,14 @@ def _cost(job: Job, images: int, batch: int | None) -> Cost:
     pre, lens = job.model.preprocess, job.lens
     each = [lens.trials(job.options, operator, pre.height, pre.width) for operator in job.operators]
     batch = batch or best_batch(job.model)
-    rate = images_per_second(job.model, batch)
+    service = job.model.service
+    rate = images_per_second(job.model, batch) if service is None else service.rate
     white = images * sum(count for count, operator in zip(each, job.operators, strict=True) if operator.white_box)
     trials = images * sum(each)
     forwards = trials + 2 * images  # the clean images are asked once to select, once to compare
-    seconds = forwards * OVERHEAD / rate + (white / _gradients_per_second(job.model, min(batch, 8)) if white else 0)
+    queries = 0 if service is None else trials + images  # the second time, the clean images' answers are known
+    seconds = (queries or forwards * OVERHEAD) / rate if rate else 0.0
+    seconds += white / _gradients_per_second(job.model, min(batch, 8)) if white else 0
     searching = lens.searching
     return Cost(
         lens=lens.name,
@@ -92,6 +100,8 @@ def _cost(job: Job, images: int, batch: int | None) -> Cost:
         gradients=white,
         images_per_second=rate,
         seconds=seconds,
+        queries=queries,
+        price=None if service is None else service.price,
     )
 
 

@@ -18,7 +18,7 @@ from brinell.datasets import open_dataset
 from brinell.engine.bench import Bench
 from brinell.engine.clean import answer_clean, keep, label_indices, readable
 from brinell.engine.exhibits import write_exhibits
-from brinell.engine.manifest import new_manifest, refuse_other_images, refuse_other_settings
+from brinell.engine.manifest import counted, new_manifest, refuse_other_images, refuse_other_settings
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.shards import Entry, give_back_freed_memory, id_numbers, load_canvases, one_ahead, worker_count
 from brinell.engine.survey import chosen, survey
@@ -100,11 +100,12 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
         samples = _samples(parts, pool, reporter)
         refuse_other_images(store, parts.dataset, samples)
         manifest = _begin(store, parts, jobs, samples)
-        clean = _clean(store, parts, samples, manifest, pool, reporter)
-        shards = _shards(samples, clean, manifest["execution"]["shard"])
-        labels = _labels(clean)
-        _measure(store, parts, jobs, shards, labels, manifest, pool, reporter)
-        write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
+        with counted(store, parts.models, manifest):
+            clean = _clean(store, parts, samples, manifest, pool, reporter)
+            shards = _shards(samples, clean, manifest["execution"]["shard"])
+            labels = _labels(clean)
+            _measure(store, parts, jobs, shards, labels, manifest, pool, reporter)
+            write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
     manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
     manifest["finished"] = True
     store.write_manifest(manifest)

@@ -17,6 +17,7 @@ from brinell.lenses.search import BROKEN, SEARCHES, STATUSES, SURVIVED, Search
 from brinell.perturb import PROPERTIES, Property, find_property, property_names
 from brinell.registry import nearest
 
+
 class KnobOptions(LensOptions):
     """How the smallest breaking change is searched.
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from brinell.classes import Classes
-from brinell.errors import ModelError
+from brinell.errors import BrinellError, ModelError
 from brinell.models.preprocess import Preprocess
+from brinell.models.service import Service
 
 Forward = Callable[[Tensor], Tensor]
 
@@ -21,7 +22,8 @@ class Model:
 
     `forward` takes normalised float32 images (N, C, H, W) and gives scores (N, K); `differentiable` does the same with
     gradients, where the model has them. `facts` go into the manifest: source, runtime, precision and the like. A model
-    without `scores` names a class and says no more: its answers are 1 for that class and 0 for the others.
+    without `scores` names a class and says no more: its answers are 1 for that class and 0 for the others. A model with
+    a `service` is asked over HTTP, which may cost something.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Model:
     differentiable: Forward | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     scores: bool = True
+    service: Service | None = None
 
     def predict(self, canvases: Tensor) -> Tensor:
         """Probabilities as float32 (N, K) for uint8 canvases on the model's device."""
@@ -82,6 +85,8 @@ def probe(forward: Forward, preprocess: Preprocess, device: torch.device, name: 
     with torch.inference_mode():
         try:
             raw = forward(preprocess.normalise(canvases))
+        except BrinellError:
+            raise
         except Exception as error:  # a module may raise anything
             shape = (preprocess.channels, preprocess.height, preprocess.width)
             raise ModelError(

@@ -1,11 +1,11 @@
-"""A model named by one string, with its options: `SOURCE[?key=value&…]`."""
+"""A model named by one string, with its options: `SOURCE[?key=value&…]`, or `URL[#key=value&…]`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PositiveInt, model_validator
 
@@ -30,6 +30,8 @@ Sides = Annotated[tuple[PositiveInt, ...], BeforeValidator(_listed)]
 
 #: endings of files that hold weights
 WEIGHTS = frozenset({".onnx", ".safetensors", ".pt", ".pth", ".bin"})
+#: how a service's strings begin
+URLS = ("http://", "https://")
 
 
 class ModelOptions(BaseModel):
@@ -37,7 +39,8 @@ class ModelOptions(BaseModel):
 
     `size` is one side or height,width; `resize` "stretch" or "crop" (shorter side to `short_side`, then the middle);
     `classes` a file with one name a line, or "imagenet"; `factory` (package.module:function) builds the module that a
-    weights file is for; `output` picks one of several ONNX outputs.
+    weights file is for; `output` picks one of several outputs; `mapping` is a YAML file that tells how a service is asked.
+    A URL keeps its own query: options follow # there (`http://host/predict#mapping=FILE&size=224`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,6 +57,7 @@ class ModelOptions(BaseModel):
     classes: str | None = None
     factory: str | None = None
     output: str | None = None
+    mapping: str | None = None
     pretrained: bool = True
 
     @model_validator(mode="before")
@@ -62,7 +66,7 @@ class ModelOptions(BaseModel):
         options = {"source": value} if isinstance(value, str) else value
         if not isinstance(options, Mapping) or not isinstance(options.get("source"), str):
             return value
-        source, _, query = options["source"].partition("?")
+        source, _, query = options["source"].partition("#" if options["source"].startswith(URLS) else "?")
         pairs = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
         return {**pairs, **options, "source": source}
 
@@ -71,6 +75,9 @@ class ModelOptions(BaseModel):
         """The model's name in rows and reports."""
         if self.name is not None:
             return self.name
+        if self.source.startswith(URLS):
+            parts = urlsplit(self.source)
+            return parts.path.removesuffix("/infer").rstrip("/").rpartition("/")[2] or parts.netloc
         kind, _, rest = self.source.partition(":")
         last = (rest or kind).rstrip("/").rpartition("/")[2]
         if kind == "torch" and ":" in last:

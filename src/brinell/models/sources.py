@@ -24,6 +24,7 @@ from brinell.models.modules import from_module
 from brinell.models.onnx import from_onnx
 from brinell.models.options import WEIGHTS, ModelOptions
 from brinell.models.preprocess import Preprocess
+from brinell.models.remote import from_url
 from brinell.registry import Registry
 from brinell.validation import validated
 
@@ -119,6 +120,12 @@ def _open_torchvision(rest: str, options: ModelOptions, execution: Execution) ->
 def _open_hf(rest: str, options: ModelOptions, execution: Execution) -> Model:
     opened = zoo.hf_model(rest, pretrained=options.pretrained, trust=execution.trust)
     return _from_torch(options, execution, *opened)
+
+
+@source("http", "http://HOST/…#mapping=FILE", "a service over HTTP, by the Open Inference Protocol v2 or a mapping file")
+@source("https", "https://HOST/…#mapping=FILE", "the same, encrypted")
+def _open_url(_: str, options: ModelOptions, execution: Execution) -> Model:
+    return from_url(options, execution)
 
 
 @source("fake", "fake:grey?…", "a stand-in with a known breaking point: light or dark by the mean grey value")

@@ -16,7 +16,7 @@ METRIC_TITLES = {
 _SHARES = ("accuracy", "probability", "confidence")
 _LEVEL = alt.X("level:Q", title="level of degradation", axis=alt.Axis(tickMinStep=1))
 Figure = alt.LayerChart | alt.FacetChart
-_PALETTE = [
+PALETTE = [
     "#4e79a7",
     "#f28e2b",
     "#e15759",
@@ -39,7 +39,7 @@ def average_profiles(found: Profiles, metric: str | None = None) -> Figure:
     """One line a model, the mean over all operators (the paper's Figures 1-3). Without a metric, the reader chooses."""
     chart = _chart(found, [AVERAGE], metric)
     legend = alt.Legend(symbolOpacity=1)
-    colour = alt.Color("model:N", title="model", sort=found.models, scale=alt.Scale(range=_PALETTE), legend=legend)
+    colour = alt.Color("model:N", title="model", sort=found.models, scale=alt.Scale(range=PALETTE), legend=legend)
     chosen = alt.selection_point(fields=["model"], bind="legend", name="chosen_models")
     band = chart.mark_area().encode(
         x=_LEVEL,
@@ -63,7 +63,7 @@ def operator_profiles(found: Profiles, model: str | None = None, metric: str | N
     if model is None:
         chart = chart.transform_filter("datum.model === chosen_model")
     names = [title(operator) for operator in found.operators]
-    scale = alt.Scale(domain=names, range=[_PALETTE[place % len(_PALETTE)] for place in range(len(names))])
+    scale = alt.Scale(domain=names, range=[PALETTE[place % len(PALETTE)] for place in range(len(names))])
     colour = alt.Color("operator:N", title="most damaging first", scale=scale, sort=names)
     legend = alt.selection_point(fields=["operator"], bind="legend", name="chosen_operators")
     line = chart.mark_line(strokeWidth=2).encode(
@@ -85,7 +85,7 @@ def area_bars(found: Profiles) -> Figure:
         for (model, operator), area in found.areas.items()
     ]
     names = [title(operator) for operator in found.operators]
-    colour = alt.Color("model:N", title="model", sort=found.models, scale=alt.Scale(range=_PALETTE))
+    colour = alt.Color("model:N", title="model", sort=found.models, scale=alt.Scale(range=PALETTE))
     base = alt.Chart(alt.InlineData(values=records)).encode(
         y=alt.Y("operator:N", sort=names, title=None, axis=alt.Axis(labelLimit=220)),
         yOffset=alt.YOffset("model:N", sort=found.models),

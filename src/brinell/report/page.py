@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,20 +11,13 @@ import jinja2
 import vl_convert
 
 from brinell.classes import Classes
-from brinell.engine import Exhibit, read_exhibits
-from brinell.report.figures import Figure, area_bars, average_profiles, operator_profiles
-from brinell.results import METRICS, THRESHOLDS, Profiles, Store, profiles, title
-
-
-@dataclass(frozen=True)
-class Picture:
-    """An image on the page, with what is written under it."""
-
-    source: str
-    heading: str
-    lines: tuple[str, ...]
-    right: bool | None = None
-    clean_source: str | None = None
+from brinell.engine import read_exhibits
+from brinell.engine.manifest import told_queries
+from brinell.report.figures import Figure
+from brinell.report.knob import knob_figures, knob_section
+from brinell.report.profile import profile_figures, profile_section
+from brinell.report.section import Section
+from brinell.results import Profiles, Store, findings, title
 
 
 def write_report(store: Store) -> str:
@@ -39,29 +30,34 @@ def render(store: Store) -> str:
     """The report's HTML."""
     manifest = store.manifest()
     connection = store.connect()
-    found = profiles(connection)
-    exhibits = read_exhibits(store)
-    names = {model: _namer(facts["classes"]) for model, facts in manifest["models"].items()}
+    sections = _sections(store, manifest)
     page = {
         "manifest": manifest,
         "manifest_text": json.dumps(_short(manifest), indent=1, ensure_ascii=False),
-        "found": found,
+        "sections": sections,
         "title": title,
-        "thresholds": THRESHOLDS,
         "data": _data_facts(connection),
+        "queries": told_queries(manifest),
         "problems": connection.execute("select name, problem from samples where problem is not null").fetchall(),
-        "charts": _charts(found),
+        "charts": [(name, _embedded(chart)) for section in sections for name, chart in section.charts.items()],
         "bundle": _bundle(),
-        "sheets": _sheets(store, found, exhibits, names),
-        "breakers": _breakers(store, found, exhibits, names),
-        "levels": max(len(points) for points in found.curves.values()) - 1,
     }
     return _template().render(page)
 
 
-def _charts(found: Profiles) -> list[tuple[str, str]]:
-    figures = {"average": average_profiles(found), "operators": operator_profiles(found), "areas": area_bars(found)}
-    return [(name, _embedded(chart)) for name, chart in figures.items()]
+def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
+    """A part of the page for each lens that the run has."""
+    found = findings(store.connect(), manifest)
+    exhibits = read_exhibits(store)
+    names = {model: _namer(facts["classes"]) for model, facts in manifest["models"].items()}
+    options = {lens["name"]: lens for lens in manifest["identity"]["config"]["lenses"]}
+    sections = []
+    for lens, findings_of_lens in found.items():
+        if isinstance(findings_of_lens, Profiles):
+            sections.append(profile_section(store, findings_of_lens, options[lens], exhibits, names))
+        else:
+            sections.append(knob_section(store, findings_of_lens, options[lens], exhibits, names))
+    return sections
 
 
 def _embedded(chart: Figure) -> str:
@@ -106,67 +102,6 @@ def _data_facts(connection: Any) -> dict[str, int]:
     }
 
 
-def _inline(store: Store, file: str) -> str:
-    return "data:image/webp;base64," + base64.b64encode(store.read(file)).decode()
-
-
-def _sheets(
-    store: Store, found: Profiles, exhibits: list[Exhibit], names: dict[str, Callable[[int], str]]
-) -> list[tuple[str, list[tuple[float, list[Picture]]]]]:
-    """For each model and threshold the example image at every operator's failure point (Figures 7-9)."""
-    sheets = []
-    for model in found.models:
-        by_threshold = []
-        for threshold in THRESHOLDS:
-            shown = [e for e in exhibits if e.model == model and e.threshold == threshold]
-            shown.sort(key=lambda exhibit: exhibit.level)
-            pictures = [_failure_picture(store, found, exhibit, names[model]) for exhibit in shown]
-            by_threshold.append((threshold, pictures))
-        if any(pictures for _, pictures in by_threshold):
-            sheets.append((model, by_threshold))
-    return sheets
-
-
-def _failure_picture(store: Store, found: Profiles, exhibit: Exhibit, name: Callable[[int], str]) -> Picture:
-    assert exhibit.threshold is not None
-    told = found.failure(exhibit.model, exhibit.operator, exhibit.threshold).told
-    lines = (f"level {exhibit.level}: {told}", f"{name(exhibit.prediction)}{_sure(exhibit.confidence)}")
-    return Picture(_inline(store, exhibit.file), title(exhibit.operator), lines, exhibit.correct)
-
-
-def _breakers(
-    store: Store, found: Profiles, exhibits: list[Exhibit], names: dict[str, Callable[[int], str]]
-) -> list[tuple[str, list[tuple[str, list[Picture]]]]]:
-    """For each model and operator the images that break first, beside the clean ones."""
-    groups = []
-    for model in found.models:
-        by_operator = []
-        for operator in found.operators:
-            shown = [e for e in exhibits if e.model == model and e.operator == operator and e.threshold is None]
-            pictures = [
-                Picture(
-                    _inline(store, exhibit.file),
-                    f"level {exhibit.level}",
-                    (
-                        f"clean: {names[model](exhibit.label)}{_sure(exhibit.clean_confidence)}",
-                        f"then: {names[model](exhibit.prediction)}{_sure(exhibit.confidence)}",
-                    ),
-                    False,
-                    _inline(store, exhibit.clean_file),
-                )
-                for exhibit in shown
-            ]
-            if pictures:
-                by_operator.append((title(operator), pictures))
-        if by_operator:
-            groups.append((model, by_operator))
-    return groups
-
-
-def _sure(confidence: float | None) -> str:
-    return "" if confidence is None else f", {confidence:.0%} sure"
-
-
 def _short(manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest without the models' class lists, which are long."""
     models = {name: {k: v for k, v in facts.items() if k != "classes"} for name, facts in manifest["models"].items()}
@@ -174,13 +109,10 @@ def _short(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_figures(store: Store, folder: str = "figures") -> list[str]:
-    """All figures of the paper's kind as SVG and PNG: the averages, and each model's operators, by every measure."""
-    found = profiles(store.connect())
-    charts: dict[str, Figure] = {f"average-{metric}": average_profiles(found, metric) for metric in METRICS}
-    charts["areas"] = area_bars(found)
-    for model in found.models:
-        for metric in METRICS:
-            charts[f"{model}-{metric}"] = operator_profiles(found, model, metric)
+    """All figures of the run's lenses as SVG and PNG."""
+    charts: dict[str, Figure] = {}
+    for found in findings(store.connect(), store.manifest()).values():
+        charts |= profile_figures(found) if isinstance(found, Profiles) else knob_figures(found)
     written = []
     for name, chart in charts.items():
         text = chart.to_json(indent=None)

@@ -12,6 +12,7 @@ import duckdb
 
 from brinell.errors import RunError
 from brinell.perturb import find_operator
+from brinell.results.names import title
 from brinell.results.statistics import Estimate, first_below, mean, proportion
 
 METRICS = ("accuracy", "rank", "probability", "confidence")
@@ -172,13 +173,6 @@ def _cell(area: Estimate | None) -> str:
 
 def _record(model: str, operator: str, level: int, metric: str, estimate: Estimate, told: str) -> dict[str, Any]:
     return {"model": model, "operator": operator, "level": level, "metric": metric, **asdict(estimate), "told": told}
-
-
-def title(operator: str) -> str:
-    """An operator's name for people; its semantics are told where they are not the usual ones."""
-    found = find_operator(operator)
-    usual = find_operator(found.name).semantics
-    return found.facts.title if found.semantics == usual else f"{found.facts.title} ({found.semantics})"
 
 
 def told(operator: str, point: Point, clean: Point) -> str:

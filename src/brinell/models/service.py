@@ -1,0 +1,195 @@
+"""Asking a service over HTTP: side by side, no faster than allowed, again where that helps, and nothing twice."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from brinell.errors import BrinellError, ServiceError
+from brinell.models.answers import Answers, Counts
+from brinell.models.protocol import Asking
+from brinell.models.wire import Passing, Wire
+
+LONGEST_PAUSE = 30.0  # seconds between two tries
+PATIENCE = 300.0  # seconds: a service that wants a longer wait (Retry-After) is asked another day
+
+
+class Service:
+    """A model behind HTTP, with what it costs to ask it. `batch` is how many images at a time keep it busy.
+
+    A question is asked in a thread of its own. What comes back is kept before anything else is done with it. After a
+    failure no question is begun; those under way are answered and kept.
+    """
+
+    def __init__(
+        self, wire: Wire, url: str, asking: Asking, answers: Answers, *, identity: str, name: str, limit: int | None
+    ) -> None:
+        self.wire, self.url, self.asking, self.answers = wire, url, asking, answers
+        self.identity, self.name, self.limit = identity, name, limit
+        self.batch = wire.calls.concurrency * asking.most
+        self.price = wire.calls.price
+        self._run = f"not a run: {uuid.uuid4().hex}"
+        self._pool = ThreadPoolExecutor(wire.calls.concurrency, "ask")
+        self._lock = threading.RLock()
+        self._under_way: dict[str, Future[dict[str, np.ndarray]]] = {}
+        self._next = 0.0  # when the next question may be sent
+        self._callers = 0
+        self._failure: BrinellError | None = None
+        self._stopped = threading.Event()
+
+    # ---- counting ----
+
+    def begin(self, run: str) -> None:
+        """Count for a run from here on, together with what it asked before it was stopped."""
+        self.answers.rename(self._run, run, self.identity)
+        self._run = run
+
+    @property
+    def counts(self) -> Counts:
+        """What the run has asked so far."""
+        return self.answers.counts(self._run, self.identity)
+
+    @property
+    def rate(self) -> float | None:
+        """Images a second at most, where that is set."""
+        return self.wire.calls.rate
+
+    # ---- asking ----
+
+    def scores(self, canvases: Tensor) -> Tensor:
+        """Scores (N, K) of uint8 canvases (N, C, H, W) on the host. Equal canvases are one question."""
+        images = canvases.numpy()
+        keys = [_key(image) for image in images]
+        distinct = dict(zip(keys, images, strict=True))
+        with self._lock:
+            if not self._callers:  # a new beginning
+                self._failure = None
+                self._stopped.clear()
+            self._callers += 1
+        try:
+            known, futures = self._begin(distinct)
+            found = {**known, **self._finished(futures)}
+        finally:
+            with self._lock:
+                self._callers -= 1
+        return torch.from_numpy(np.stack([found[key] for key in keys]))
+
+    def _begin(self, images: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], set[Future[dict[str, np.ndarray]]]]:
+        """What is known about images, and questions about the others, which someone may be asking already."""
+        with self._lock:  # nobody asks what another has just asked
+            known, oldest = self._read(images)
+            futures = {self._under_way[key] for key in images if key in self._under_way}
+            new = [key for key in images if key not in known and key not in self._under_way]
+            size = min(self.asking.most, -(-len(new) // self.wire.calls.concurrency) or 1)
+            for start in range(0, len(new), size):
+                part = {key: images[key] for key in new[start : start + size]}
+                future = self._pool.submit(self._ask, part)
+                self._under_way.update(dict.fromkeys(part, future))
+                future.add_done_callback(lambda _, part=part: self._forget(part))  # type: ignore[misc]
+                futures.add(future)
+        if known:
+            self.answers.count_cached(self._run, self.identity, len(known), oldest)
+        return known, futures
+
+    def _read(self, images: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], str | None]:
+        """Scores from kept answers, and the oldest one's day. One that can't be read is asked for again."""
+        scores, oldest = {}, None
+        for key, (answer, day) in self.answers.read(self.identity, images).items():
+            try:
+                scores[key] = self.asking.scores(answer)
+            except ServiceError:
+                continue
+            oldest = min(oldest or day, day)
+        return scores, oldest
+
+    def _forget(self, part: dict[str, np.ndarray]) -> None:
+        with self._lock:
+            for key in part:
+                self._under_way.pop(key, None)
+
+    def _finished(self, futures: set[Future[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
+        done, left = wait(futures, return_when="FIRST_EXCEPTION")
+        for future in left:
+            future.cancel()
+        wait(left)  # what is under way is paid for
+        try:
+            return {key: scores for future in done | left for key, scores in future.result().items()}
+        except (BrinellError, CancelledError, _Stopped) as error:
+            raise self._failure or error from None  # of all that failed, the first one, which stopped the others
+
+    def _ask(self, part: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Ask about a few images, keep what is answered, and give their scores."""
+        try:
+            answer = self._answer(list(part.values()))
+            try:
+                answers = dict(zip(part, self.asking.split(answer, len(part)), strict=True))
+                self.answers.keep(self.identity, answers)
+                return {key: self.asking.scores(answer) for key, answer in answers.items()}
+            except ServiceError as error:
+                raise self._told(str(error)) from None
+        except BrinellError as error:
+            with self._lock:
+                self._failure = self._failure or error
+                self._stopped.set()
+            raise
+
+    def _answer(self, canvases: Sequence[np.ndarray]) -> Any:
+        """The JSON answer to a request, after as many tries as it takes."""
+        request, calls = self.asking.request(list(canvases)), self.wire.calls
+        for attempt in range(calls.retries + 1):
+            self._wait_for_a_turn(len(canvases))
+            self.answers.spend(self._run, self.identity, len(canvases), self.limit)
+            try:
+                return self.wire.json("POST", self.url, request.body, request.content_type)
+            except ServiceError as error:
+                raise self._told(str(error)) from None
+            except Passing as error:
+                problem, pause = str(error), error.pause
+            if pause > PATIENCE:
+                raise self._told(f"it {problem} and wants to be left alone for {pause:,.0f} s")
+            self._hold_back(max(pause, 0.0))
+            if attempt < calls.retries:
+                self._pause(max(pause, min(calls.backoff * 2**attempt, LONGEST_PAUSE)))
+        raise self._told(f"it {problem}, {calls.retries + 1} times over")
+
+    def _told(self, problem: str) -> ServiceError:
+        return ServiceError(
+            f"model {self.name} ({self.url}) can't go on: {self.wire.hidden(problem)}; what it answered is kept in "
+            f"{self.answers.path}, and the same command goes on from there"
+        )
+
+    # ---- waiting ----
+
+    def _wait_for_a_turn(self, images: int) -> None:
+        with self._lock:
+            turn = max(self._next, time.monotonic())
+            if self.wire.calls.rate is not None:
+                self._next = turn + images / self.wire.calls.rate
+        self._pause(turn - time.monotonic())
+
+    def _hold_back(self, seconds: float) -> None:
+        """Let nobody ask before so many seconds have passed."""
+        with self._lock:
+            self._next = max(self._next, time.monotonic() + seconds)
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(max(seconds, 0.0)):
+            raise _Stopped
+
+
+class _Stopped(Exception):
+    """Another question failed."""
+
+
+def _key(image: np.ndarray) -> str:
+    """32 hex digits of a canvas: its shape and its pixels."""
+    return hashlib.blake2b(str(image.shape).encode() + image.tobytes(), digest_size=16).hexdigest()

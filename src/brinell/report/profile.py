@@ -1,0 +1,65 @@
+"""The report's part on degradation profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brinell.engine import Exhibit
+from brinell.report.figures import Figure, area_bars, average_profiles, operator_profiles
+from brinell.report.section import Namer, Picture, Section, inline, pairs, sure
+from brinell.results import METRICS, THRESHOLDS, Profiles, Store, title
+
+
+def profile_section(
+    store: Store, found: Profiles, options: Mapping[str, Any], exhibits: list[Exhibit], names: dict[str, Namer]
+) -> Section:
+    """Curves, failure points, and what failure looks like."""
+    return Section(
+        template="profile.html",
+        question="How far can images degrade before the model breaks?",
+        what="degradation profiles",
+        found=found,
+        options=options,
+        charts={"average": average_profiles(found), "operators": operator_profiles(found), "areas": area_bars(found)},
+        content={
+            "thresholds": THRESHOLDS,
+            "sheets": _sheets(store, found, exhibits, names),
+            "breakers": pairs(store, found, exhibits, names),
+            "levels": max(len(points) for points in found.curves.values()) - 1,
+        },
+    )
+
+
+def profile_figures(found: Profiles) -> dict[str, Figure]:
+    """All figures of the paper's kind: the averages, and each model's operators, by every measure."""
+    charts: dict[str, Figure] = {f"average-{metric}": average_profiles(found, metric) for metric in METRICS}
+    charts["areas"] = area_bars(found)
+    for model in found.models:
+        for metric in METRICS:
+            charts[f"{model}-{metric}"] = operator_profiles(found, model, metric)
+    return charts
+
+
+def _sheets(
+    store: Store, found: Profiles, exhibits: list[Exhibit], names: dict[str, Namer]
+) -> list[tuple[str, list[tuple[float, list[Picture]]]]]:
+    """For each model and threshold the example image at every operator's failure point (Figures 7-9)."""
+    sheets = []
+    for model in found.models:
+        by_threshold = []
+        for threshold in THRESHOLDS:
+            shown = [e for e in exhibits if e.model == model and e.threshold == threshold]
+            shown.sort(key=lambda exhibit: exhibit.level)
+            pictures = [_failure_picture(store, found, exhibit, names[model]) for exhibit in shown]
+            by_threshold.append((threshold, pictures))
+        if any(pictures for _, pictures in by_threshold):
+            sheets.append((model, by_threshold))
+    return sheets
+
+
+def _failure_picture(store: Store, found: Profiles, exhibit: Exhibit, name: Namer) -> Picture:
+    assert exhibit.threshold is not None
+    told = found.failure(exhibit.model, exhibit.operator, exhibit.threshold).told
+    lines = (f"level {exhibit.level}: {told}", f"{name(exhibit.prediction)}{sure(exhibit.confidence)}")
+    return Picture(inline(store, exhibit.file), title(exhibit.operator), lines, exhibit.correct)

@@ -1,0 +1,75 @@
+"""What the report's parts, one a lens, have in common."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from brinell.engine import Exhibit
+from brinell.report.figures import Figure
+from brinell.results import Findings, Store, title
+
+Namer = Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image on the page, with what is written under it."""
+
+    source: str
+    heading: str
+    lines: tuple[str, ...]
+    right: bool | None = None
+    clean_source: str | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """One lens on the page: its template, what it finds out, its charts by their names, and the rest of its content."""
+
+    template: str
+    question: str
+    what: str
+    found: Findings
+    options: Mapping[str, Any]
+    charts: dict[str, Figure]
+    content: dict[str, Any]
+
+
+Groups = list[tuple[str, list[tuple[str, list[Picture]]]]]
+
+
+def pairs(store: Store, found: Findings, exhibits: list[Exhibit], names: dict[str, Namer]) -> Groups:
+    """For each model and operator the images that break first, beside the clean ones."""
+    groups = []
+    for model in found.models:
+        by_operator = []
+        for operator in found.operators:
+            shown = [e for e in exhibits if e.model == model and e.operator == operator and e.threshold is None]
+            pictures = [_pair(store, exhibit, names[model]) for exhibit in shown]
+            if pictures:
+                by_operator.append((title(operator), pictures))
+        if by_operator:
+            groups.append((model, by_operator))
+    return groups
+
+
+def _pair(store: Store, exhibit: Exhibit, name: Namer) -> Picture:
+    lines = (
+        f"clean: {name(exhibit.label)}{sure(exhibit.clean_confidence)}",
+        f"then: {name(exhibit.prediction)}{sure(exhibit.confidence)}",
+    )
+    heading = exhibit.told or f"level {exhibit.level}"
+    return Picture(inline(store, exhibit.file), heading, lines, False, inline(store, exhibit.clean_file))
+
+
+def inline(store: Store, file: str) -> str:
+    """A stored picture as the source of an image element."""
+    return "data:image/webp;base64," + base64.b64encode(store.read(file)).decode()
+
+
+def sure(confidence: float | None) -> str:
+    """How sure a model is, where it says so."""
+    return "" if confidence is None else f", {confidence:.0%} sure"

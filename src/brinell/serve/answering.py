@@ -1,0 +1,158 @@
+"""What the server says, as plain data: a model's metadata, and its answers to tensors and to image files.
+
+Axes: canvases are (N, C, H, W), as the metadata has it; (N, H, W, C) is understood, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from typing import Any
+from urllib.parse import quote
+
+import torch
+from torch import Tensor
+
+from brinell.datasets.decode import decode
+from brinell.errors import ModelError, UnreadableImage
+from brinell.models import Model
+
+INPUT, OUTPUT = "images", "probabilities"
+
+
+class BadRequest(Exception):
+    """A request that can't be answered, and the status that says so."""
+
+    def __init__(self, problem: str, status: int = 400) -> None:
+        super().__init__(problem)
+        self.status = status
+
+
+def path_of(model: Model) -> str:
+    """Where a model's metadata are."""
+    return f"/v2/models/{quote(model.name, safe='')}"
+
+
+def metadata(model: Model) -> dict[str, Any]:
+    """A model's name, version and tensors; `parameters` say what the protocol has no words for."""
+    pre = model.preprocess
+    parameters: dict[str, Any] = {"short_side": pre.short_side, "interpolation": pre.interpolation}
+    if model.classes is not None:
+        parameters["classes"] = list(model.classes.names)
+    return {
+        "name": model.name,
+        "versions": [model.fingerprint],
+        "platform": "brinell",
+        "inputs": [{"name": INPUT, "datatype": "UINT8", "shape": [-1, pre.channels, pre.height, pre.width]}],
+        "outputs": [{"name": OUTPUT, "datatype": "FP32", "shape": [-1, model.outputs]}],
+        "parameters": {name: value for name, value in parameters.items() if value is not None},
+    }
+
+
+def infer(model: Model, request: Any) -> dict[str, Any]:
+    """The answer to an inference request."""
+    inputs = request.get("inputs") if isinstance(request, dict) else None
+    if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
+        raise BadRequest(f'expected {{"inputs": [one tensor named "{INPUT}"]}}')
+    wanted = request.get("outputs") or [{"name": OUTPUT}]
+    if any(not isinstance(one, dict) or one.get("name") != OUTPUT for one in wanted):
+        raise BadRequest(f'there is one output, "{OUTPUT}"')
+    scores = _scores(model, _canvases(model, inputs[0]))
+    output = {"name": OUTPUT, "datatype": "FP32", "shape": list(scores.shape), "data": scores.flatten().tolist()}
+    answer = {"model_name": model.name, "model_version": model.fingerprint, "outputs": [output]}
+    return answer if request.get("id") is None else {"id": request["id"], **answer}
+
+
+def predict(model: Model, body: bytes, content_type: str) -> dict[str, Any]:
+    """The answer about an image file of any size: raw, in a form, or in base64 in JSON."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        body = _file_in_form(body, content_type)
+    elif kind == "application/json":
+        body = _file_in_json(body)
+    scores = _scores(model, _canvas(model, body)[None])[0]
+    names = class_names(model)
+    return {"label": names[int(scores.argmax())], "scores": dict(zip(names, scores.tolist(), strict=True))}
+
+
+def class_names(model: Model) -> list[str]:
+    """A name for each class, no two the same."""
+    if model.classes is None:
+        return [str(index) for index in range(model.outputs)]
+    names = list(model.classes.names)
+    return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names)]
+
+
+def _scores(model: Model, canvases: Tensor) -> Tensor:
+    scores = model.predict(canvases.to(model.device)).cpu()
+    if not bool(scores.isfinite().all()):
+        raise ModelError(f"model {model.name} gave NaN")
+    return scores
+
+
+def _canvases(model: Model, tensor: dict[str, Any]) -> Tensor:
+    """A request's tensor as canvases in 0..255: UINT8 as they are, FP32 in [0, 1], BYTES as image files in base64."""
+    data, shape, kind = tensor.get("data"), tensor.get("shape"), tensor.get("datatype")
+    if not isinstance(data, list) or not data or not isinstance(shape, list):
+        raise BadRequest("the tensor needs a shape and data, a list with something in it")
+    if kind == "BYTES":
+        files = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
+        return torch.stack([_canvas(model, _bytes(file)) for file in files])
+    if kind not in ("UINT8", "FP32"):
+        raise BadRequest(f"the datatype should be UINT8, FP32 (in [0, 1]) or BYTES, but is {kind}")
+    pre = model.preprocess
+    planes, interleaved = (pre.channels, pre.height, pre.width), (pre.height, pre.width, pre.channels)
+    if len(shape) != 4 or tuple(shape[1:]) not in (planes, interleaved):
+        raise BadRequest(f"the shape should be {[-1, *planes]} (or {[-1, *interleaved]}), but is {shape}")
+    try:
+        values = torch.tensor(data, dtype=torch.float32).reshape(shape)
+    except (ValueError, TypeError, RuntimeError, OverflowError):
+        raise BadRequest(f"the data should be numbers of shape {shape}") from None
+    most = 255 if kind == "UINT8" else 1
+    if not bool(((values >= 0) & (values <= most)).all()):
+        raise BadRequest(f"values of {kind} images should lie in 0..{most}")
+    if tuple(shape[1:]) != planes:
+        values = values.permute(0, 3, 1, 2).contiguous()
+    return values.to(torch.uint8) if kind == "UINT8" else values * 255
+
+
+def _canvas(model: Model, file: bytes) -> Tensor:
+    try:
+        return model.preprocess.canvas(decode(file, "the image"))
+    except UnreadableImage as error:
+        raise BadRequest(f"the image can't be read: {error.problem}") from None
+
+
+def _file_in_form(body: bytes, content_type: str) -> bytes:
+    """The first file of a form, byte by byte."""
+    boundary = re.search(r'boundary="?([^";]+)"?', content_type)
+    parts = (b"\r\n" + body).split(b"\r\n--" + boundary[1].encode()) if boundary else []
+    for part in parts[1:-1]:
+        head, _, content = part.partition(b"\r\n\r\n")
+        if b"filename" in head.lower():
+            return content
+    raise BadRequest("the form has no file")
+
+
+def _file_in_json(body: bytes) -> bytes:
+    found = parsed(body)
+    if not isinstance(found, dict) or "image" not in found:
+        raise BadRequest('expected {"image": an image file in base64}')
+    return _bytes(found["image"])
+
+
+def _bytes(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise BadRequest("an image in JSON should be a file's bytes in base64") from None
+
+
+def parsed(body: bytes) -> Any:
+    """A body as JSON."""
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise BadRequest("the body is not JSON") from None

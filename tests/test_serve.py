@@ -1,0 +1,216 @@
+"""`brinell serve`: the protocol's paths, images in all forms, and errors as sentences, from a real server."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import urllib3
+from PIL import Image
+
+import brinell
+from brinell.models import Model, open_model
+from brinell.serve import Server
+from conftest import PLAIN
+
+HTTP = urllib3.PoolManager()
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    """Light or dark, from images of 32 by 32."""
+    return open_model("fake:grey:0.5?name=light or dark", PLAIN)
+
+
+@pytest.fixture(scope="module")
+def server(model: Model) -> Iterator[Server]:
+    with Server(model, port=0) as server:
+        yield server.start()
+
+
+def ask(server: Server, path: str, body: Any = None, method: str | None = None, **headers: str) -> tuple[int, Any]:
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    answer = HTTP.request(
+        method or ("GET" if body is None else "POST"),
+        server.url + path,
+        body=data,
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+        retries=False,
+    )
+    assert answer.headers["content-type"] == "application/json"
+    return answer.status, json.loads(answer.data)
+
+
+def canvases(count: int = 3) -> torch.Tensor:
+    images = torch.randint(0, 256, (count, 3, 32, 32), generator=torch.Generator().manual_seed(4)).to(torch.uint8)
+    images[0] = images[0] // 4
+    return images
+
+
+def file_of(image: torch.Tensor, kind: str = "png") -> bytes:
+    sink = io.BytesIO()
+    Image.fromarray(image.permute(1, 2, 0).numpy()).save(sink, kind)
+    return sink.getvalue()
+
+
+def tensor(images: torch.Tensor, datatype: str = "UINT8", **changed: Any) -> dict[str, Any]:
+    one = {"name": "images", "datatype": datatype, "shape": list(images.shape), "data": images.flatten().tolist()}
+    return {"inputs": [{**one, **changed}]}
+
+
+INFER = "/v2/models/light%20or%20dark/infer"
+
+
+def test_what_it_says_of_itself(server: Server, model: Model) -> None:
+    assert ask(server, "/v2")[1]["name"] == "brinell"
+    for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/light%20or%20dark/ready"):
+        assert ask(server, path)[0] == 200
+    status, metadata = ask(server, "/v2/models/light%20or%20dark")
+    assert (status, metadata["versions"]) == (200, [model.fingerprint])
+    assert metadata["inputs"] == [{"name": "images", "datatype": "UINT8", "shape": [-1, 3, 32, 32]}]
+    assert metadata["outputs"] == [{"name": "probabilities", "datatype": "FP32", "shape": [-1, 2]}]
+    assert metadata["parameters"]["classes"] == ["light", "dark"]
+    assert ask(server, f"/v2/models/light%20or%20dark/versions/{model.fingerprint}")[1] == metadata
+    assert [entry["name"] for entry in ask(server, "/v2/repository/index", {})[1]] == ["light or dark"]
+
+
+def infer(server: Server, request: Any) -> torch.Tensor:
+    status, answer = ask(server, INFER, request)
+    assert status == 200, answer
+    (output,) = answer["outputs"]
+    return torch.tensor(output["data"]).reshape(output["shape"])
+
+
+def test_tensors_in_every_form_are_answered_as_the_model_does(server: Server, model: Model) -> None:
+    images = canvases()
+    expected = model.predict(images)
+    last = images.permute(0, 2, 3, 1)
+    files = [base64.b64encode(file_of(image)).decode() for image in images]
+    requests = {
+        "planes": tensor(images),
+        "nested": tensor(images, data=images.tolist()),
+        "interleaved": tensor(last),
+        "floats": tensor(images / 255, "FP32"),
+        "files": {"inputs": [{"name": "images", "datatype": "BYTES", "shape": [3], "data": files}]},
+        "files in rows": {
+            "inputs": [{"name": "images", "datatype": "BYTES", "shape": [3, 1], "data": [[f] for f in files]}]
+        },
+    }
+    for form, request in requests.items():
+        assert torch.allclose(infer(server, request), expected, atol=1e-5), form
+    assert ask(server, INFER, {**tensor(images), "id": "seven"})[1]["id"] == "seven"
+
+
+def test_image_files_of_any_size_are_prepared_as_the_model_has_it(server: Server, model: Model) -> None:
+    image = torch.from_numpy(np.random.default_rng(2).integers(0, 200, (3, 50, 41), dtype=np.uint8))
+    expected = model.predict(model.preprocess.canvas(image)[None])[0]
+    file = file_of(image)
+    body, kind = urllib3.encode_multipart_formdata({"more": "words", "anything": ("a.png", file, "image/png")})
+    answers = [
+        ask(server, "/predict", file),
+        ask(server, "/predict", body, content_type=kind),
+        ask(server, "/predict", {"image": base64.b64encode(file).decode()}, content_type="application/json"),
+    ]
+    for status, answer in answers:
+        assert (status, list(answer["scores"])) == (200, ["light", "dark"])
+        assert torch.allclose(torch.tensor(list(answer["scores"].values())), expected, atol=1e-6)
+        assert answer["label"] == ["light", "dark"][int(expected.argmax())]
+    assert ask(server, "/predict", file_of(image, "jpeg"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "part"),
+    [
+        ("/nothing", None, 404, "try /v2"),
+        ("/v2/models/other", None, 404, "the model is /v2/models/light%20or%20dark"),
+        (INFER, None, 405, "takes POST"),
+        ("/v2", {}, 405, "takes GET"),
+        (INFER, b"{", 400, "not JSON"),
+        (INFER, [1], 400, "inputs"),
+        (INFER, {"inputs": []}, 400, "inputs"),
+        (INFER, tensor(canvases()[:, :, :16]), 400, "the shape should be [-1, 3, 32, 32]"),
+        (INFER, tensor(canvases(), "FP16"), 400, "the datatype should be"),
+        (INFER, tensor(canvases(), data=[1, 2]), 400, "numbers of shape"),
+        (INFER, tensor(canvases(), data=["a"] * 9216), 400, "numbers of shape"),
+        (INFER, tensor(canvases().float(), "FP32"), 400, "should lie in 0..1"),
+        (INFER, {**tensor(canvases()), "outputs": [{"name": "boxes"}]}, 400, "there is one output"),
+        (INFER, {"inputs": [{"datatype": "BYTES", "shape": [1], "data": ["?"]}]}, 400, "base64"),
+        ("/predict", b"no image", 400, "can't be read"),
+        ("/predict", b"", 400, "empty"),
+    ],
+)
+def test_what_can_t_be_answered_is_a_sentence(server: Server, path: str, body: Any, status: int, part: str) -> None:
+    method = "POST" if body is not None else "GET"
+    found, answer = ask(server, path, body, method)
+    assert found == status and part in answer["error"], answer
+    assert ask(server, "/v2/health/live")[0] == 200, "it goes on"
+
+
+def test_forms_without_a_file_and_json_without_an_image(server: Server) -> None:
+    body, kind = urllib3.encode_multipart_formdata({"more": "words"})
+    assert "no file" in ask(server, "/predict", body, content_type=kind)[1]["error"]
+    assert "image" in ask(server, "/predict", {"picture": ""}, content_type="application/json")[1]["error"]
+
+
+class Broken(torch.nn.Module):
+    """Answers a plain image, and breaks or gives NaN by what it sees."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if len(images) == 2:
+            raise RuntimeError("two are too many")
+        return images.mean((2, 3)) + (float("nan") if len(images) == 1 else 0.0)
+
+
+def test_a_model_that_breaks_is_an_error_and_no_end() -> None:
+    model = brinell.wrap(Broken(), size=32, execution=PLAIN)
+    with Server(model, port=0) as server:
+        server.start()
+        path = "/v2/models/Broken/infer"
+        assert ask(server, path, tensor(canvases(3)))[0] == 200
+        status, answer = ask(server, path, tensor(canvases(2)))
+        assert status == 500 and "two are too many" in answer["error"]
+        status, answer = ask(server, path, tensor(canvases(1)))
+        assert status == 500 and "NaN" in answer["error"]
+        assert ask(server, "/predict", file_of(canvases(1)[0]))[0] == 500
+
+
+def test_classes_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "classes.txt").write_text("crane\ncrane\n")
+    with Server(open_model(f"fake:grey?classes={tmp_path / 'classes.txt'}", PLAIN), port=0) as server:
+        server.start()
+        assert list(ask(server, "/predict", file_of(canvases(1)[0]))[1]["scores"]) == ["crane (0)", "crane (1)"]
+
+
+def test_a_port_that_is_taken_is_told(server: Server, model: Model) -> None:
+    port = int(server.url.rpartition(":")[2])
+    with pytest.raises(brinell.ConfigError, match="give another --port"):
+        Server(model, port=port)
+
+
+def test_the_command_says_what_to_do_and_stops_on_ctrl_c(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "brinell", "serve", "fake:grey", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        found = re.search(r"http://127\.0\.0\.1:\d+/v2/models/grey", lines[0])
+        assert found is not None, lines
+        assert "curl --data-binary @photo.jpg" in lines[1] and f"brinell run --model {found[0]} --data" in lines[2]
+        assert HTTP.request("GET", found[0]).status == 200
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=20)
+        assert (process.returncode, rest, errors) == (0, "stopped\n", "")
+    finally:
+        process.kill()
+        process.wait()
