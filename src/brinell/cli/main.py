@@ -21,6 +21,7 @@ from brinell.engine.plan import plan as plan_of
 from brinell.errors import BrinellError, ConfigError
 from brinell.execution import Execution
 from brinell.models import open_model
+from brinell.results import THRESHOLDS
 from brinell.serve import Server, served_lines
 
 app = typer.Typer(
@@ -104,11 +105,13 @@ def summary(
 
     Example: [bold]brinell summary runs/first --json[/]
     """
-    found = Run(folder).summary(tuple(threshold)) if threshold else Run(folder).summary()
+    found = Run(folder).findings(tuple(threshold) if threshold else THRESHOLDS)
     if as_json:
-        out.print_json(data=found.to_dict(), allow_nan=False)
+        told = {lens: one.to_dict() for lens, one in found.items()}
+        out.print_json(data=next(iter(told.values())) if len(told) == 1 else told, allow_nan=False)
     else:
-        out.print(*summary_table(found), sep="\n")
+        for one in found.values():
+            out.print(*summary_table(one), sep="\n")
         _say_queries(Run(folder))
 
 
@@ -191,7 +194,8 @@ def _carry_out(config: RunConfig) -> None:
     with reporter() as telling:
         store = execute(assemble(config), telling)
     found = Run(store.url)
-    out.print(*summary_table(found.summary()), sep="\n")
+    for one in found.findings().values():
+        out.print(*summary_table(one), sep="\n")
     _say_queries(found)
     _say_report(found.report())
 

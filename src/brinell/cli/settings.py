@@ -33,8 +33,21 @@ def settings(
     levels: Annotated[int | None, typer.Option(help="Levels of degradation, 1 to 30.", rich_help_panel=_WHAT)] = None,
     semantics: Annotated[
         str | None,
-        typer.Option(help="published (as the figures were made) or paper (as the text says).", rich_help_panel=_WHAT),
+        typer.Option(
+            help="published or dsn2020 (as the figures were made), paper or equations (as the text says).",
+            rich_help_panel=_WHAT,
+        ),
     ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the knob lens: exact, bracket (few queries) or bands (the whole grid).", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    resample: Annotated[
+        bool,
+        typer.Option("--resample", help="Draw random properties afresh at every point.", rich_help_panel=_WHAT),
+    ] = False,
     criterion: Annotated[str | None, typer.Option(help="See `brinell ls criteria`.", rich_help_panel=_WHAT)] = None,
     limit: Annotated[int | None, typer.Option(help="Take so many images.", rich_help_panel=_WHAT)] = None,
     shuffle: Annotated[
@@ -96,7 +109,15 @@ def settings(
     _lay(
         content,
         "lens",
-        {"name": lens, "operators": operator or None, "levels": levels, "semantics": semantics, "criterion": criterion},
+        {
+            "name": lens,
+            "operators": operator or None,
+            "levels": levels,
+            "semantics": semantics,
+            "search": search,
+            "resample": resample or None,
+            "criterion": criterion,
+        },
     )
     if model:
         content["models"] = model

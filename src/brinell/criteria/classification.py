@@ -103,7 +103,7 @@ def target_class(target: int) -> Criterion:
 
 @CRITERIA.register("target_class_probability")
 def target_class_probability(target: int, threshold: float = 0.5) -> Criterion:
-    """This class, given by name or index, has more than this probability (foolbox: TargetClassProbability)."""
+    """A class, given by name or index, has more than this probability (foolbox: TargetClassProbability)."""
     name = f"target_class_probability({target}, {threshold:g})"
     return Criterion(name, lambda _, probabilities: probabilities[:, target] > threshold)
 
@@ -127,7 +127,9 @@ def _single(text: str, classes: Classes | None, outputs: int | None) -> Criterio
     words = [word.strip() for word in given.rsplit(",", max(0, len(parameters) - 1))] if given else []
     needed = [parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty]
     if len(words) < len(needed):
-        raise ConfigError(f"criterion {name} needs its {needed[len(words)]}: {name}({', '.join(p.name for p in parameters)})")
+        raise ConfigError(
+            f"criterion {name} needs its {needed[len(words)]}: {name}({', '.join(p.name for p in parameters)})"
+        )
     try:
         if len(words) > len(parameters):
             raise ValueError(given)

@@ -49,7 +49,7 @@ def knob(shard: Shard, operator: Property, options: LensOptions) -> Asking:
 def _points(operator: Property, height: int, width: int, options: KnobOptions) -> tuple[Tensor, Tensor]:
     """Each direction's severities, padded to (directions, K, P), and how many they are.
 
-    Points that mean the same, such as shifts by the same number of whole pixels, are asked once, unless each is drawn afresh.
+    Points that mean the same, such as shifts by as many whole pixels, are asked once, unless each is drawn afresh.
     """
     tracks = operator.tracks(height, width, options.points)
     if not (options.resample and operator.stochastic):

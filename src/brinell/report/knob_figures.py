@@ -58,7 +58,7 @@ def fooling_bars(found: Knobs) -> Figure:
 
 
 def threshold_curves(found: Knobs, operator: str | None = None) -> Figure:
-    """The share of images that a change of a given size, or a smaller one, breaks. Without a property, the reader chooses."""
+    """The share of images that a change of some size, or a smaller one, breaks. Without a property, the reader chooses."""
     records = [
         {**record, "property": title(record["operator"])}
         for record in found.curves

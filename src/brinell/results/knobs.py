@@ -208,7 +208,8 @@ _FOOLED = """
 _QUERIES = """
     select model, operator, avg(queries) from (
         select model, operator, image, sum(queries) as queries from (
-            select distinct model, operator, image, direction, queries from rows where lens = 'knob' and status != 'skipped')
+            select distinct model, operator, image, direction, queries from rows
+            where lens = 'knob' and status != 'skipped')
         group by all)
     group by all
 """
@@ -230,7 +231,8 @@ _CURVES = """
     from {images} where status in ('broken', 'survived') group by all order by all
 """
 _LEAST = """
-    select model, operator, image, level, severity, severity_x, severity_y, amount, {distance}, label, prediction, confidence
+    select model, operator, image, level, severity, severity_x, severity_y, amount, {distance}, label, prediction,
+           confidence
     from {images} where status = 'broken'
     qualify row_number() over (partition by model, operator order by {distance}, image) <= $most
     order by model, operator, {distance}

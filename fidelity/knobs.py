@@ -1,0 +1,119 @@
+"""Brinell's smallest breaking changes beside the published ones: writes docs/fidelity-knob.md.
+
+    python -m fidelity.knobs
+
+Runs lie under runs/fidelity-knob-*, so a second call measures nothing again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+
+import brinell
+from brinell.perturb import find_property, property_names
+from brinell.results import Knobs, title
+from fidelity.compare import rank_correlation
+from fidelity.measure import ASSETS, IMAGES, ROOT, require_assets
+from fidelity.words import grid, listed
+
+IMAGES_ASKED = 32
+# ours, and the network of the paper that it stands beside
+NETWORKS = {"mobilenet_v2": "mobilenetV2", "squeezenet1_1": "squeezenet1.0"}
+FACTOR = 2.0
+
+
+def run(name: str, properties: Sequence[str], *, limit: int = IMAGES_ASKED, **options: Any) -> Knobs:
+    """Carry out a run of both networks, or what is missing of it."""
+    require_assets()
+    models = [f"onnx:{ASSETS}/models/{network}.onnx?classes={ASSETS}/models/imagenet_classes.txt" for network in NETWORKS]
+    data = {"source": IMAGES, "limit": limit, "shuffle": True}
+    lens = {"name": "knob", "operators": list(properties), **options}
+    found = brinell.run(models, data, lens=lens, out=ROOT / "runs" / f"fidelity-knob-{name}").summary()
+    assert isinstance(found, Knobs)
+    return found
+
+
+def main() -> None:
+    """Measure, compare, and write the page."""
+    names = property_names()
+    random = [name for name in names if find_property(name).stochastic]
+    scaled, fresh = run("scaled", names), run("resampled", random, resample=True)
+    bracket = run("bracket", names, search="bracket")
+    reference = json.loads((Path(__file__).parent / "published_knobs.json").read_text(encoding="utf-8"))["robustness"]
+    facts = [_network(network, reference[NETWORKS[network]], scaled, fresh) for network in NETWORKS]
+    page = {
+        "networks": facts,
+        "images": IMAGES_ASKED,
+        "random": listed(title(find_property(name).id) for name in random),
+        "bracket": _bracketed(scaled, bracket),
+        "factor": FACTOR,
+    }
+    template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
+        (Path(__file__).parent / "knobs.md.j2").read_text(encoding="utf-8")
+    )
+    target = ROOT / "docs" / "fidelity-knob.md"
+    target.write_text(template.render(page) + "\n", encoding="utf-8")
+    print(f"wrote {target.relative_to(ROOT)}")
+
+
+def _network(network: str, published: dict[str, float], scaled: Knobs, fresh: Knobs) -> dict[str, Any]:
+    """One network's table: the paper's R, ours as the authors drew, ours with one field an image, and what survived."""
+    lines, ours, theirs, one_field, outside = [], [], [], [], []
+    for name, paper in published.items():
+        operator = find_property(name).id
+        field = scaled.hardness[network, operator]
+        drawn = fresh.hardness.get((network, operator), field)
+        ratio = drawn.robustness.value / paper
+        ours.append(drawn.robustness.value)
+        theirs.append(paper)
+        one_field.append(field.robustness.value)
+        if not 1 / FACTOR <= ratio <= FACTOR:
+            outside.append((title(operator), ratio))
+        lines.append(
+            [
+                title(operator),
+                f"{paper:.2e}",
+                f"{drawn.robustness.value:.2e}",
+                f"{ratio:.2f}" if 1 / FACTOR <= ratio <= FACTOR else f"**{ratio:.2f}**",
+                f"{field.robustness.value:.2e}" if drawn is not field else "the same",
+                f"{field.survived_share.value:.0%}",
+                str(drawn.broken),
+            ]
+        )
+    header = ["property", "paper", "ours", "ours / paper", "one scaled field", "survive", "images broken"]
+    first = scaled.hardness[network, find_property("contrast").id]
+    return {
+        "name": network,
+        "paper": NETWORKS[network],
+        "table": grid(header, lines),
+        "right": first.asked,
+        "within": sum(1 / FACTOR <= mine / paper <= FACTOR for mine, paper in zip(ours, theirs, strict=True)),
+        "count": len(theirs),
+        "rank": rank_correlation(np.array(ours), np.array(theirs)),
+        "rank_scaled": rank_correlation(np.array(one_field), np.array(theirs)),
+        "within_scaled": sum(1 / FACTOR <= mine / paper <= FACTOR for mine, paper in zip(one_field, theirs, strict=True)),
+        "outside": outside,
+    }
+
+
+def _bracketed(exact: Knobs, bracket: Knobs) -> dict[str, Any]:
+    """How often bracketing finds what the exact search finds, and what it saves."""
+    lines = []
+    for name in property_names():
+        operator = find_property(name).id
+        pairs = [(exact.hardness[network, operator], bracket.hardness[network, operator]) for network in NETWORKS]
+        queries = [sum(pair[place].queries for pair in pairs) / len(pairs) for place in range(2)]
+        means = [sum(pair[place].robustness.value for pair in pairs) / len(pairs) for place in range(2)]
+        lines.append([title(operator), f"{queries[0]:.0f}", f"{queries[1]:.0f}", f"{means[1] / means[0]:.2f}"])
+    return {"table": grid(["property", "queries, exact", "queries, bracket", "R, bracket / exact"], lines)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
