@@ -11,7 +11,10 @@ import yaml
 
 import brinell
 from brinell.config import load_config
+from brinell.models.mapping import CallOptions, Mapping, RequestOptions, ResponseOptions
+from brinell.models.protocol import scores_of
 from brinell.results import CLEAN, ROWS, SAMPLES
+from brinell.validation import validated
 from conftest import PLAIN
 
 ROOT = Path(__file__).parents[1]
@@ -30,10 +33,31 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_s_yaml_is_a_config() -> None:
-    (text,) = blocks("README.md", "yaml")
+    text, _ = blocks("README.md", "yaml")
     config = load_config(yaml.safe_load(text), ["data.limit=100"])
     assert config.data.limit == 100
     assert [model.label for model in config.models] == ["efficientnet_lite0", "rival"]
+
+
+def test_the_readme_s_mapping_reads_an_answer() -> None:
+    _, text = blocks("README.md", "yaml")
+    mapping = validated(Mapping, yaml.safe_load(text))
+    assert mapping.response is not None and mapping.calls.price == 0.0015
+    classes = mapping.class_names(None)
+    answer = {"responses": [{"safeSearchAnnotation": {"adult": "VERY_UNLIKELY", "racy": "LIKELY"}}]}
+    assert dict(zip(classes.names, scores_of(answer, mapping.response, classes).tolist(), strict=True)) == {
+        "adult": 0.0,
+        "racy": 0.75,
+        "safe": 0.25,
+    }
+
+
+def test_every_key_of_a_mapping_is_explained() -> None:
+    text = (ROOT / "docs" / "remote.md").read_text()
+    parts = {"request": RequestOptions, "response": ResponseOptions, "calls": CallOptions}
+    keys = {key for key in Mapping.model_fields if key not in parts}
+    keys |= {f"{part}.{key}" for part, options in parts.items() for key in options.model_fields}
+    assert {key for key in keys if f"`{key}`" not in text} == set()
 
 
 def test_the_readme_s_python_uses_what_there_is() -> None:
