@@ -142,8 +142,10 @@ def test_fog_gets_rougher() -> None:
         made = at("fog", grey(128), severity)[:, 0].double()
         return float(made.diff(dim=2).std() / made.std())
 
-    assert 0.01 < roughness(0.001) < roughness(0.5) < roughness(0.9) < roughness(1.0)
-    assert roughness(1.0) > 0.5
+    assert roughness(0.001) < 0.1
+    assert roughness(0.5) < 0.1
+    assert 0.25 < roughness(0.9) < 0.45
+    assert roughness(1.0) > 0.6
 
 
 def test_a_flake_at_224() -> None:

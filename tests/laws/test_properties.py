@@ -406,9 +406,11 @@ def test_amounts_are_told_with_their_units() -> None:
 
     assert told("rotation", -0.07) == "-12.6 degrees"
     assert told("brightness", 1 / 500) == "× 1.51"
-    assert told("brightness:equations", -1 / 255) == "-1 grey levels"
+    assert told("brightness:equations", -1 / 255) == "-1 grey level"
     assert told("horizontal_translation", 0.02) == "4 px"
     assert told("motion_blur", 0.1) == "22 px"
     assert told("gaussian_blur", 0.1) == "sigma 4.48"
     assert told("salt_and_pepper", 0.25) == "25 % of pixels"
+    assert told("salt_and_pepper", 0.01) == "1 % of pixels"
     assert told("snow", 0.5) == "50 flakes"
+    assert told("snow", 0.001) == "1 flake"

@@ -38,19 +38,10 @@ def _turned_and_moved(degrees: Tensor, along: Tensor, down: Tensor, height: int,
     """Matrices of a turn about (w/2, h/2) and then a move, float64 (B, 3, 3)."""
     cosine, sine = torch.deg2rad(degrees).cos(), torch.deg2rad(degrees).sin()
     x, y = width / 2, height / 2
-    none, one = torch.zeros_like(cosine), torch.ones_like(cosine)
-    rows = [
-        cosine,
-        sine,
-        x - cosine * x - sine * y + along,
-        -sine,
-        cosine,
-        y + sine * x - cosine * y + down,
-        none,
-        none,
-        one,
-    ]
-    return torch.stack(rows, -1).view(-1, 3, 3)
+    across = torch.stack([cosine, sine, x - cosine * x - sine * y + along], -1)
+    downwards = torch.stack([-sine, cosine, y + sine * x - cosine * y + down], -1)
+    flat = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64).expand_as(across)
+    return torch.stack([across, downwards, flat], 1)
 
 
 @motion(
@@ -149,7 +140,7 @@ def _by_displacement(points: int, height: int, width: int) -> Tensor:
 
 @motion(
     "spatial",
-    PropertyFacts("spatial", "spatial", "px (root mean square)", _displacement, grid=_by_displacement),
+    PropertyFacts("spatial", "spatial", "px rms", _displacement, grid=_by_displacement),
 )
 def spatial(severities: Tensor, height: int, width: int) -> Tensor:
     """A turn by up to 180 degrees and then a move of up to 5 pixels right or left, down or up.

@@ -36,7 +36,7 @@ def _quantiles(device: torch.device) -> Tensor:
     return (middles / middles.square().mean().sqrt()).to(torch.float32).to(device)
 
 
-@pixels("uniform_noise", PropertyFacts("uniform noise", "noise", "grey levels", lambda s, h, w: 255 * s[:, 0] ** 2))
+@pixels("uniform_noise", PropertyFacts("uniform noise", "noise", "grey levels at most", lambda s, h, w: 255 * s[:, 0] ** 2))
 def uniform_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """Eq. 6: x + e·U(-e, e), so noise of amplitude e² of the range."""
     return images.add_(_signed_uniform(draws, images.shape).mul_(per_image(255 * severities[:, 0] ** 2, images)))
@@ -44,7 +44,7 @@ def uniform_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
 
 @pixels(
     "gaussian_noise",
-    PropertyFacts("Gaussian noise", "noise", "grey levels", lambda s, h, w: 255 * s[:, 0] ** 2 / math.sqrt(3)),
+    PropertyFacts("Gaussian noise", "noise", "grey levels s.d.", lambda s, h, w: 255 * s[:, 0] ** 2 / math.sqrt(3)),
 )
 def gaussian_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """X + e·N(0, (e/√3)²): the standard deviation is e²/√3 of the range, that of the uniform noise."""
@@ -54,7 +54,7 @@ def gaussian_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
 
 @pixels(
     "gaussian_noise",
-    PropertyFacts("Gaussian noise", "noise", "grey levels", lambda s, h, w: 255 * s[:, 0] ** 2),
+    PropertyFacts("Gaussian noise", "noise", "grey levels s.d.", lambda s, h, w: 255 * s[:, 0] ** 2),
     semantics="equations",
 )
 def gaussian_noise_as_written(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:

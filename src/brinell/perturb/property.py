@@ -79,9 +79,12 @@ class PropertyFacts:
     source: str = "Zhong, Hu and Chen, DSN 2020"
 
     def tell(self, amount: float) -> str:
-        """An amount with its unit: "12.6 degrees", "x 1.5", "3 px"."""
+        """An amount with its unit: "12.6 degrees", "1 flake", "× 1.5"."""
         number = f"{amount:,.0f}" if float(amount).is_integer() else f"{amount:.3g}"
-        return f"{self.unit} {number}" if self.unit in ("×", "sigma") else f"{number} {self.unit}"
+        if self.unit in ("×", "sigma"):
+            return f"{self.unit} {number}"
+        one = abs(amount) == 1 and self.unit in ("degrees", "flakes", "grey levels")
+        return f"{number} {self.unit[:-1] if one else self.unit}"
 
 
 @dataclass(frozen=True)

@@ -21,29 +21,31 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     # grid_sample divides by the sides: for powers of two that is exact
     tall, wide = _power_of_two(height), _power_of_two(width)
     canvas = pad(images.to(torch.float32), (0, wide - width, 0, tall - height))
-    grid = sampling_grid(matrices.to(images.device), height, width)
+    grid = sampling_grid(matrices, height, width, images.device)
     moved: Tensor = grid_sample(canvas, grid, "bilinear", "zeros", align_corners=False)
     return moved.round_().to(torch.uint8)
 
 
-def sampling_grid(matrices: Tensor, height: int, width: int) -> Tensor:
+def sampling_grid(matrices: Tensor, height: int, width: int, device: torch.device) -> Tensor:
     """For each pixel of the moved image, where it comes from on a canvas whose sides are powers of two, as `grid_sample`
     has it: float32 (B, H, W, 2), -1 to 1 from edge to edge.
     """
-    # on the host, where a 3×3 inverse is the same for every device
-    back: Tensor = torch.linalg.inv(matrices.cpu()).to(matrices.device) * PARTS
-    x = torch.arange(width, dtype=torch.float64, device=matrices.device)[None, :, None]
-    y = torch.arange(height, dtype=torch.float64, device=matrices.device)[None, :, None]
-    # a pixel's part by its column and its part by its row: one sum for each pixel and no matrix product
-    across = back[:, None, :, 0] * x
-    down = back[:, None, :, 1] * y + back[:, None, :, 2]
-    where = across[:, None, :, :2] + down[:, :, None, :2]
-    if bool((matrices[:, 2, :2] != 0).any()):
-        depth = (across[:, None, :, 2:] + down[:, :, None, 2:]) / PARTS
-        where = torch.where(depth > 0, where / depth, -2 * PARTS)
-    sides = torch.tensor([_power_of_two(width), _power_of_two(height)], dtype=torch.float32, device=matrices.device)
+    # on the host, where an inverse is the same for every device
+    back: Tensor = torch.linalg.inv(matrices.cpu()) * PARTS
+    flat = not bool(back[:, 2, :2].any())
+    x = torch.arange(width, dtype=torch.float64)[None, :, None]
+    y = torch.arange(height, dtype=torch.float64)[None, :, None]
+    # what a pixel's column and what its row adds: one sum for each pixel, and no matrix product
+    across = (back[:, None, :, 0] * x).to(device)[:, None]
+    down = (back[:, None, :, 1] * y + back[:, None, :, 2]).to(device)[:, :, None]
+    where = across[..., :2] + down[..., :2]
+    if not flat:
+        depth = (across[..., 2:] + down[..., 2:]) / PARTS
+        # what lies behind the camera is not seen
+        where = torch.where(depth > 0, where / depth, -2.0 * PARTS)
     # what lies further outside is as black as what lies two pixels outside
-    parts = where.round_().clamp_(-2 * PARTS, (max(height, width) * 2 + 2) * PARTS).to(torch.float32)
+    parts = where.round_().clamp_(-2 * PARTS, 2 * PARTS * (max(height, width) + 1)).to(torch.float32)
+    sides = torch.tensor([_power_of_two(width), _power_of_two(height)], dtype=torch.float32, device=device)
     return parts.mul_(2 / PARTS / sides).add_(1 / sides - 1)
 
 
