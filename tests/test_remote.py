@@ -210,6 +210,24 @@ def test_inputs_of_every_kind(datatype: str, shape: list[int]) -> None:
     assert all(len(size) == (max(1, len(shape)) if datatype == "BYTES" else len(shape)) for size in sizes)
 
 
+def test_a_tensor_server_behind_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_TOKEN", SECRET)
+    (tmp_path / "m.yaml").write_text(
+        "protocol: v2\nrequest: {headers: {X-Key: '${API_TOKEN}'}}\ncalls: {batch: 2, concurrency: 1}\n"
+    )
+
+    def answer(request: Any) -> Any:
+        return {"outputs": [{"name": "y", "data": [[3.0, 1.0]] * request["inputs"][0]["shape"][0]}]}
+
+    with listening(v2({"name": "x", "datatype": "UINT8", "shape": [-1, 3, 32, 32]}, answer)) as server:
+        model = open_model(f"{server.url.replace('/predict', '/v2/models/m')}#mapping={tmp_path / 'm.yaml'}")
+        assert not model.probabilities, "scores that need a softmax are seen"
+        assert torch.allclose(model.predict(pixels(5)).sum(1), torch.ones(5))
+        assert {headers.get("X-Key") for headers in server.headers} == {SECRET}
+        shapes = [json.loads(body)["inputs"][0]["shape"][0] for body in server.asked if body]
+    assert sorted(shapes) == [1, 1, 2, 2, 2], "three plain images and five, two at a time"
+
+
 # ---- mappings ----
 
 
@@ -655,6 +673,8 @@ def test_plan_and_summary_tell_the_cost_and_plan_asks_nothing(
         main(["summary", str(tmp_path / "run")])
         assert line in capsys.readouterr().out
         assert line in (tmp_path / "run" / "report.html").read_text()
+        main(["summary", "--json", str(tmp_path / "run")])
+        assert json.loads(capsys.readouterr().out)["queries"]["service"]["asked"] == 72
         assert len(server.asked) == 72
 
 

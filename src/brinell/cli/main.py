@@ -108,7 +108,9 @@ def summary(
     found = Run(folder).findings(tuple(threshold) if threshold else THRESHOLDS)
     if as_json:
         told = {lens: one.to_dict() for lens, one in found.items()}
-        out.print_json(data=next(iter(told.values())) if len(told) == 1 else told, allow_nan=False)
+        data = next(iter(told.values())) if len(told) == 1 else told
+        queries = Run(folder).manifest.get("queries")
+        out.print_json(data={**data, "queries": queries} if queries else data, allow_nan=False)
     else:
         for one in found.values():
             out.print(*summary_table(one), sep="\n")
