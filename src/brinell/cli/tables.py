@@ -29,27 +29,20 @@ def _knob_table(found: Knobs) -> list[Any]:
     tables: list[Any] = []
     for model in found.models:
         table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
-        for head in (
-            "property",
-            f"mean {found.distance}",
-            "95 %",
-            "half lost by",
-            "broken",
-            "survived",
-            "skipped",
-            "failed",
-        ):
-            table.add_column(head, justify="right" if head in ("broken", "survived", "skipped", "failed") else "left")
+        table.add_column("property", no_wrap=True)
+        table.add_column(f"mean {found.distance} (95 %)")
+        table.add_column("half lost by")
+        table.add_column("broken / survived / skipped / failed")
         for operator in found.operators:
             one = found.hardness.get((model, operator))
             if one is not None:
-                tell = find_property(operator).facts.tell
+                mean = one.robustness
+                counts = (one.broken, one.survived, one.skipped, one.failed)
                 table.add_row(
                     title(operator),
-                    f"{one.robustness.value:.2e}" if one.broken else "never broken",
-                    f"{one.robustness.low:.1e}–{one.robustness.high:.1e}" if one.broken > 1 else "",
-                    tell(abs(one.middle)) if one.middle is not None else "more than half survive",
-                    *(str(count) for count in (one.broken, one.survived, one.skipped, one.failed)),
+                    f"{mean.value:.2g} ({mean.low:.2g}–{mean.high:.2g})" if one.broken > 1 else "–",
+                    one.told,
+                    " / ".join(map(str, counts)),
                 )
         tables += [table, found.verdict(model)]
     return tables

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -117,13 +117,10 @@ class Service:
                 self._under_way.pop(key, None)
 
     def _finished(self, futures: set[Future[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
-        done, left = wait(futures, return_when="FIRST_EXCEPTION")
-        for future in left:
-            future.cancel()
-        wait(left)  # what is under way is paid for
+        wait(futures)  # after a failure, too: what is under way is paid for, and the others stop by themselves
         try:
-            return {key: scores for future in done | left for key, scores in future.result().items()}
-        except (BrinellError, CancelledError, _Stopped) as error:
+            return {key: scores for future in futures for key, scores in future.result().items()}
+        except (BrinellError, _Stopped) as error:
             raise self._failure or error from None  # of all that failed, the first one, which stopped the others
 
     def _ask(self, part: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from brinell.engine import Exhibit
-from brinell.perturb import find_property
 from brinell.report.figures import Figure
 from brinell.report.knob_figures import fooling_bars, robustness_bars, sides, threshold_curves
 from brinell.report.section import Namer, Section, pairs
@@ -30,7 +29,6 @@ def knob_section(
             "sides": sides(found),
         },
         content={
-            "tell": lambda operator, amount: find_property(operator).facts.tell(abs(amount)),
             "breakers": pairs(store, found, exhibits, names),
         },
     )

@@ -15,6 +15,7 @@ from brinell.results.names import title
 from brinell.results.statistics import Estimate, mean, proportion
 
 CURVE_POINTS = 60
+SURVIVOR = 2**15  # a place in the grid that none has
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Hardness:
 
     `robustness` is the mean of the smallest breaking distances over the images that broke (the paper's R);
     `survived_share` and `fooled` are over images that could break: those that never did, and those that did below the
-    property's common `threshold`. `middle` is the natural amount at which half of them are broken, None where more than
-    half survive. `uneven` is the share of images that fail in several intervals or recover, where the whole grid was asked.
+    property's common `threshold`. `middle` is, for each direction, the natural amount by which half of them are broken, None
+    where more than half survive it. `uneven` is the share of images that fail in several intervals or recover, where the whole grid was asked.
     """
 
     model: str
@@ -37,7 +38,7 @@ class Hardness:
     survived_share: Estimate
     threshold: float
     fooled: Estimate
-    middle: float | None
+    middle: dict[str, float | None]
     queries: float
     uneven: Estimate | None
 
@@ -45,6 +46,16 @@ class Hardness:
     def asked(self) -> int:
         """Images that could break."""
         return self.broken + self.survived
+
+    @property
+    def told(self) -> str:
+        """What it takes to lose half of the images, in natural units and all directions."""
+        facts = find_property(self.operator).facts
+        ways = []
+        for direction, amount in self.middle.items():
+            way = "more than half survive" if amount is None else facts.tell(abs(amount))
+            ways.append(f"{way} {direction}" if len(self.middle) > 1 else way)
+        return " or ".join(ways)
 
 
 @dataclass(frozen=True)
@@ -180,9 +191,7 @@ _CATEGORIES = ("luminance", "spatial", "blur", "noise", "weather")
 
 
 def _half(found: Hardness) -> str:
-    if found.middle is None:
-        return "more than half of the images survive it"
-    return f"half of the images are lost by {find_property(found.operator).facts.tell(abs(found.middle))}"
+    return f"half of the images are lost by {found.told}"
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
@@ -194,10 +203,17 @@ _IMAGES = "(select * from rows where lens = 'knob' and smallest)"
 _HARDNESS = """
     select model, operator, count(*) filter (status = 'broken'), count(*) filter (status = 'survived'),
            count(*) filter (status = 'skipped'), count(*) filter (status = 'failed'),
-           avg({distance}) filter (status = 'broken'), stddev_samp({distance}) filter (status = 'broken'),
-           quantile_disc(case when status = 'broken' then abs(amount) else 'infinity'::float end, 0.5)
-               filter (status in ('broken', 'survived'))
+           avg({distance}) filter (status = 'broken'), stddev_samp({distance}) filter (status = 'broken')
     from {images} group by all order by all
+"""
+# by the strength of the change, of which the natural amount is a function: one that survived needs more than there is
+_MIDDLES = """
+    select model, operator, direction, quantile_disc(strength, 0.5), arg_min(amount, abs(strength - middle)) from (
+        select *, quantile_disc(strength, 0.5) over (partition by model, operator, direction) as middle from (
+            select model, operator, direction, image, arg_min(amount, level) as amount,
+                   min(case when status = 'broken' then level else {survivor} end) as strength
+            from rows where lens = 'knob' and status in ('broken', 'survived') group by all))
+    group by all order by all
 """
 # the paper's T: the mean smallest distance over all models
 _FOOLED = """
@@ -243,14 +259,17 @@ def knobs(connection: duckdb.DuckDBPyConnection, distance: str = "mse") -> Knobs
     """Compute everything from the table `rows`."""
 
     def ask(sql: str) -> list[tuple[Any, ...]]:
-        return connection.execute(sql.format(distance=distance, images=_IMAGES)).fetchall()
+        return connection.execute(sql.format(distance=distance, images=_IMAGES, survivor=SURVIVOR)).fetchall()
 
     fooled = {(model, operator): rest for model, operator, *rest in ask(_FOOLED)}
     queries = {(model, operator): value for model, operator, value in ask(_QUERIES)}
     whole = bool(connection.execute("select count(until) > 0 from rows where lens = 'knob'").fetchall()[0][0])
     uneven = {(model, operator): proportion(some, total) for model, operator, total, some in ask(_UNEVEN)} if whole else {}
+    middles: dict[tuple[str, str], dict[str, float | None]] = {}
+    for model, operator, direction, place, amount in ask(_MIDDLES):
+        middles.setdefault((model, operator), {})[direction] = amount if place < SURVIVOR else None
     hardness = {}
-    for model, operator, broken, survived, skipped, failed, value, deviation, middle in ask(_HARDNESS):
+    for model, operator, broken, survived, skipped, failed, value, deviation in ask(_HARDNESS):
         threshold, below = fooled.get((model, operator), (math.nan, 0))
         hardness[model, operator] = Hardness(
             model=model,
@@ -263,7 +282,7 @@ def knobs(connection: duckdb.DuckDBPyConnection, distance: str = "mse") -> Knobs
             survived_share=proportion(survived, broken + survived),
             threshold=threshold,
             fooled=proportion(below, broken + survived),
-            middle=None if middle is None or math.isinf(middle) else middle,
+            middle=middles.get((model, operator), {}),
             queries=queries.get((model, operator), 0.0),
             uneven=uneven.get((model, operator)),
         )

@@ -1,0 +1,371 @@
+"""The knob lens finds the smallest breaking change, whichever way it searches, and keeps outcomes apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import brinell
+from brinell.lenses import Shard, Trials
+from brinell.lenses.search import ANSWERS, DISTANCES, SEARCHES, Search
+from brinell.perturb import PROPERTIES, difference, find_property, property_names
+from brinell.results import Knobs, knobs, least
+from brinell.types import id_number
+from conftest import PLAIN
+
+MODEL = "fake:grey:0.25"
+
+
+def turned(
+    data: Any, out: Path, *, model: Any = MODEL, execution: brinell.Execution = PLAIN, **options: Any
+) -> brinell.Run:
+    lens = {"name": "knob", "operators": ["brightness"], **options}
+    return brinell.run(model, data, lens=lens, out=out, execution=execution, quiet=True)
+
+
+def found_in(run: brinell.Run, columns: str = "name, direction, status, level") -> list[tuple[Any, ...]]:
+    return run.rows(f"select {columns} from rows join samples using (image) order by all").fetchall()
+
+
+def canvases(data: Path, model: str = MODEL) -> tuple[list[str], Tensor, Tensor]:
+    """The images as the model sees them: names, uint8 (N, C, H, W), and the numbers that name their draws."""
+    dataset, preprocess = brinell.open_dataset(data), brinell.open_model(model, PLAIN).preprocess
+    samples = [dataset[index] for index in range(len(dataset))]
+    ids = torch.tensor([id_number(brinell.types.image_id(sample.image)) for sample in samples])
+    return [sample.name for sample in samples], torch.stack([preprocess.canvas(one.image) for one in samples]), ids
+
+
+class Window(nn.Module):
+    """Class 0 while the mean grey lies outside (low, high); NaN above `blind`."""
+
+    def __init__(self, low: float, high: float, blind: float = 2.0) -> None:
+        super().__init__()
+        self.low, self.high, self.blind = low, high, blind
+
+    def forward(self, images: Tensor) -> Tensor:
+        grey = images.mean((1, 2, 3))
+        inside = ((grey > self.low) & (grey < self.high)).float()
+        scores = torch.stack([1 - inside, inside], 1) * 4
+        return torch.where((grey > self.blind)[:, None], torch.nan, scores)
+
+
+class Skittish(nn.Module):
+    """Scores that any change of the image moves about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        weights = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(3))
+        self.weights = nn.Parameter(weights - weights.mean((1, 2, 3), keepdim=True))
+
+    def forward(self, images: Tensor) -> Tensor:
+        scores: Tensor = torch.einsum("nchw,kchw->nk", images, self.weights)
+        return scores
+
+
+def skittish() -> brinell.Model:
+    return brinell.wrap(Skittish(), size=32, classes=tuple("abcd"), name="skittish", execution=PLAIN)
+
+
+def unlabelled(greys: Path) -> dict[str, Any]:
+    return {"source": greys, "labels": "prediction"}
+
+
+def windowed(low: float, high: float, blind: float = 2.0) -> brinell.Model:
+    return brinell.wrap(Window(low, high, blind), size=32, classes=("light", "dark"), name="window", execution=PLAIN)
+
+
+# ---- the three searches ----
+
+
+def test_it_finds_the_fake_model_s_breaking_point(greys: Path, tmp_path: Path) -> None:
+    """Darker images are dark at once below a quarter of full light; lighter ones never."""
+    run = turned(greys, tmp_path / "run", operators=["brightness", "contrast"])
+    names, images, _ = canvases(greys)
+    for name, image in zip(names, images.numpy().astype(np.float32) / 255, strict=True):
+        greys_below = [
+            place
+            for place in range(1, 501)
+            if np.rint(np.clip(image * (1 - place / 500 * 254 / 255), 0, 1) * 255).mean() < 0.25 * 255
+        ]
+        rows = run.rows(
+            f"select direction, status, level from rows join samples using (image) where name = '{name}' and "
+            "operator = 'brightness:dsn2020' order by 1"
+        ).fetchall()
+        assert rows[0][:2] == ("darker", "broken")
+        assert abs(rows[0][2] - greys_below[0]) <= 1, "one point of a grid of 500, for the last bit of a float"
+        assert rows[1][1:] == ("survived", None)
+    assert {row[2] for row in found_in(run, "operator, direction, status") if row[0].startswith("contrast")} == {"survived"}
+
+
+@pytest.mark.parametrize("name", property_names())
+def test_exact_search_agrees_with_a_plain_scan_on_a_real_network(name: str, assets: Path, tmp_path: Path) -> None:
+    """One image and one point at a time, both directions."""
+    model = f"onnx:{assets}/models/squeezenet1_1.onnx?classes={assets}/models/imagenet_classes.txt"
+    data = {"source": assets / "images" / "imagenet_dev_300", "limit": 3}
+    points = 10
+    run = turned(data, tmp_path / "run", model=model, operators=[name], points=points, execution=brinell.Execution(batch=8))
+    network, found = brinell.open_model(model), find_property(name)
+    dataset = brinell.open_dataset(data["source"])
+    labels = dict(run.rows("select name, any_value(rows.label) from rows join samples using (image) group by 1").fetchall())
+    told = {row[:2]: row[2:] for row in found_in(run)}
+    for index in range(3):
+        sample = dataset[index]
+        canvas = network.preprocess.canvas(sample.image)[None]
+        ids = torch.tensor([id_number(brinell.types.image_id(sample.image))])
+        right = int(network.predict(canvas).argmax()) == labels[sample.name]
+        for direction, track in zip(found.facts.directions, found.tracks(224, 224, points), strict=True):
+            status, level = told[sample.name, direction]
+            if not right:
+                assert (status, level) == ("skipped", None)
+                continue
+            amounts, first, place = found.amounts(track, 224, 224), None, 0
+            for step, severity in enumerate(track):
+                if len(severity) == 1 and step and amounts[step] == amounts[step - 1]:
+                    continue  # the same image again
+                place += 1
+                image = found.apply(canvas, severity[None], seed=0, ids=ids)
+                if int(network.predict(image).argmax()) != labels[sample.name]:
+                    first = place
+                    break
+            assert (status, level) == (("survived", None) if first is None else ("broken", first)), (sample.name, direction)
+
+
+def test_bracketing_finds_the_same_where_failure_is_monotone_and_asks_less(greys: Path, tmp_path: Path) -> None:
+    exact, bracket = (turned(greys, tmp_path / search, search=search) for search in ("exact", "bracket"))
+    assert found_in(exact) == found_in(bracket)
+    asked = [run.rows("select max(queries), sum(queries) from rows").fetchall()[0] for run in (exact, bracket)]
+    assert asked[1][0] <= 2 * 10 and asked[1][1] < asked[0][1] / 10
+
+
+def test_bands_are_all_intervals_in_which_the_model_fails(greys: Path, tmp_path: Path) -> None:
+    """Between 40 and 60 % of full light the answer is wrong: every darkened image goes through it, and comes out again."""
+    _, images, _ = canvases(greys)
+    light = {"source": greys, "limit": None}
+    run = turned(light, tmp_path / "run", model=windowed(0.15, 0.2), search="bands", points=100)
+    rows = run.rows(
+        "select name, severity, until, queries, smallest from rows join samples using (image) where status = 'broken'"
+    ).fetchall()
+    assert len(rows) == len(images)
+    for name, severity, until, queries, smallest in rows:
+        image = images[int(Path(name).stem)].numpy().astype(np.float32) / 255
+        inside = [
+            -place / 100
+            for place in range(1, 101)
+            if 0.15 < np.rint(np.clip(image * (1 - place / 100 * 254 / 255), 0, 1) * 255).mean() / 255 < 0.2
+        ]
+        assert (severity, until) == (inside[0], inside[-1])
+        assert queries == 100 and smallest
+    summary = run.summary()
+    assert isinstance(summary, Knobs)
+    uneven = summary.hardness["window", "brightness:dsn2020"].uneven
+    assert uneven is not None and uneven.value == 1.0, "all of them recover"
+
+
+def answered(broken: Tensor, search: Iterator[Trials], most: int) -> tuple[Any, int, int]:
+    """Drive a search by a table of what breaks (samples, points); the search, the trials, and the rounds it took."""
+    asked, rounds, outcome = 0, 0, None
+    try:
+        trials = next(search)
+        while True:
+            rounds += 1
+            asked += len(trials.samples)
+            assert len(trials.samples) <= most
+            places = (trials.levels[:, 0].abs() * broken.shape[1]).round().long() - 1
+            hit = broken[trials.samples, places]
+            numbers = torch.zeros(len(hit))
+            verdict = type("V", (), {**dict.fromkeys(ANSWERS, numbers), "prediction": places})()
+            distances = type("D", (), dict.fromkeys(DISTANCES, numbers))()
+            outcome = type("O", (), {"verdict": verdict, "broken": hit, "difference": distances})()
+            trials = search.send(outcome)
+    except StopIteration as finished:
+        return finished.value, asked, rounds
+
+
+@pytest.mark.parametrize("full", [1, 7, 64, 1000])
+def test_exact_search_finds_the_first_break_of_any_table_and_fills_its_batches(full: int) -> None:
+    table = torch.rand(23, 60, generator=torch.Generator().manual_seed(full)) < 0.03
+    clean = type("C", (), {"broken": torch.zeros(23, dtype=torch.bool)})()
+    shard = Shard(23, 8, 8, clean, full=full)
+    points = (torch.arange(1, 61, dtype=torch.float64) / 60)[None, :, None]
+    search = Search.of(shard, find_property("contrast"), points, torch.tensor([60]), resample=False)
+    done, asked, rounds = answered(table, SEARCHES["exact"](search, search.alive), max(full, 23))
+    first = torch.where(table.any(1), table.to(torch.int8).argmax(1), -1)
+    assert torch.equal(done.place, first)
+    assert torch.equal(done.found["prediction"], first.clamp(min=0)), "what is kept is what was answered there"
+    needed = int(torch.where(first >= 0, first + 1, 60).sum())
+    assert needed <= asked == int(done.queries.sum())
+    assert asked - needed <= 23 * 7, "asking ahead costs at most a few points an image"
+    if full == 1000:
+        assert rounds <= 60 / 8 + 1
+
+
+# ---- outcomes ----
+
+
+def test_outcomes_are_never_mixed(greys: Path, tmp_path: Path) -> None:
+    """Wrong when clean: skipped. No answer on the way: failed. Nothing found: survived."""
+    skipped = turned(greys, tmp_path / "skipped", model="fake:grey:0.6")
+    status = found_statuses(skipped)
+    names, images, _ = canvases(greys)
+    for name, image in zip(names, images, strict=True):
+        wrong = float(image.float().mean()) / 255 <= 0.6
+        assert status[name] == ({"skipped"} if wrong else {"broken", "survived"})
+    summary = skipped.summary()
+    assert isinstance(summary, Knobs)
+    one = summary.hardness["grey:0.6", "brightness:dsn2020"]
+    assert one.skipped == sum("skipped" in found for found in status.values()) and one.asked == 12 - one.skipped
+    failed = turned(greys, tmp_path / "failed", model=windowed(-1, 0.1, blind=0.995), points=20)
+    told = found_statuses(failed, "direction")
+    assert told == {"lighter": {"failed"}, "darker": {"broken"}}
+
+
+def found_statuses(run: brinell.Run, by: str = "name") -> dict[str, set[str]]:
+    rows = run.rows(f"select {by}, status from rows join samples using (image)").fetchall()
+    told: dict[str, set[str]] = {}
+    for key, status in rows:
+        told.setdefault(key, set()).add(status)
+    return told
+
+
+@pytest.mark.parametrize("resample", [False, True])
+def test_stored_distances_are_those_of_the_stored_parameters(resample: bool, greys: Path, tmp_path: Path) -> None:
+    """Any row can be replayed to its image."""
+    options = {"operators": ["all"], "points": 9, "resample": resample}
+    run = turned(unlabelled(greys), tmp_path / "run", model=skittish(), **options)
+    names, images, ids = canvases(greys)
+    rows = run.rows(
+        f"select operator, name, level, severity, severity_x, severity_y, {', '.join(DISTANCES)} from rows join samples "
+        "using (image) where status = 'broken'"
+    ).fetchall()
+    assert {row[0].partition(":")[0] for row in rows} == set(property_names())
+    for operator, name, level, *severities, mse, mae, l1, l2, linf, l0, changed in rows:
+        found, place = find_property(operator), names.index(name)
+        given = torch.tensor([[one for one in severities if one is not None]], dtype=torch.float64)
+        field = torch.tensor([level]) if resample else None
+        image = found.apply(images[place, None], given, seed=0, ids=ids[place, None], fields=field)
+        again = difference(images[place, None], image)
+        for value, measured in zip((mse, mae, l1, l2, linf, l0, changed), DISTANCES, strict=True):
+            assert float(getattr(again, measured)) == pytest.approx(value, rel=1e-6), (operator, measured)
+        gap = (image[0].double() - images[place].double()) / 255
+        assert mse == pytest.approx(float((gap**2).mean()), rel=1e-4)
+
+
+def test_the_smallest_of_two_directions_stands_for_its_image(greys: Path, tmp_path: Path) -> None:
+    run = turned(greys, tmp_path / "run", model=windowed(0.45, 0.99), points=50, distance="mae")
+    rows = run.rows(
+        "select image, count(*) filter (smallest), arg_min(smallest, coalesce(mae, 9)), count(*) from rows group by 1"
+    ).fetchall()
+    assert rows and all(row[1:] == (1, True, 2) for row in rows)
+
+
+def test_a_finer_nested_grid_never_gives_a_larger_minimum(greys: Path, tmp_path: Path) -> None:
+    sql = "select name, direction, coalesce(abs(severity), 9) from rows join samples using (image) order by 1, 2"
+    coarse, fine = (
+        turned(greys, tmp_path / str(points), points=points, operators=["brightness", "uniform_noise"]).rows(sql).fetchall()
+        for points in (10, 40)
+    )
+    assert all(new[2] <= old[2] for old, new in zip(coarse, fine, strict=True))
+
+
+@pytest.mark.parametrize("execution", [{"batch": 1}, {"batch": 7}, {"batch": 64}, {"shard": 3}, {"workers": 3}])
+def test_rows_do_not_depend_on_how_they_were_measured(execution: dict[str, int], greys: Path, tmp_path: Path) -> None:
+    options = {"operators": ["brightness", "gaussian_noise", "rotation"], "points": 15, "model": skittish()}
+    usual = turned(unlabelled(greys), tmp_path / "usual", **options)
+    other = turned(unlabelled(greys), tmp_path / "other", execution=PLAIN.model_copy(update=execution), **options)
+    columns = "operator, name, direction, status, severity, mse, prediction, smallest"
+    assert found_in(usual, columns) == found_in(other, columns)
+
+
+def test_fresh_draws_differ_from_point_to_point(greys: Path) -> None:
+    _, images, ids = canvases(greys)
+    found, severities = find_property("uniform_noise"), torch.full((12, 1), 0.5, dtype=torch.float64)
+    first = found.apply(images, severities, seed=0, ids=ids)
+    assert torch.equal(first, found.apply(images, severities, seed=0, ids=ids, fields=torch.zeros(12, dtype=torch.int64)))
+    again = found.apply(images, severities, seed=0, ids=ids, fields=torch.arange(12))
+    same = [torch.equal(one, other) for one, other in zip(first, again, strict=True)]
+    assert same == [True] + [False] * 11
+
+
+# ---- figures ----
+
+
+def test_figures_are_those_of_the_rows(greys: Path, tmp_path: Path) -> None:
+    models = ["fake:grey:0.25", "fake:grey:0.4"]
+    run = turned(greys, tmp_path / "run", model=models, operators=["brightness", "horizontal_translation"], points=30)
+    found = run.summary()
+    assert isinstance(found, Knobs)
+    table = run.rows(
+        "select model, operator, status, mse from rows where smallest and operator = 'brightness:dsn2020'"
+    ).fetchall()
+    everyone = [row[3] for row in table if row[2] == "broken"]
+    for name in ("grey:0.25", "grey:0.4"):
+        mine = [row for row in table if row[0] == name]
+        broken = [row[3] for row in mine if row[2] == "broken"]
+        asked = [row for row in mine if row[2] in ("broken", "survived")]
+        one = found.hardness[name, "brightness:dsn2020"]
+        assert one.robustness.value == pytest.approx(np.mean(broken))
+        half_width = 1.96 * np.std(broken, ddof=1) / np.sqrt(len(broken))
+        assert one.robustness.high - one.robustness.value == pytest.approx(half_width, rel=0.2)
+        assert one.threshold == pytest.approx(np.mean(everyone))
+        assert one.fooled.value == pytest.approx(sum(value < np.mean(everyone) for value in broken) / len(asked))
+        assert one.survived_share.value == pytest.approx(1 - len(broken) / len(asked))
+        curve = [record for record in found.curves if record["model"] == name and "brightness" in record["operator"]]
+        assert curve[-1]["share"] == pytest.approx(len(broken) / len(asked))
+        assert curve[-1]["distance"] == pytest.approx(max(broken))
+    assert found.best("brightness:dsn2020") == "grey:0.25", "it takes more darkness to break"
+    assert found.models[0] == "grey:0.25"
+    assert "breaks with the least change under" in found.verdict("grey:0.4")
+    shown = least(run.store.connect(), 2)
+    assert [one.distance for one in shown if one.model == "grey:0.25"][:2] == sorted(
+        one.distance for one in shown if one.model == "grey:0.25" and one.operator == shown[0].operator
+    )[:2]
+
+
+def test_half_of_the_images_are_lost_by_the_median_strength(greys: Path, tmp_path: Path) -> None:
+    run = turned(greys, tmp_path / "run")
+    found = knobs(run.store.connect()).hardness["grey:0.25", "brightness:dsn2020"]
+    amounts = sorted(
+        (row[0] for row in run.rows("select amount from rows where direction = 'darker'").fetchall()), reverse=True
+    )
+    assert found.middle == {"darker": pytest.approx(amounts[5]), "lighter": None}
+    assert found.told == f"× {amounts[5]:.3g} darker or more than half survive lighter"
+
+
+def test_both_lenses_in_one_run_and_one_report(greys: Path, tmp_path: Path) -> None:
+    config = {
+        "model": MODEL,
+        "data": str(greys),
+        "lenses": [
+            {"name": "profile", "operators": ["fade_black"], "levels": 3},
+            {"name": "knob", "operators": ["brightness"], "points": 20, "criterion": "target_class(dark)"},
+        ],
+        "out": str(tmp_path / "run"),
+        "execution": {"runtime": "torch", "batch": 4, "shard": 8},
+    }
+    from brinell.config import load_config
+    from brinell.engine import assemble, execute
+
+    run = brinell.Run(execute(assemble(load_config(config))).url)
+    assert list(run.findings()) == ["profile", "knob"]
+    page = Path(run.report()).read_text()
+    for text in ("How hard is it to break?", "Failure points", "How much change it takes", "target class(dark)"):
+        assert text in page
+    for name in ("average", "robustness", "fooling", "thresholds", "sides"):
+        run.figure(name).to_json()
+    with pytest.raises(brinell.ConfigError, match="there is no figure 'bars'; known: average, operators, areas, robustness"):
+        run.figure("bars")
+
+
+@pytest.mark.parametrize("name", list(PROPERTIES))
+def test_every_property_has_figures(name: str, greys: Path, tmp_path: Path) -> None:
+    run = turned(unlabelled(greys), tmp_path / "run", operators=[name], points=4, model=skittish())
+    found = run.summary()
+    assert found.operators == [name]
+    run.figure("sides", operator=name).to_json()
+    assert name.partition(":")[0] in run.rows("select distinct operator from rows").fetchall()[0][0]
