@@ -1,6 +1,6 @@
 """`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
 
-Sections: processor, operators, memory. The accelerator's figures come from `python -m benchmarks.accelerator`, run where
+Sections: processor, operators, memory, knob. The accelerator's figures come from `python -m benchmarks.accelerator`, run where
 there is one, its output kept as benchmarks/results/accelerator.json.
 """
 
@@ -12,11 +12,16 @@ from pathlib import Path
 
 import jinja2
 
-from benchmarks import memory, operators, processor
+from benchmarks import knob, memory, operators, processor
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
-SECTIONS = {"memory": memory.measure, "operators": operators.measure, "processor": processor.measure}
+SECTIONS = {
+    "knob": knob.measure,
+    "memory": memory.measure,
+    "operators": operators.measure,
+    "processor": processor.measure,
+}
 
 
 def main(asked: list[str]) -> None:

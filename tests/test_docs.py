@@ -11,6 +11,7 @@ import yaml
 
 import brinell
 from brinell.config import load_config
+from brinell.criteria import find_criterion
 from brinell.models.mapping import CallOptions, Mapping, RequestOptions, ResponseOptions
 from brinell.models.protocol import scores_of
 from brinell.results import CLEAN, ROWS, SAMPLES
@@ -33,14 +34,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_s_yaml_is_a_config() -> None:
-    text, _ = blocks("README.md", "yaml")
+    text, knob, _ = blocks("README.md", "yaml")
+    searched = load_config(yaml.safe_load(knob)).lenses[0]
+    assert find_criterion(searched.criterion).name == searched.criterion
     config = load_config(yaml.safe_load(text), ["data.limit=100"])
     assert config.data.limit == 100
     assert [model.label for model in config.models] == ["efficientnet_lite0", "rival"]
 
 
 def test_the_readme_s_mapping_reads_an_answer() -> None:
-    _, text = blocks("README.md", "yaml")
+    *_, text = blocks("README.md", "yaml")
     mapping = validated(Mapping, yaml.safe_load(text))
     assert mapping.response is not None and mapping.calls.price == 0.0015
     classes = mapping.class_names(None)
@@ -93,9 +96,12 @@ def test_every_module_is_in_the_architecture() -> None:
 
 
 def test_the_questions_can_be_asked(greys: Path, tmp_path: Path) -> None:
-    lens = {"name": "profile", "operators": ["fade_black"], "levels": 12}
-    run = brinell.run("fake:grey", greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    lenses = ({"name": "profile", "operators": ["fade_black"], "levels": 12}, {"name": "knob", "operators": ["brightness"]})
+    runs = [
+        brinell.run("fake:grey", greys, lens=lens, out=tmp_path / lens["name"], execution=PLAIN, quiet=True)
+        for lens in lenses
+    ]
     (text,) = blocks("docs/rows.md", "sql")
     for question in text.strip().split("\n\n"):
-        answer = run.rows(question).fetchall()
+        answer = runs["knob" in question].rows(question).fetchall()
         assert answer or "left out" in question

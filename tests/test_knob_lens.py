@@ -358,7 +358,9 @@ def test_both_lenses_in_one_run_and_one_report(greys: Path, tmp_path: Path) -> N
         assert text in page
     for name in ("average", "robustness", "fooling", "thresholds", "sides"):
         run.figure(name).to_json()
-    with pytest.raises(brinell.ConfigError, match="there is no figure 'bars'; known: average, operators, areas, robustness"):
+    with pytest.raises(
+        brinell.ConfigError, match="there is no figure 'bars'; known: average, operators, areas, robustness"
+    ):
         run.figure("bars")
 
 

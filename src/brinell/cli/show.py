@@ -1,7 +1,8 @@
-"""An image at several levels of operators, as one picture."""
+"""An image at several levels of operators, or severities of properties, as one picture."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -12,66 +13,101 @@ from brinell.datasets import read_image
 from brinell.errors import ConfigError
 from brinell.execution import Execution
 from brinell.models import Model, Preprocess, open_model
-from brinell.perturb import Operator, find_operator, operator_names
+from brinell.perturb import OPERATORS, PROPERTIES, Operator, Property, find_operator, find_property, operator_names
 from brinell.types import id_number, image_id
 
 LEVELS = (0, 1, 2, 5, 10, 20, 30)
+SEVERITIES = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 _GAP, _LABEL, _HEAD = 6, 18, 20
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One operator or property: its name, and its images with what stands above them."""
+
+    title: str
+    images: list[tuple[str, Tensor]]
 
 
 def contact_sheet(
     path: Path, names: list[str], levels: list[int], *, size: int, seed: int, model: str | None
 ) -> Image.Image:
-    """One row an operator, one column a level."""
+    """One row an operator or property, one column a level or severity."""
     judge = open_model(model, Execution(runtime="torch")) if model is not None else None
-    operators = [find_operator(name) for name in names or operator_names()]
+    asked = [_find(name) for name in names or operator_names()]
     if judge is None:
-        for operator in operators:
-            if operator.white_box and names:
-                raise ConfigError(f"{operator.name} follows a model's gradient: say which with --model SOURCE")
-        operators = [operator for operator in operators if not operator.white_box]
+        for one in asked:
+            if one.white_box and names:
+                raise ConfigError(f"{one.name} follows a model's gradient: say which with --model SOURCE")
+        asked = [one for one in asked if not one.white_box]
     if any(not 0 <= level <= 30 for level in levels):
         raise ConfigError(f"levels are 0 to 30, got {', '.join(map(str, levels))}")
     image = read_image(path)
+    preprocess = judge.preprocess if judge is not None else Preprocess(size, size, channels=len(image))
+    canvas, ids = preprocess.canvas(image)[None], torch.tensor([id_number(image_id(image))])
     shown = sorted(set(levels)) or list(LEVELS)
-    rows = [(operator, _levels(operator, image, shown, size, seed, judge)) for operator in operators]
-    return _drawn(rows, shown)
+    return _drawn(
+        [
+            _severities(one, canvas, ids, seed)
+            if isinstance(one, Property)
+            else _levels(one, canvas, ids, shown, seed, judge)
+            for one in asked
+        ]
+    )
 
 
-def _levels(
-    operator: Operator, image: Tensor, levels: list[int], size: int, seed: int, model: Model | None
-) -> list[Tensor]:
-    preprocess = model.preprocess if model is not None else Preprocess(size, size, channels=len(image))
-    canvas = preprocess.canvas(image)[None]
-    ids = torch.tensor([id_number(image_id(image))])
+def _find(name: str) -> Operator | Property:
+    """A property where one has that name; else an operator, or the error that suggests one."""
+    plain = name.partition(":")[0]
+    properties = {one.name for one in PROPERTIES.values()}
+    return find_property(name) if plain in properties and name not in OPERATORS else find_operator(name)
+
+
+def _severities(found: Property, canvas: Tensor, ids: Tensor, seed: int) -> _Row:
+    """From weak to strong; a property of several numbers along its own track."""
+    (_, _, height, width), track = canvas.shape, found.tracks(*canvas.shape[2:])[0]
+    images = [("clean", canvas[0])]
+    for severity in SEVERITIES:
+        at = track[max(1, round(severity * len(track))) - 1][None]
+        told = found.facts.tell(float(found.amounts(at, height, width)))
+        images.append((told, found.apply(canvas, at, seed=seed, ids=ids)[0]))
+    return _Row(found.facts.title, images)
+
+
+def _levels(operator: Operator, canvas: Tensor, ids: Tensor, levels: list[int], seed: int, model: Model | None) -> _Row:
+    height, width = canvas.shape[2:]
+    images = []
+    for level in levels:
+        told = (
+            "clean" if level == 0 else f"level {level}: {operator.facts.tell(operator.facts.amount(level, height, width))}"
+        )
+        images.append((told, _at(operator, canvas, ids, level, seed, model)))
+    return _Row(operator.facts.title, images)
+
+
+def _at(operator: Operator, canvas: Tensor, ids: Tensor, level: int, seed: int, model: Model | None) -> Tensor:
     if model is None:
-        return [operator.at(canvas, level, seed=seed, ids=ids)[0] for level in levels]
-    judge, labels = model, model.predict(canvas.to(model.device)).argmax(1)
-    return [
-        operator.at(
-            canvas.to(judge.device),
-            level,
-            seed=seed,
-            ids=ids.to(judge.device),
-            gradient=lambda images, _: judge.gradient(images, labels),
-        )[0].cpu()
-        for level in levels
-    ]
+        return operator.at(canvas, level, seed=seed, ids=ids)[0]
+    judge, here = model, canvas.to(model.device)
+    labels = judge.predict(here).argmax(1)
+    changed = operator.at(
+        here, level, seed=seed, ids=ids.to(judge.device), gradient=lambda images, _: judge.gradient(images, labels)
+    )
+    return changed[0].cpu()
 
 
-def _drawn(rows: list[tuple[Operator, list[Tensor]]], levels: list[int]) -> Image.Image:
-    height, width = rows[0][1][0].shape[-2:]
+def _drawn(rows: list[_Row]) -> Image.Image:
+    height, width = rows[0].images[0][1].shape[-2:]
     tall = _HEAD + _LABEL + height + _GAP
-    sheet = Image.new("RGB", (_GAP + len(levels) * (width + _GAP), len(rows) * tall + _GAP), "white")
+    columns = max(len(row.images) for row in rows)
+    sheet = Image.new("RGB", (_GAP + columns * (width + _GAP), len(rows) * tall + _GAP), "white")
     pen, font, bold = ImageDraw.Draw(sheet), ImageFont.load_default(12), ImageFont.load_default(15)
-    for row, (operator, images) in enumerate(rows):
-        pen.text((_GAP, _GAP + row * tall), operator.facts.title, fill="black", font=bold)
-        top = _GAP + row * tall + _HEAD
-        for column, (level, image) in enumerate(zip(levels, images, strict=True)):
+    for place, row in enumerate(rows):
+        pen.text((_GAP, _GAP + place * tall), row.title, fill="black", font=bold)
+        top = _GAP + place * tall + _HEAD
+        for column, (told, image) in enumerate(row.images):
             left = _GAP + column * (width + _GAP)
-            amount = operator.facts.amount(level, height, width)
-            text = "clean" if level == 0 else f"level {level}: {operator.facts.tell(amount)}"
-            pen.text((left, top), text, fill="black", font=font)
+            pen.text((left, top), told.replace("×", "x"), fill="black", font=font)  # the font has no ×
             array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
             sheet.paste(Image.fromarray(array), (left, top + _LABEL))
     return sheet

@@ -1,0 +1,126 @@
+"""The exact search of smallest breaking changes: beside the bare network, and beside foolbox's linear searches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import foolbox
+import torch
+from torch import Tensor, nn
+
+import brinell
+from benchmarks.end_to_end import per_second
+from benchmarks.processor import MODEL
+from brinell.criteria import find_criterion
+from brinell.engine.bench import Bench
+from brinell.engine.threads import answers, torch_alone
+from brinell.engine.tuning import best_batch
+from brinell.execution import Execution
+from brinell.lenses import KnobOptions
+from brinell.lenses.knob import knob
+from brinell.models import Model
+from brinell.perturb import find_property, property_names
+from brinell.types import id_number, image_id
+
+IMAGES, POINTS, ROUNDS = 24, 100, 3
+
+
+def measure() -> dict[str, Any]:
+    """Forward passes a second inside the search over the bare network's, by property; then foolbox on the same images."""
+    photos = brinell.open_dataset("demo-photos")
+    images = [photos[index].image for index in range(IMAGES)]
+    model = brinell.open_model(MODEL, Execution())
+    canvases = torch.stack([model.preprocess.canvas(image) for image in images])
+    ids = torch.tensor([id_number(image_id(image)) for image in images])
+    with torch_alone():
+        labels = answers(model, canvases, 8).argmax(1)
+        batch = best_batch(model)
+        bench = Bench(model, canvases, ids, labels, criterion=find_criterion("misclassification"), seed=0, batch=batch)
+        rounds = [_round(bench, canvases) for _ in range(ROUNDS)]
+        peers = _beside_foolbox(model, bench, canvases, labels)
+    names = list(rounds[0]["rates"])
+    return {
+        "model": MODEL,
+        "images": IMAGES,
+        "points": POINTS,
+        "batch": batch,
+        "rounds": [one["ratio"] for one in rounds],
+        "ratio": median(one["ratio"] for one in rounds),
+        "properties": {name: median(one["rates"][name] for one in rounds) for name in names},
+        "foolbox": peers,
+    }
+
+
+def _round(bench: Bench, canvases: Tensor) -> dict[str, Any]:
+    """Every property once, with a look at the bare network before and after each."""
+    every = canvases.repeat(4, 1, 1, 1)
+
+    def bare() -> float:  # side by side on all cores, as a run asks it: the fastest way (see `processor`)
+        return per_second(lambda: len(answers(bench.model, every, bench.batch)), 1.5)
+
+    rates, seconds_bare, spent = {}, 0.0, 0.0
+    before = bare()
+    for name in property_names():
+        asked, seconds, _ = _searched(bench, name, resample=False)
+        after = bare()
+        rates[name] = asked / seconds / ((before + after) / 2)
+        spent += seconds
+        seconds_bare += asked / ((before + after) / 2)
+        before = after
+    return {"rates": rates, "ratio": seconds_bare / spent}
+
+
+def _searched(bench: Bench, name: str, *, resample: bool, points: int = POINTS) -> tuple[int, float, int]:
+    """Queries, seconds, and how many images broke."""
+    options = KnobOptions(operators=(name,), points=points, resample=resample)
+    asked, start = bench.asked, time.perf_counter()
+    columns = bench.drive(knob(bench.shard(), find_property(name), options))
+    seconds = time.perf_counter() - start
+    status = columns["status"]
+    return bench.asked - asked, seconds, int((status.places == 0).sum())  # type: ignore[union-attr]
+
+
+class _Counted(nn.Module):
+    """The same network, as foolbox takes it, counting the images that it is asked about."""
+
+    def __init__(self, model: Model, batch: int) -> None:
+        super().__init__()
+        self.model, self.batch, self.asked = model, batch, 0
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.asked += len(images)
+        return answers(self.model, images.mul(255).round().clamp(0, 255).to(torch.uint8), self.batch).clamp(min=1e-9).log()
+
+
+def _beside_foolbox(model: Model, bench: Bench, canvases: Tensor, labels: Tensor) -> list[dict[str, Any]]:
+    """The four linear searches that both have, with as many steps."""
+    attacks: dict[str, Callable[[], Any]] = {
+        "gaussian_blur": lambda: foolbox.attacks.GaussianBlurAttack(steps=POINTS, max_sigma=0.2 * canvases.shape[-1]),
+        "contrast": lambda: foolbox.attacks.LinearSearchContrastReductionAttack(steps=POINTS),
+        "salt_and_pepper": lambda: foolbox.attacks.SaltAndPepperNoiseAttack(steps=POINTS),
+        "blended_noise": lambda: foolbox.attacks.LinearSearchBlendedUniformNoiseAttack(steps=POINTS, directions=10),
+    }
+    counted = _Counted(model, bench.batch).eval()
+    peer = foolbox.PyTorchModel(counted, bounds=(0, 1), device="cpu")
+    clean = canvases.to(torch.float32) / 255
+    found = []
+    for name, make in attacks.items():
+        counted.asked, start = 0, time.perf_counter()
+        _, _, success = make()(peer, clean, labels, epsilons=None)
+        seconds = time.perf_counter() - start
+        queries, ours, broken = _searched(bench, name, resample=False)
+        found.append(
+            {
+                "name": name,
+                "foolbox_seconds": seconds,
+                "foolbox_queries": counted.asked,
+                "foolbox_broken": int(success.sum()),
+                "seconds": ours,
+                "queries": queries,
+                "broken": broken,
+            }
+        )
+    return found
