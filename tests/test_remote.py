@@ -187,6 +187,7 @@ def v2(inputs: dict[str, Any], answer: Callable[[Any], Any], **more: Any) -> Cal
 )
 def test_inputs_of_every_kind(datatype: str, shape: list[int]) -> None:
     sizes = []
+    seen: set[bytes] = set()
 
     def answer(request: Any) -> Any:
         (tensor,) = request["inputs"]
@@ -198,7 +199,9 @@ def test_inputs_of_every_kind(datatype: str, shape: list[int]) -> None:
             images = np.array(tensor["data"]).reshape(tensor["shape"])
             if datatype == "FP32":
                 images = (images * 0.5 + 0.5) * 255
-        images = images.reshape(-1, 3 * 32 * 32)
+        images = images.reshape(-1, *images.shape[-3:]).round().astype(np.uint8)
+        planes = images if images.shape[1] == 3 else images.transpose(0, 3, 1, 2)
+        seen.update(image.tobytes() for image in planes)
         scores = [list(light_or_dark(image).values()) for image in images]
         return {"outputs": [{"name": "other", "data": []}, {"name": "y", "shape": [len(images), 2], "data": scores}]}
 
@@ -207,7 +210,9 @@ def test_inputs_of_every_kind(datatype: str, shape: list[int]) -> None:
         model = open_model(f"{url}#size=32&output=y&mean=0.5&std=0.5", PLAIN)
         assert (model.name, model.outputs, model.probabilities) == ("m", 2, True)
         assert torch.allclose(model.predict(pixels(5)), local(pixels(5)), atol=1e-4)
-    assert all(len(size) == (max(1, len(shape)) if datatype == "BYTES" else len(shape)) for size in sizes)
+    assert {image.numpy().tobytes() for image in pixels(5)} <= seen
+    for size in sizes:
+        assert all(wanted in (-1, found) for wanted, found in zip(shape, size, strict=True)), "as the metadata has it"
 
 
 def test_a_tensor_server_behind_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -550,6 +555,14 @@ FAULTS: dict[str, tuple[Callable[[Handler, bytes], Any], str]] = {
 }
 
 
+def test_an_answer_in_drops_is_as_late_as_none(tmp_path: Path) -> None:
+    with listening(dripping) as server:
+        began = time.monotonic()
+        with pytest.raises(ServiceError, match=r"no answer in 0\.3 s"):
+            service(server, tmp_path, "", "timeout: 0.3, retries: 0").predict(pixels(1))
+        assert time.monotonic() - began < 1.2, "though something came every tenth of a second"
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_lasting_fault_stops_cleanly_and_loses_nothing(fault: str, greys: Path, tmp_path: Path) -> None:
     answer, part = FAULTS[fault]
@@ -636,8 +649,12 @@ def test_a_model_that_failed_can_be_asked_again(tmp_path: Path) -> None:
 
     with listening(at_first_refused) as server:
         model = service(server, tmp_path, "", "concurrency: 1")
-        with pytest.raises(ServiceError, match="answered 403"):
-            model.predict(pixels(2))
+        for _ in range(2):
+            with pytest.raises(ServiceError, match="answered 403"):
+                model.predict(pixels(2))
+        assert len(server.asked) == 1, "it is left alone"
+        assert model.service is not None
+        model.service.begin("another run")
         assert torch.allclose(model.predict(pixels(2)), local(pixels(2)), atol=1e-6)
 
 

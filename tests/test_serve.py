@@ -27,10 +27,18 @@ from conftest import PLAIN
 HTTP = urllib3.PoolManager()
 
 
+class Sides(torch.nn.Module):
+    """Compares the red of the left with the blue of the lower part, so that no axis can be taken for another."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        more = 9 * (images[:, 0, :, :16].mean((1, 2)) - images[:, 2, 20:].mean((1, 2)))
+        return torch.stack([more, -more], 1)
+
+
 @pytest.fixture(scope="module")
 def model() -> Model:
     """Light or dark, from images of 32 by 32."""
-    return open_model("fake:grey:0.5?name=light or dark", PLAIN)
+    return brinell.wrap(Sides(), size=32, classes=["light", "dark"], name="light or dark", execution=PLAIN)
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +144,7 @@ def test_image_files_of_any_size_are_prepared_as_the_model_has_it(server: Server
         ("/v2/models/other", None, 404, "the model is /v2/models/light%20or%20dark"),
         (INFER, None, 405, "takes POST"),
         ("/v2", {}, 405, "takes GET"),
+        ("/v2/models/light%20or%20dark", {}, 405, "takes GET"),
         (INFER, b"{", 400, "not JSON"),
         (INFER, [1], 400, "inputs"),
         (INFER, {"inputs": []}, 400, "inputs"),

@@ -27,7 +27,7 @@ class Service:
     """A model behind HTTP, with what it costs to ask it. `batch` is how many images at a time keep it busy.
 
     A question is asked in a thread of its own. What comes back is kept before anything else is done with it. After a
-    failure no question is begun; those under way are answered and kept.
+    failure no question is begun until another run begins; those under way are answered and kept.
     """
 
     def __init__(
@@ -42,7 +42,6 @@ class Service:
         self._lock = threading.RLock()
         self._under_way: dict[str, Future[dict[str, np.ndarray]]] = {}
         self._next = 0.0  # when the next question may be sent
-        self._callers = 0
         self._failure: BrinellError | None = None
         self._stopped = threading.Event()
 
@@ -52,6 +51,8 @@ class Service:
         """Count for a run from here on, together with what it asked before it was stopped."""
         self.answers.rename(self._run, run, self.identity)
         self._run = run
+        self._failure = None
+        self._stopped.clear()
 
     @property
     def counts(self) -> Counts:
@@ -70,17 +71,8 @@ class Service:
         images = canvases.numpy()
         keys = [_key(image) for image in images]
         distinct = dict(zip(keys, images, strict=True))
-        with self._lock:
-            if not self._callers:  # a new beginning
-                self._failure = None
-                self._stopped.clear()
-            self._callers += 1
-        try:
-            known, futures = self._begin(distinct)
-            found = {**known, **self._finished(futures)}
-        finally:
-            with self._lock:
-                self._callers -= 1
+        known, futures = self._begin(distinct)
+        found = {**known, **self._finished(futures)}
         return torch.from_numpy(np.stack([found[key] for key in keys]))
 
     def _begin(self, images: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], set[Future[dict[str, np.ndarray]]]]:
@@ -117,10 +109,12 @@ class Service:
                 self._under_way.pop(key, None)
 
     def _finished(self, futures: set[Future[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
-        wait(futures)  # after a failure, too: what is under way is paid for, and the others stop by themselves
         try:
             return {key: scores for future in futures for key, scores in future.result().items()}
         except (BrinellError, _Stopped) as error:
+            with self._lock:
+                under_way = set(self._under_way.values())
+            wait(under_way)  # they are paid for; whoever goes on from here must find their answers
             raise self._failure or error from None  # of all that failed, the first one, which stopped the others
 
     def _ask(self, part: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
