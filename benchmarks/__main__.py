@@ -1,7 +1,7 @@
 """`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
 
-Sections: processor, operators, memory, knob. The accelerator's figures come from `python -m benchmarks.accelerator`, run where
-there is one, its output kept as benchmarks/results/accelerator.json.
+Sections: processor, operators, memory, knob. The accelerator's figures come from `python -m benchmarks.accelerator`, run
+where there is one, its output kept as benchmarks/results/accelerator.json.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 import brinell
 from brinell.perturb import find_property, property_names
 from brinell.results import Knobs, title
+from brinell.serve import Server
 from fidelity.compare import rank_correlation
 from fidelity.measure import ASSETS, IMAGES, ROOT, require_assets
 from fidelity.words import grid, listed
@@ -27,6 +29,9 @@ IMAGES_ASKED = 32
 # ours, and the network of the paper that it stands beside
 NETWORKS = {"mobilenet_v2": "mobilenetV2", "squeezenet1_1": "squeezenet1.0"}
 FACTOR = 2.0
+# moderators, each behind a server of its own on this machine
+MODERATORS = {"nsfw_mobilenet_v2_mid": 8471, "open_nsfw": 8472}
+NOT_FOR_MODERATORS = ("motion_blur", "gaussian_blur")  # as in the paper's Fig. 7
 
 
 def run(name: str, properties: Sequence[str], *, limit: int = IMAGES_ASKED, **options: Any) -> Knobs:
@@ -40,12 +45,32 @@ def run(name: str, properties: Sequence[str], *, limit: int = IMAGES_ASKED, **op
     return found
 
 
+def moderated(properties: Sequence[str]) -> tuple[Knobs, dict[str, int]]:
+    """Both moderators through HTTP, by bracketing: what was found, and how many queries were asked."""
+    with ExitStack() as open_servers:
+        urls = []
+        for name, port in MODERATORS.items():
+            classes = f"?classes={ASSETS}/models/nsfw.txt" if name.startswith("nsfw") else ""
+            model = brinell.open_model(f"onnx:{ASSETS}/models/{name}.onnx{classes}")
+            urls.append(open_servers.enter_context(Server(model, port=port)).start().url + f"/v2/models/{name}")
+        data = {"source": IMAGES, "limit": IMAGES_ASKED, "shuffle": True, "labels": "prediction"}
+        lens = {"name": "knob", "operators": list(properties), "search": "bracket"}
+        answers = str(ROOT / "runs" / "fidelity-moderators-answers.sqlite")
+        execution = brinell.Execution(answers=answers)
+        run = brinell.run(urls, data, lens=lens, out=ROOT / "runs" / "fidelity-knob-moderators", execution=execution)
+        found = run.summary()
+        assert isinstance(found, Knobs)
+        queries = run.rows("select model, sum(queries)::bigint from rows group by all").fetchall()
+        return found, dict(queries)
+
+
 def main() -> None:
     """Measure, compare, and write the page."""
     names = property_names()
     random = [name for name in names if find_property(name).stochastic]
     scaled, fresh = run("scaled", names), run("resampled", random, resample=True)
     bracket = run("bracket", names, search="bracket")
+    moderators, queries = moderated([name for name in names if name not in NOT_FOR_MODERATORS])
     reference = json.loads((Path(__file__).parent / "published_knobs.json").read_text(encoding="utf-8"))["robustness"]
     facts = [_network(network, reference[NETWORKS[network]], scaled, fresh) for network in NETWORKS]
     page = {
@@ -53,6 +78,8 @@ def main() -> None:
         "images": IMAGES_ASKED,
         "random": listed(title(find_property(name).id) for name in random),
         "bracket": _bracketed(scaled, bracket),
+        "moderators": _moderated(moderators),
+        "moderators_asked": queries,
         "factor": FACTOR,
     }
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
@@ -113,6 +140,17 @@ def _bracketed(exact: Knobs, bracket: Knobs) -> dict[str, Any]:
         means = [sum(pair[place].robustness.value for pair in pairs) / len(pairs) for place in range(2)]
         lines.append([title(operator), f"{queries[0]:.0f}", f"{queries[1]:.0f}", f"{means[1] / means[0]:.2f}"])
     return {"table": grid(["property", "queries, exact", "queries, bracket", "R, bracket / exact"], lines)}
+
+
+def _moderated(found: Knobs) -> str:
+    """R and survivors of both moderators, property by property."""
+    names = list(MODERATORS)
+    lines = []
+    for operator in found.operators:
+        pair = [found.hardness[name, operator] for name in names]
+        values = [f"{one.robustness.value:.2e}" if one.broken else "never broken" for one in pair]
+        lines.append([title(operator), *values, *(f"{one.survived_share.value:.0%}" for one in pair)])
+    return grid(["property", *(f"R, {name}" for name in names), *(f"survive, {name}" for name in names)], lines)
 
 
 if __name__ == "__main__":

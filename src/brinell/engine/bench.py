@@ -54,7 +54,8 @@ class Bench:
         """What a lens is told of the samples."""
         count, _, height, width = self.canvases.shape
         side_by_side = CORES if self.model.device.type == "cpu" else 2
-        return Shard(count, height, width, self.clean, full=self.batch * side_by_side)
+        full = self.batch * side_by_side if self.model.service is None else 1  # who pays by the query asks no query ahead
+        return Shard(count, height, width, self.clean, full)
 
     def drive(self, asking: Asking) -> Columns:
         """Let a lens ask until it has its rows."""

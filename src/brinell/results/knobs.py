@@ -24,8 +24,9 @@ class Hardness:
 
     `robustness` is the mean of the smallest breaking distances over the images that broke (the paper's R);
     `survived_share` and `fooled` are over images that could break: those that never did, and those that did below the
-    property's common `threshold`. `middle` is, for each direction, the natural amount by which half of them are broken, None
-    where more than half survive it. `uneven` is the share of images that fail in several intervals or recover, where the whole grid was asked.
+    property's common `threshold`. `middle` is, for each direction, the natural amount by which half of them are broken,
+    None where more than half survive it. `uneven` is the share of images that fail in several intervals or recover, where
+    the whole grid was asked.
     """
 
     model: str
