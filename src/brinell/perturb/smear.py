@@ -16,7 +16,7 @@ _NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
 _FIRST, _SECOND = 16, 12  # bits of the weights of the two passes of a Gaussian blur
 _SIGMA = 0.2  # of the longer side, at severity 1
 _TRUNCATE = 4  # standard deviations after which a Gaussian is cut off
-_BLOCK = 32  # rows or columns that are made at once, from those in reach
+_BLOCK = 32  # rows or columns that are made at once, from those in reach, unless nearly all are
 
 
 def _kernel(severities: Tensor, height: int, width: int) -> Tensor:
@@ -90,12 +90,16 @@ def _spread(images: Tensor, weights: Tensor, axis: int, *, edge_twice: bool) -> 
     """Sums of a pixel's neighbours along an axis, with weights (B, 2·reach+1)."""
     side, reach = images.shape[axis], weights.shape[1] // 2
     matrix = _folded(weights, side, edge_twice).to(images.device)
+    size = _BLOCK if reach < side // 3 else side
     parts = []
-    for start in range(0, side, _BLOCK):
-        low, high = max(0, start - reach), min(side, start + _BLOCK + reach)
-        seen, block = images.narrow(axis, low, high - low), matrix[:, None, start : start + _BLOCK, low:high]
-        parts.append(_product(seen, block.mT) if axis == -1 else _product(block, seen))
-    return torch.cat(parts, axis)
+    for start in range(0, side, size):
+        low, high = max(0, start - reach), min(side, start + size + reach)
+        seen, block = images.narrow(axis, low, high - low), matrix[:, start : start + size, low:high]
+        if axis == -1:
+            parts.append(_product(seen.flatten(1, 2), block.mT).view(*images.shape[:3], -1))
+        else:
+            parts.append(_product(block[:, None], seen))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
 
 
 def _folded(weights: Tensor, side: int, edge_twice: bool) -> Tensor:
