@@ -288,6 +288,10 @@ def test_bad_input_is_one_line(what: str, here: Path, refused: Tell) -> None:
             "model: fake:grey\ndata: greys\nlens: profile\nexecution: fast\n",
             "execution: input should be a valid dictionary",
         ),
+        (
+            "model: fake:grey\ndata: greys\nlens: {name: knob, levels: 3}\n",
+            "levels is an option of the profile lens; knob has operators, semantics, criterion, search, points",
+        ),
         ("model: fake:grey\ndata: {source: greys, limit: some}\n", "data.limit: input should be a valid integer"),
     ],
 )

@@ -334,7 +334,7 @@ def test_half_of_the_images_are_lost_by_the_median_strength(greys: Path, tmp_pat
         (row[0] for row in run.rows("select amount from rows where direction = 'darker'").fetchall()), reverse=True
     )
     assert found.middle == {"darker": pytest.approx(amounts[5]), "lighter": None}
-    assert found.told == f"× {amounts[5]:.3g} darker or more than half survive lighter"
+    assert found.told == f"× {amounts[5]:.3g} darker; more than half survive lighter"
 
 
 def test_both_lenses_in_one_run_and_one_report(greys: Path, tmp_path: Path) -> None:

@@ -28,7 +28,13 @@ def _lens(value: Any) -> Any:
         return value
     if not isinstance(value.get("name"), str):
         raise ConfigError(f"a lens needs a name: {', '.join(LENSES)}")
-    return LENSES[value["name"]].options.model_validate(value)
+    asked = LENSES[value["name"]]
+    for key in value:
+        owners = [lens.name for lens in LENSES.values() if key in lens.options.model_fields]
+        if owners and asked.name not in owners:
+            own = ", ".join(name for name in asked.options.model_fields if name != "name")
+            raise ConfigError(f"{key} is an option of the {owners[0]} lens; {asked.name} has {own}")
+    return asked.options.model_validate(value)
 
 
 class RunConfig(BaseModel):

@@ -51,12 +51,13 @@ class Hardness:
     @property
     def told(self) -> str:
         """What it takes to lose half of the images, in natural units and all directions."""
-        facts = find_property(self.operator).facts
-        ways = []
-        for direction, amount in self.middle.items():
-            way = "more than half survive" if amount is None else facts.tell(abs(amount))
-            ways.append(f"{way} {direction}" if len(self.middle) > 1 else way)
-        return " or ".join(ways)
+        tell, several = find_property(self.operator).facts.tell, len(self.middle) > 1
+        named = {way: f" {way}" if several else "" for way in self.middle}
+        lost = [f"{tell(abs(amount))}{named[way]}" for way, amount in self.middle.items() if amount is not None]
+        safe = [way for way, amount in self.middle.items() if amount is None]
+        if not lost:
+            return "more than half survive"
+        return " or ".join(lost) + "".join(f"; more than half survive {way}" for way in safe)
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ _CATEGORIES = ("luminance", "spatial", "blur", "noise", "weather")
 
 
 def _half(found: Hardness) -> str:
-    return f"half of the images are lost by {found.told}"
+    return f"half of the images are lost by {found.told}" if any(found.middle.values()) else found.told
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
