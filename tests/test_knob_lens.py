@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import brinell
@@ -371,3 +372,17 @@ def test_every_property_has_figures(name: str, greys: Path, tmp_path: Path) -> N
     assert found.operators == [name]
     run.figure("sides", operator=name).to_json()
     assert name.partition(":")[0] in run.rows("select distinct operator from rows").fetchall()[0][0]
+
+
+def test_a_photograph_of_frost_and_a_report_without_it(greys: Path, tmp_path: Path) -> None:
+    """The report needs no more than the rows: not the file that a property was made of."""
+    Image.fromarray(np.full((9, 9, 3), 160, np.uint8)).save(tmp_path / "pane.png")
+    options = {"operators": ["frost", "contrast"], "points": 4, "frost": str(tmp_path / "pane.png"), "model": skittish()}
+    run = turned(unlabelled(greys), tmp_path / "run", **options)
+    (name,) = (operator for operator in run.summary().operators if operator.startswith("frost:"))
+    try:
+        assert name.startswith("frost:pane-")
+        PROPERTIES._parts.pop(name)
+        assert f"frost ({name.partition(':')[2]})" in Path(run.report()).read_text()
+    finally:
+        PROPERTIES._parts.pop(name, None)

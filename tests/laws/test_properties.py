@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from scipy import ndimage
 from torch import Tensor
 
 import reference
-from brinell.errors import ConfigError, UnknownName, UnreadableImage
+from brinell.errors import ConfigError, UnknownName
 from brinell.perturb import PROPERTIES, Property, PropertyKind, find_property, property_names, use_frost_template, warp
 from brinell.perturb.frost import grow_frost
 from brinell.perturb.weather import flake_counts
@@ -365,20 +366,23 @@ def test_your_own_frost(tmp_path: Path) -> None:
     Image.fromarray(ice).save(tmp_path / "window_7.png")
     found = use_frost_template(tmp_path / "window_7.png")
     try:
-        assert find_property("frost:window_7") is found
+        assert re.fullmatch("frost:window_7-[0-9a-f]{6}", found.id) and find_property(found.id) is found
+        assert use_frost_template(tmp_path / "window_7.png") is found
         black = torch.zeros(1, 3, 60, 80, dtype=torch.uint8)
         frosted = at(found, black, 1.0)[0]
         assert int(frosted[:, :, :30].max()) == 0
         assert frosted[:, :, 50:].unique().tolist() == [160]
         assert at(found, black[:, :1], 1.0)[0, :, :, 50:].unique().tolist() == [160]
-        with pytest.raises(ConfigError, match="already"):
-            use_frost_template(tmp_path / "window_7.png")
+        Image.fromarray(ice // 2).save(tmp_path / "window_7.png")
+        other = use_frost_template(tmp_path / "window_7.png")
+        assert other is not found and at(other, black, 1.0)[0, :, :, 50:].unique().tolist() == [80]
     finally:
-        PROPERTIES._parts.pop("frost:window_7", None)
-    with pytest.raises(UnreadableImage, match="not an image"):
+        for name in [name for name in PROPERTIES if name.startswith("frost:window_7")]:
+            PROPERTIES._parts.pop(name)
+    with pytest.raises(ConfigError, match="is no image of frost that can be read"):
         (tmp_path / "text.png").write_text("no")
         use_frost_template(tmp_path / "text.png")
-    with pytest.raises(UnreadableImage):
+    with pytest.raises(ConfigError, match="No such file"):
         use_frost_template(tmp_path / "nowhere.png")
 
 

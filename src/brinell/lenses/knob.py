@@ -14,7 +14,7 @@ from torch import Tensor
 from brinell.errors import UnknownName
 from brinell.lenses.lens import LENSES, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Words
 from brinell.lenses.search import BROKEN, SEARCHES, STATUSES, SURVIVED, Search
-from brinell.perturb import PROPERTIES, Property, find_property, property_names
+from brinell.perturb import PROPERTIES, Property, find_property, property_names, use_frost_template
 from brinell.registry import nearest
 
 
@@ -25,7 +25,7 @@ class KnobOptions(LensOptions):
     it assumes that a model that broke stays broken. `bands`: the whole grid, and every interval in which the model fails.
     `points` a direction are the property's own unless given. With `resample` a random property is drawn afresh at every
     point, as the authors did; without it each image has one field that is scaled. `distance` decides which of two
-    directions is the smaller change.
+    directions is the smaller change. `frost` is a photograph of frost to take instead of the one that is grown.
     """
 
     name: Literal["knob"] = "knob"
@@ -34,6 +34,7 @@ class KnobOptions(LensOptions):
     points: int | None = Field(None, ge=1, le=30_000)
     resample: bool = False
     distance: Literal["mse", "mae", "l1", "l2", "linf", "l0", "changed"] = "mse"
+    frost: str | None = None
 
 
 def knob(shard: Shard, operator: Property, options: LensOptions) -> Asking:
@@ -115,6 +116,9 @@ def chosen_properties(options: LensOptions) -> list[Property]:
     if options.semantics not in known:
         raise UnknownName(f"no property has the semantics {options.semantics!r}; {nearest(options.semantics, known)}")
     names = [name for asked in options.operators for name in (property_names() if asked == "all" else [asked])]
+    if isinstance(options, KnobOptions) and options.frost is not None:
+        own = use_frost_template(options.frost).id
+        names = [own if name == "frost" else name for name in names]
     found = {one.id: one for one in (find_property(name, options.semantics) for name in names)}
     return list(found.values())
 

@@ -17,7 +17,15 @@ from brinell.perturb import (
 from brinell.perturb.difference import Difference, colours, difference, mean_grey
 from brinell.perturb.frost import use_frost_template
 from brinell.perturb.operator import OPERATORS, Facts, Kind, Operator, find_operator, operator_names, pixels, step
-from brinell.perturb.property import PROPERTIES, Property, PropertyFacts, PropertyKind, find_property, property_names
+from brinell.perturb.property import (
+    PROPERTIES,
+    Property,
+    PropertyFacts,
+    PropertyKind,
+    find_property,
+    property_facts,
+    property_names,
+)
 from brinell.perturb.warp import warp
 
 __all__ = [
@@ -47,6 +55,7 @@ __all__ = [
     "occlusion",
     "operator_names",
     "pixels",
+    "property_facts",
     "property_names",
     "smear",
     "step",

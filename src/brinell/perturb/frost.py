@@ -6,6 +6,8 @@ with branches at 60 degrees, as bright as theirs. Your own photograph becomes a 
 
 from __future__ import annotations
 
+import hashlib
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +20,7 @@ from PIL import Image
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.errors import ConfigError, UnreadableImage
+from brinell.errors import ConfigError
 from brinell.perturb.property import PROPERTIES, Property, PropertyFacts, per_image, pixels
 from brinell.perturb.weather import POINTS
 
@@ -73,24 +75,26 @@ def frost_as_written(images: Tensor, severities: Tensor) -> Tensor:
 
 
 def use_frost_template(path: str | Path) -> Property:
-    """Register your own image of frost as `frost:NAME`, where NAME is the file's name without its ending.
+    """Register your own image of frost as `frost:NAME-DIGITS`: the file's name, and some digits of its content.
 
     White ice on black is meant. It is resized to the images that it is laid over, whatever its shape.
     """
-    path = Path(path)
-    name = f"frost:{path.stem}"
-    if name in PROPERTIES:
-        raise ConfigError(f"there is a property {name!r} already: give {path.name} another name")
+    path = Path(path).expanduser()
     try:
-        with Image.open(path) as picture:
+        content = path.read_bytes()
+        with Image.open(io.BytesIO(content)) as picture:
             template = _template(picture.convert("RGB"))
     except OSError as error:
-        raise UnreadableImage(str(path), f"not an image that Pillow can read ({error})") from error
+        raise ConfigError(f"{path} is no image of frost that can be read ({error.strerror or error})") from error
+    semantics = f"{path.stem}-{hashlib.blake2b(content, digest_size=3).hexdigest()}"
+    name = f"frost:{semantics}"
+    if name in PROPERTIES:
+        return PROPERTIES[name]
 
     def frost_of_file(images: Tensor, severities: Tensor) -> Tensor:
         return _frosted(images, severities, template)
 
-    pixels("frost", _FACTS, semantics=path.stem)(frost_of_file)
+    pixels("frost", _FACTS, semantics=semantics)(frost_of_file)
     return PROPERTIES[name]
 
 

@@ -172,6 +172,11 @@ def property_names() -> list[str]:
     return list(dict.fromkeys(each.name for each in found))
 
 
+def property_facts(name: str) -> PropertyFacts:
+    """What is known of a property by its full name; of a reading that is not registered here, what its kin share."""
+    return (PROPERTIES[name] if name in PROPERTIES else find_property(name.partition(":")[0])).facts
+
+
 def find_property(text: str, semantics: str = "dsn2020") -> Property:
     """A property by `name` or `name:semantics`; a name alone takes the preferred semantics where it has them."""
     name, _, asked = text.partition(":")

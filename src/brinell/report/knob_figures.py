@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from brinell.perturb import find_property
+from brinell.perturb import property_facts
 from brinell.report.figures import PALETTE, Figure
 from brinell.results import Knobs, title
 
@@ -84,7 +84,7 @@ def sides(found: Knobs, operator: str | None = None) -> Figure:
     records = []
     for side in found.sides:
         if operator in (None, side.operator):
-            facts = find_property(side.operator).facts
+            facts = property_facts(side.operator)
             sign = -1 if facts.directions.index(side.direction) == 1 else 1
             records.append(
                 {
@@ -120,7 +120,7 @@ def sides(found: Knobs, operator: str | None = None) -> Figure:
     end = base.mark_tick(thickness=2, height=14).encode(x="largest:Q")
     layers = alt.layer(reach, bar, end).properties(width=640, height=alt.Step(30))
     if operator is not None:
-        return layers.properties(title=f"{title(operator)}: {find_property(operator).facts.unit}")
+        return layers.properties(title=f"{title(operator)}: {property_facts(operator).unit}")
     return layers.add_params(_property_menu([title(name) for name in found.operators]))
 
 

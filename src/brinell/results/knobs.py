@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from brinell.errors import RunError
-from brinell.perturb import find_property
+from brinell.perturb import property_facts
 from brinell.results.names import title
 from brinell.results.statistics import Estimate, mean, proportion
 
@@ -51,7 +51,7 @@ class Hardness:
     @property
     def told(self) -> str:
         """What it takes to lose half of the images, in natural units and all directions."""
-        tell, several = find_property(self.operator).facts.tell, len(self.middle) > 1
+        tell, several = property_facts(self.operator).tell, len(self.middle) > 1
         named = {way: f" {way}" if several else "" for way in self.middle}
         lost = [f"{tell(abs(amount))}{named[way]}" for way, amount in self.middle.items() if amount is not None]
         safe = [way for way, amount in self.middle.items() if amount is None]
@@ -113,7 +113,7 @@ class Knobs:
     def operators(self) -> list[str]:
         """The properties, in the order of the paper's table."""
         order = {name: place for place, name in enumerate(dict.fromkeys(operator for _, operator in self.hardness))}
-        return sorted(order, key=lambda operator: (_CATEGORIES.index(find_property(operator).facts.category), operator))
+        return sorted(order, key=lambda operator: (_CATEGORIES.index(property_facts(operator).category), operator))
 
     def ranked(self, operator: str) -> list[Hardness]:
         """The models under one property, the hardest first; one that never broke is harder than any that did."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from brinell.perturb import PROPERTIES, Operator, Property, find_operator, find_property
+from brinell.perturb import find_operator, find_property, property_facts, property_names
 
 
 def title(name: str) -> str:
     """An operator's or property's name for people; its semantics are told where they are not the usual ones."""
-    plain = name.partition(":")[0]
-    found: Operator | Property
-    usual: Operator | Property
-    if name in PROPERTIES:
-        found, usual = find_property(name), find_property(plain)
+    plain, _, semantics = name.partition(":")
+    if plain in property_names():
+        facts, usual = property_facts(name).title, find_property(plain).semantics
     else:
-        found, usual = find_operator(name), find_operator(plain)
-    return found.facts.title if found is usual else f"{found.facts.title} ({found.semantics})"
+        operator = find_operator(name)
+        facts, semantics, usual = operator.facts.title, operator.semantics, find_operator(plain).semantics
+    return facts if semantics in ("", usual) else f"{facts} ({semantics})"
