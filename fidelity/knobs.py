@@ -29,20 +29,38 @@ IMAGES_ASKED = 32
 # ours, and the network of the paper that it stands beside
 NETWORKS = {"mobilenet_v2": "mobilenetV2", "squeezenet1_1": "squeezenet1.0"}
 FACTOR = 2.0
+FEWER = 100  # points of the grid, and so fresh draws, instead of 1,000
 # moderators, each behind a server of its own on this machine
 MODERATORS = {"nsfw_mobilenet_v2_mid": 8471, "open_nsfw": 8472}
 NOT_FOR_MODERATORS = ("motion_blur", "gaussian_blur")  # as in the paper's Fig. 7
 
 
-def run(name: str, properties: Sequence[str], *, limit: int = IMAGES_ASKED, **options: Any) -> Knobs:
+def run(name: str, properties: Sequence[str], *, limit: int = IMAGES_ASKED, **options: Any) -> brinell.Run:
     """Carry out a run of both networks, or what is missing of it."""
     require_assets()
     models = [f"onnx:{ASSETS}/models/{network}.onnx?classes={ASSETS}/models/imagenet_classes.txt" for network in NETWORKS]
     data = {"source": IMAGES, "limit": limit, "shuffle": True}
     lens = {"name": "knob", "operators": list(properties), **options}
-    found = brinell.run(models, data, lens=lens, out=ROOT / "runs" / f"fidelity-knob-{name}").summary()
+    return brinell.run(models, data, lens=lens, out=ROOT / "runs" / f"fidelity-knob-{name}")
+
+
+def found_in(run: brinell.Run) -> Knobs:
+    """What the knob lens found."""
+    found = run.summary()
     assert isinstance(found, Knobs)
     return found
+
+
+def by_surety(run: brinell.Run) -> dict[tuple[str, str], tuple[float, float]]:
+    """By network and property: R of the half of the images that the network is less sure of, and of the other half."""
+    rows = run.rows(
+        """select model, operator, avg(mse) filter (place <= 0.5), avg(mse) filter (place > 0.5) from (
+               select rows.model, operator, mse, percent_rank() over (
+                   partition by rows.model, operator order by clean.confidence) as place
+               from rows join samples using (image) join clean on clean.model = rows.model and clean.index = samples.index
+               where smallest and status = 'broken') group by all"""
+    ).fetchall()
+    return {(model, operator): (unsure, sure) for model, operator, unsure, sure in rows}
 
 
 def moderated(properties: Sequence[str]) -> tuple[Knobs, dict[str, int]]:
@@ -58,26 +76,34 @@ def moderated(properties: Sequence[str]) -> tuple[Knobs, dict[str, int]]:
         answers = str(ROOT / "runs" / "fidelity-moderators-answers.sqlite")
         execution = brinell.Execution(answers=answers)
         run = brinell.run(urls, data, lens=lens, out=ROOT / "runs" / "fidelity-knob-moderators", execution=execution)
-        found = run.summary()
-        assert isinstance(found, Knobs)
         queries = run.rows("select model, sum(queries)::bigint from rows group by all").fetchall()
-        return found, dict(queries)
+        return found_in(run), dict(queries)
 
 
 def main() -> None:
     """Measure, compare, and write the page."""
     names = property_names()
     random = [name for name in names if find_property(name).stochastic]
-    scaled, fresh = run("scaled", names), run("resampled", random, resample=True)
-    bracket = run("bracket", names, search="bracket")
+    scaled_run, fresh_run = run("scaled", names), run("resampled", random, resample=True)
+    scaled, fresh = found_in(scaled_run), found_in(fresh_run)
+    bracket = found_in(run("bracket", names, search="bracket"))
+    fewer = found_in(run("fewer-draws", random, resample=True, points=FEWER))
+    upright = found_in(run("upright", ["motion_blur:equations"]))
     moderators, queries = moderated([name for name in names if name not in NOT_FOR_MODERATORS])
     reference = json.loads((Path(__file__).parent / "published_knobs.json").read_text(encoding="utf-8"))["robustness"]
-    facts = [_network(network, reference[NETWORKS[network]], scaled, fresh) for network in NETWORKS]
+    surety = by_surety(scaled_run) | by_surety(fresh_run)
+    facts = [_network(network, reference[NETWORKS[network]], scaled, fresh, surety) for network in NETWORKS]
     page = {
         "networks": facts,
         "images": IMAGES_ASKED,
         "random": listed(title(find_property(name).id) for name in random),
         "bracket": _bracketed(scaled, bracket),
+        "fewer": FEWER,
+        "draws": _draws(random, scaled, fresh, fewer),
+        "upright": [
+            (network, _robustness(upright, network, "motion_blur:equations") / reference[paper]["motion_blur"])
+            for network, paper in NETWORKS.items()
+        ],
         "moderators": _moderated(moderators),
         "moderators_asked": queries,
         "factor": FACTOR,
@@ -90,7 +116,13 @@ def main() -> None:
     print(f"wrote {target.relative_to(ROOT)}")
 
 
-def _network(network: str, published: dict[str, float], scaled: Knobs, fresh: Knobs) -> dict[str, Any]:
+def _network(
+    network: str,
+    published: dict[str, float],
+    scaled: Knobs,
+    fresh: Knobs,
+    surety: dict[tuple[str, str], tuple[float, float]],
+) -> dict[str, Any]:
     """One network's table: the paper's R, ours as the authors drew, ours with one field an image, and what survived."""
     lines, ours, theirs, one_field, outside = [], [], [], [], []
     for name, paper in published.items():
@@ -112,9 +144,19 @@ def _network(network: str, published: dict[str, float], scaled: Knobs, fresh: Kn
                 f"{field.robustness.value:.2e}" if drawn is not field else "the same",
                 f"{field.survived_share.value:.0%}",
                 str(drawn.broken),
+                " and ".join(f"{half / paper:.2f}" for half in surety[network, operator]),
             ]
         )
-    header = ["property", "paper", "ours", "ours / paper", "one scaled field", "survive", "images broken"]
+    header = [
+        "property",
+        "paper",
+        "ours",
+        "ours / paper",
+        "one scaled field",
+        "survive",
+        "images broken",
+        "less and more sure half / paper",
+    ]
     first = scaled.hardness[network, find_property("contrast").id]
     return {
         "name": network,
@@ -128,6 +170,24 @@ def _network(network: str, published: dict[str, float], scaled: Knobs, fresh: Kn
         "within_scaled": sum(1 / FACTOR <= mine / paper <= FACTOR for mine, paper in zip(one_field, theirs, strict=True)),
         "outside": outside,
     }
+
+
+def _robustness(found: Knobs, network: str, operator: str) -> float:
+    return found.hardness[network, operator].robustness.value
+
+
+def _draws(random: Sequence[str], scaled: Knobs, fresh: Knobs, fewer: Knobs) -> str:
+    """R of the random properties over that of one scaled field: with few fresh draws, and with many."""
+    lines = []
+    for name in random:
+        operator = find_property(name).id
+        ratios = [
+            _robustness(found, network, operator) / _robustness(scaled, network, operator)
+            for network in NETWORKS
+            for found in (fewer, fresh)
+        ]
+        lines.append([title(operator), *(f"{ratio:.2f}" for ratio in ratios)])
+    return grid(["property", *(f"{network}, {draws}" for network in NETWORKS for draws in ("few", "many"))], lines)
 
 
 def _bracketed(exact: Knobs, bracket: Knobs) -> dict[str, Any]:
