@@ -191,7 +191,8 @@ def answered(broken: Tensor, search: Iterator[Trials], most: int) -> tuple[Any, 
 @pytest.mark.parametrize("full", [1, 7, 64, 1000])
 def test_exact_search_finds_the_first_break_of_any_table_and_fills_its_batches(full: int) -> None:
     table = torch.rand(23, 60, generator=torch.Generator().manual_seed(full)) < 0.03
-    clean = type("C", (), {"broken": torch.zeros(23, dtype=torch.bool)})()
+    right = type("V", (), {"rank": torch.zeros(23)})()
+    clean = type("C", (), {"broken": torch.zeros(23, dtype=torch.bool), "verdict": right})()
     shard = Shard(23, 8, 8, clean, full=full)
     points = (torch.arange(1, 61, dtype=torch.float64) / 60)[None, :, None]
     search = Search.of(shard, find_property("contrast"), points, torch.tensor([60]), resample=False)
@@ -232,6 +233,88 @@ def found_statuses(run: brinell.Run, by: str = "name") -> dict[str, set[str]]:
     for key, status in rows:
         told.setdefault(key, set()).add(status)
     return told
+
+
+def test_who_could_not_be_asked_is_not_called_hard(greys: Path, tmp_path: Path) -> None:
+    blind = brinell.wrap(Window(-1, 2), size=32, classes=("light", "dark"), name="blind", execution=PLAIN)
+    run = turned(greys, tmp_path / "run", model=[blind, windowed(-1, 0.1)], points=9)
+    found = run.summary()
+    assert isinstance(found, Knobs)
+    assert (found.models, found.best("brightness:dsn2020")) == (["window", "blind"], "window")
+    assert found.verdict("blind").startswith("Nothing is known of blind")
+    assert found.hardness["blind", "brightness:dsn2020"].told == "no image could break"
+    page = Path(run.report()).read_text()
+    assert "never broken" not in page and "<b>" in page
+
+
+@pytest.mark.parametrize(("low", "high", "blind"), [(-1, -0.5, 0.99), (-1, -0.5, 2.0)])
+def test_an_image_with_an_unanswered_direction_did_not_survive(
+    low: float, high: float, blind: float, greys: Path, tmp_path: Path
+) -> None:
+    """Whichever direction it is."""
+    run = turned(greys, tmp_path / "run", model=windowed(low, high, blind), points=9)
+    stands = dict(run.rows("select status, count(*) from rows where smallest group by all").fetchall())
+    assert stands == {"failed" if blind < 1 else "survived": 12}
+    dark = brinell.wrap(Dim(0.05), size=32, classes=("light", "dark"), name="dim", execution=PLAIN)
+    other = turned(greys, tmp_path / "dim", model=dark, points=9)
+    assert other.rows("select distinct status, correct from rows where smallest").fetchall() == [("failed", None)]
+
+
+class Dim(nn.Module):
+    """Light, but no answer below a mean grey value."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__()
+        self.least = least
+
+    def forward(self, images: Tensor) -> Tensor:
+        grey = images.mean((1, 2, 3))
+        return torch.where((grey < self.least)[:, None], torch.nan, torch.tensor([[4.0, 0.0]]).expand(len(images), 2))
+
+
+@pytest.mark.parametrize(
+    "criterion", ["target_class(0)", "top_k_misclassification(2)", "confident_misclassification(0.99)"]
+)
+def test_what_is_wrong_when_clean_is_skipped_under_every_criterion(criterion: str, greys: Path, tmp_path: Path) -> None:
+    wrong = turned(greys, tmp_path / "run", model=windowed(-1, 2), criterion=criterion, points=5)
+    assert wrong.rows("select distinct status from rows").fetchall() == [("skipped",)]
+
+
+def test_uneven_images_are_counted_once_and_no_answer_is_no_recovery(greys: Path, tmp_path: Path) -> None:
+    """Darkened, a window in the grey values is gone through; the whole dark end is not, even with a hole of NaN in it."""
+
+    class Holed(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            grey = images.mean((1, 2, 3))
+            dark = (grey < 0.2).float()
+            scores = torch.stack([1 - dark, dark], 1) * 4
+            return torch.where(((grey > 0.1) & (grey < 0.12))[:, None], torch.nan, scores)
+
+    holed = brinell.wrap(Holed(), size=32, classes=("light", "dark"), name="holed", execution=PLAIN)
+    run = turned(greys, tmp_path / "run", model=[holed, windowed(0.1, 0.2)], search="bands", points=200)
+    found = run.summary()
+    assert isinstance(found, Knobs)
+    shares = {model: found.hardness[model, "brightness:dsn2020"].uneven for model in ("holed", "window")}
+    assert {model: share and share.value for model, share in shares.items()} == {"holed": 0.0, "window": 1.0}
+    bands = run.rows("select model, count(*) from rows where status = 'broken' group by all").fetchall()
+    assert dict(bands) == {"holed": 12, "window": 12}
+
+
+def test_bands_and_exact_search_agree_on_the_smallest_change(greys: Path, tmp_path: Path) -> None:
+    sql = "select name, direction, level, mse, smallest from rows join samples using (image) where smallest order by all"
+    options = {"operators": ["rotation", "brightness"], "points": 40, "model": skittish()}
+    exact, bands = (
+        turned(unlabelled(greys), tmp_path / search, search=search, **options).rows(sql).fetchall()
+        for search in ("exact", "bands")
+    )
+    assert exact == bands and any(row[1] == "clockwise" for row in exact)
+
+
+def test_sides_go_from_the_least_to_the_largest_change(greys: Path, tmp_path: Path) -> None:
+    found = turned(greys, tmp_path / "run").summary()
+    assert isinstance(found, Knobs)
+    (side,) = found.sides
+    assert side.direction == "darker" and 1 > side.least > side.mean.value > side.largest > 0, "a factor of light"
 
 
 @pytest.mark.parametrize("resample", [False, True])
@@ -318,7 +401,8 @@ def test_figures_are_those_of_the_rows(greys: Path, tmp_path: Path) -> None:
         assert one.survived_share.value == pytest.approx(1 - len(broken) / len(asked))
         curve = [record for record in found.curves if record["model"] == name and "brightness" in record["operator"]]
         assert curve[-1]["share"] == pytest.approx(len(broken) / len(asked))
-        assert curve[-1]["distance"] == pytest.approx(max(broken))
+        assert curve[-2]["distance"] == pytest.approx(max(broken))
+        assert curve[-1]["distance"] == pytest.approx(max(everyone)), "the line goes on as far as any does"
     assert found.best("brightness:dsn2020") == "grey:0.25", "it takes more darkness to break"
     assert found.models[0] == "grey:0.25"
     assert "breaks with the least change under" in found.verdict("grey:0.4")

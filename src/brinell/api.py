@@ -116,6 +116,8 @@ class Run:
         for key, asked in choice.items():
             if key not in known:
                 raise ConfigError(f"a figure can't be chosen by {key!r}; {nearest(key, list(known))}")
+            if key not in offered:
+                raise ConfigError(f"the figure {name!r} can't be chosen by {key}")
             if asked is not None and asked not in known[key]:
                 raise ConfigError(f"there is no {asked!r} in this run; {nearest(asked, known[key])}")
         return maker(found, **{key: choice[key] for key in offered if key in choice})

@@ -17,6 +17,7 @@ from brinell.errors import ConfigError
 from brinell.execution import Execution
 from brinell.lenses import LENSES, LensOptions
 from brinell.models import ModelOptions
+from brinell.perturb import use_frost_template
 from brinell.validation import Place, validated
 
 
@@ -84,6 +85,9 @@ class RunConfig(BaseModel):
     def identity(self) -> dict[str, Any]:
         """What the rows depend on, as plain data: the config without where and how it is carried out."""
         content = self.model_dump(mode="json", exclude={"out", "execution"})
+        for lens in content["lenses"]:
+            if lens.get("frost") is not None:
+                lens["frost"] = use_frost_template(lens["frost"]).semantics  # its content, wherever it lies
         content["precision"] = self.execution.precision
         return content
 

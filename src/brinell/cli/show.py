@@ -42,18 +42,19 @@ def contact_sheet(
         asked = [one for one in asked if not one.white_box]
     if any(not 0 <= level <= 30 for level in levels):
         raise ConfigError(f"levels are 0 to 30, got {', '.join(map(str, levels))}")
+    if levels and any(isinstance(one, Property) for one in asked):
+        raise ConfigError("levels belong to operators; a property is drawn from weak to strong without them")
     image = read_image(path)
     preprocess = judge.preprocess if judge is not None else Preprocess(size, size, channels=len(image))
     canvas, ids = preprocess.canvas(image)[None], torch.tensor([id_number(image_id(image))])
     shown = sorted(set(levels)) or list(LEVELS)
-    return _drawn(
-        [
-            _severities(one, canvas, ids, seed)
-            if isinstance(one, Property)
-            else _levels(one, canvas, ids, shown, seed, judge)
-            for one in asked
-        ]
-    )
+    rows = []
+    for one in asked:
+        if isinstance(one, Property):
+            rows += _severities(one, canvas, ids, seed)
+        else:
+            rows.append(_levels(one, canvas, ids, shown, seed, judge))
+    return _drawn(rows)
 
 
 def _find(name: str) -> Operator | Property:
@@ -63,15 +64,20 @@ def _find(name: str) -> Operator | Property:
     return find_property(name) if plain in properties and name not in OPERATORS else find_operator(name)
 
 
-def _severities(found: Property, canvas: Tensor, ids: Tensor, seed: int) -> _Row:
-    """From weak to strong; a property of several numbers along its own track."""
-    (_, _, height, width), track = canvas.shape, found.tracks(*canvas.shape[2:])[0]
-    images = [("clean", canvas[0])]
-    for severity in SEVERITIES:
-        at = track[max(1, round(severity * len(track))) - 1][None]
-        told = found.facts.tell(float(found.amounts(at, height, width)))
-        images.append((told, found.apply(canvas, at, seed=seed, ids=ids)[0]))
-    return _Row(found.facts.title, images)
+def _severities(found: Property, canvas: Tensor, ids: Tensor, seed: int) -> list[_Row]:
+    """A row for each direction, from weak to strong along the grid that is searched."""
+    height, width = canvas.shape[2:]
+    rows = []
+    for direction, track in zip(found.facts.directions, found.tracks(height, width), strict=True):
+        images = [("clean", canvas[0])]
+        for severity in SEVERITIES:
+            at = track[max(1, round(severity * len(track))) - 1][None]
+            told = found.facts.tell(float(found.amounts(at, height, width)))
+            images.append((told, found.apply(canvas, at, seed=seed, ids=ids)[0]))
+        rows.append(
+            _Row(f"{found.facts.title}, {direction}" if len(found.facts.directions) > 1 else found.facts.title, images)
+        )
+    return rows
 
 
 def _levels(operator: Operator, canvas: Tensor, ids: Tensor, levels: list[int], seed: int, model: Model | None) -> _Row:

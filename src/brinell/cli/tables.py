@@ -16,7 +16,7 @@ from brinell.lenses import LENSES
 from brinell.models import SOURCES as MODELS
 from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
 from brinell.registry import nearest
-from brinell.results import Findings, Knobs, Profiles, title
+from brinell.results import Findings, Hardness, Knobs, Profiles, title
 
 
 def summary_table(found: Findings) -> list[Any]:
@@ -36,16 +36,27 @@ def _knob_table(found: Knobs) -> list[Any]:
         for operator in found.operators:
             one = found.hardness.get((model, operator))
             if one is not None:
-                mean = one.robustness
                 counts = (one.broken, one.survived, one.skipped, one.failed)
                 table.add_row(
                     title(operator),
-                    f"{mean.value:.2g} ({mean.low:.2g}–{mean.high:.2g})" if one.broken > 1 else "–",
+                    _robustness(one) + (" *" if found.best(operator) == model else ""),
                     one.told,
                     " / ".join(map(str, counts)),
                 )
         tables += [table, found.verdict(model)]
+    if any(found.best(operator) for operator in found.operators):
+        tables.append("* the hardest model under a property")
+    if found.search == "bracket":
+        tables.append("Searched by bracketing, which assumes that a model that broke stays broken when the change grows.")
     return tables
+
+
+def _robustness(one: Hardness) -> str:
+    """The mean smallest breaking change, with its interval where there is one."""
+    if not one.broken:
+        return "never broken" if one.asked else "–"
+    mean = one.robustness
+    return f"{mean.value:.2g}" + (f" ({mean.low:.2g}–{mean.high:.2g})" if one.broken > 1 else "")
 
 
 def _profile_table(found: Profiles) -> list[Any]:
@@ -84,9 +95,10 @@ def plan_lines(plan: Plan) -> list[str]:
             f"{f'{about} {_time(cost.seconds)}' if cost.images_per_second else 'as fast as the service answers'}"
         )
     services = "" if all(cost.images_per_second for cost in plan.costs) else " and the time that services take"
+    most = "at most " if any(cost.searching for cost in plan.costs) else ""
     lines.append(
-        f"in all: {plan.forward_passes:,} forward passes, about {_time(plan.seconds)}{services}; {plan.rows:,} rows, about "
-        f"{plan.bytes / 1e6:.1f} MB in {plan.folder}. Nothing was done."
+        f"in all: {most}{plan.forward_passes:,} forward passes, about {_time(plan.seconds)}{services}; {plan.rows:,} rows, "
+        f"about {plan.bytes / 1e6:.1f} MB in {plan.folder}. Nothing was done."
     )
     return lines
 
@@ -135,7 +147,7 @@ def _operators() -> Table:
     table.add_section()
     for one in PROPERTIES.values():
         usual = find_property(one.name) is one
-        tags = (one.facts.category, "stochastic" if one.stochastic else "deterministic")
+        tags = ("knob lens", one.facts.category, "stochastic" if one.stochastic else "deterministic")
         doc = (inspect.getdoc(one.function) or "").splitlines()[0]
         table.add_row(one.name if usual else f"  :{one.semantics}", ", ".join(tags), doc)
     return table

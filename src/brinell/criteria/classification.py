@@ -125,6 +125,8 @@ def _single(text: str, classes: Classes | None, outputs: int | None) -> Criterio
     maker = CRITERIA[name]
     parameters = list(inspect.signature(maker).parameters.values())
     words = [word.strip() for word in given.rsplit(",", max(0, len(parameters) - 1))] if given else []
+    if len(words) == 2 and parameters[0].name == "target" and not _is_number(words[1]):
+        words = [given]  # a class whose name has a comma
     needed = [parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty]
     if len(words) < len(needed):
         raise ConfigError(
@@ -137,6 +139,14 @@ def _single(text: str, classes: Classes | None, outputs: int | None) -> Criterio
         return maker(*(_class(word, classes, outputs) if p.name == "target" else float(word) for p, word in named))
     except ValueError:
         raise ConfigError(f"criterion {name} can't take {given!r}; {maker.__doc__}") from None
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _class(word: str, classes: Classes | None, outputs: int | None) -> int:

@@ -11,10 +11,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from brinell.errors import UnknownName
+from brinell.errors import ConfigError, UnknownName
 from brinell.lenses.lens import LENSES, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Words
-from brinell.lenses.search import BROKEN, SEARCHES, STATUSES, SURVIVED, Search
-from brinell.perturb import PROPERTIES, Property, find_property, property_names, use_frost_template
+from brinell.lenses.search import BROKEN, FAILED, SEARCHES, STATUSES, SURVIVED, Search
+from brinell.perturb import PROPERTIES, Property, find_property, operator_names, property_names, use_frost_template
 from brinell.registry import nearest
 
 
@@ -71,7 +71,6 @@ def _distinct(track: Tensor, amounts: Tensor) -> Tensor:
 def _columns(search: Search, options: KnobOptions) -> Columns:
     broke = search.status == BROKEN
     severities = torch.zeros(len(search.samples), 3, dtype=torch.float64)
-    until = severities[:, 0].clone()
     own = search.points[search.directions, search.place.clamp(min=0)]
     severities[:, : own.shape[1]] = own
     until = search.points[search.directions, search.until.clamp(min=0), 0]
@@ -79,7 +78,7 @@ def _columns(search: Search, options: KnobOptions) -> Columns:
     several = broke & (own.shape[1] > 1)
     columns: Columns = {
         "sample": search.samples,
-        "correct": (search.status == SURVIVED),
+        "correct": Known(search.status == SURVIVED, search.status != FAILED),
         "status": Words(search.status, STATUSES),
         "direction": Words(search.directions, search.operator.facts.directions),
         "smallest": _smallest(search, options.distance),
@@ -91,15 +90,19 @@ def _columns(search: Search, options: KnobOptions) -> Columns:
         "until": Known(until, broke if options.search == "bands" else torch.zeros_like(broke)),
         "amount": Known(amounts, broke),
     }
+    if search.uneven is not None:
+        columns["uneven"] = Known(search.uneven, broke)
     return columns | {name: Known(values, broke) for name, values in search.found.items()}
 
 
 def _smallest(search: Search, distance: str) -> Tensor:
-    """Which row stands for its sample: the smallest change of those that broke it, or the first where none did."""
-    if distance in search.found:
-        far = search.found[distance].to(torch.float64).masked_fill(search.status != BROKEN, torch.inf)
-    else:
-        far = torch.full((len(search.samples),), torch.inf, dtype=torch.float64)
+    """Which row stands for its sample: the smaller of the first breaks of its directions.
+
+    Where none broke, it is a direction that got no answer: of such a sample nobody knows that it survives.
+    """
+    unbroken = torch.tensor([torch.nan, 1e300, torch.inf, 1e299], dtype=torch.float64)[search.status]
+    far = torch.where(search.status == BROKEN, search.found[distance].double(), unbroken) if search.found else unbroken
+    far[_later_intervals(search)] = torch.finfo(torch.float64).max
     order = torch.argsort(far, stable=True)
     order = order[torch.argsort(search.samples[order], stable=True)]
     owners = search.samples[order]
@@ -110,13 +113,28 @@ def _smallest(search: Search, distance: str) -> Tensor:
     return chosen
 
 
+def _later_intervals(search: Search) -> Tensor:
+    """The breaking intervals behind the first one of their sample and direction."""
+    pair = search.samples * len(search.lengths) + search.directions
+    order = torch.argsort(search.place, stable=True)
+    order = order[torch.argsort(pair[order], stable=True)]
+    later = torch.zeros_like(pair, dtype=torch.bool)
+    later[order[1:]] = pair[order[1:]] == pair[order[:-1]]
+    return later
+
+
 def chosen_properties(options: LensOptions) -> list[Property]:
     """The properties that were asked for, each once; "all" are all of them in the preferred semantics."""
     known = list(dict.fromkeys(found.semantics for found in PROPERTIES.values()))
     if options.semantics not in known:
         raise UnknownName(f"no property has the semantics {options.semantics!r}; {nearest(options.semantics, known)}")
     names = [name for asked in options.operators for name in (property_names() if asked == "all" else [asked])]
+    for name in names:
+        if name.partition(":")[0] in operator_names():
+            raise ConfigError(f"{name} is an operator with levels, which the profile lens takes: --lens profile")
     if isinstance(options, KnobOptions) and options.frost is not None:
+        if "frost" not in names:
+            raise ConfigError("a photograph of frost is given, but the property frost is not asked for")
         own = use_frost_template(options.frost).id
         names = [own if name == "frost" else name for name in names]
     found = {one.id: one for one in (find_property(name, options.semantics) for name in names)}

@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from brinell.errors import UnknownName
+from brinell.errors import ConfigError, UnknownName
 from brinell.lenses.lens import LENSES, Asking, Columns, Lens, LensOptions, Outcome, Shard, Trials
-from brinell.perturb import OPERATORS, Operator, find_operator, operator_names
+from brinell.perturb import OPERATORS, Operator, find_operator, operator_names, property_names
 from brinell.registry import nearest
 
 
@@ -56,6 +56,9 @@ def chosen_operators(options: LensOptions) -> list[Operator]:
     if options.semantics not in known:
         raise UnknownName(f"no operator has the semantics {options.semantics!r}; {nearest(options.semantics, known)}")
     names = [name for asked in options.operators for name in (operator_names() if asked == "all" else [asked])]
+    for name in names:
+        if name.partition(":")[0] in property_names():
+            raise ConfigError(f"{name} is a property with a severity, which the knob lens takes: --lens knob")
     found = {operator.id: operator for operator in (find_operator(name, options.semantics) for name in names)}
     return list(found.values())
 

@@ -27,7 +27,8 @@ class Search:
     """Pairs of a sample and a direction, and what is known of each so far, (pairs,) each.
 
     `place` is the breaking point among its direction's points, `until` the last one of the breaking interval (told apart
-    where the whole grid is asked); `found` holds the answers and distances at `place`.
+    where the whole grid is asked); `found` holds the answers and distances at `place`. `uneven` are pairs of a sample that
+    recovers from a break as the change grows, which only the whole grid can tell.
     """
 
     shard: Shard
@@ -42,13 +43,15 @@ class Search:
     until: Tensor
     queries: Tensor
     found: dict[str, Tensor] = field(default_factory=dict)
+    uneven: Tensor | None = None
 
     @staticmethod
     def of(shard: Shard, operator: Property, points: Tensor, lengths: Tensor, *, resample: bool) -> Search:
-        """Before anything is asked: samples that the model gets wrong when clean are skipped."""
+        """Before anything is asked: samples that are wrong when clean, or broken by the criterion, are skipped."""
         directions = torch.arange(len(points)).repeat_interleave(shard.count)
         samples = torch.arange(shard.count).repeat(len(points))
-        status = torch.where(shard.clean.broken.cpu()[samples], SKIPPED, SURVIVED)
+        wrong = (shard.clean.broken | (shard.clean.verdict.rank > 0)).cpu()
+        status = torch.where(wrong[samples], SKIPPED, SURVIVED)
         place, until = torch.full_like(samples, -1), torch.full_like(samples, -1)
         queries = torch.zeros_like(samples)
         return Search(shard, operator, resample, points, lengths, samples, directions, status, place, until, queries)
@@ -75,8 +78,8 @@ class Search:
             kept[pairs] = values[rows]
 
     def give_up(self, pairs: Tensor) -> None:
-        """Note that the model gave no answer for these pairs."""
-        self.status[pairs] = FAILED
+        """Note that the model gave no answer for these pairs; what is known to break stays known."""
+        self.status[pairs] = torch.where(self.status[pairs] == BROKEN, BROKEN, FAILED)
 
 
 Searching = Generator[Trials, Outcome, Search]
@@ -152,10 +155,20 @@ def _as_bands(
     outcomes: list[dict[str, Tensor]],
 ) -> Search:
     """The search with a pair for each breaking interval, and the others as they were."""
+    broken |= (
+        failed & _carried(broken, failed) & _carried(broken.flip(1), failed.flip(1)).flip(1)
+    )  # no answer is no recovery
     before = torch.nn.functional.pad(broken, (1, 0))[:, :-1]
     after = torch.nn.functional.pad(broken, (0, 1))[:, 1:]
     pairs, starts = (broken & ~before).nonzero().unbind(1)
     _, stops = (broken & ~after).nonzero().unbind(1)
+    places = torch.arange(broken.shape[1])
+    answered = (places < search.lengths[search.directions, None]) & ~failed
+    last = torch.where(answered, places, -1).amax(1)
+    ends = torch.where(broken, places, -1).amax(1)
+    recovering = (broken & ~before).sum(1).gt(1) | ((ends >= 0) & (ends < last))
+    uneven = torch.zeros(search.shard.count, dtype=torch.bool)
+    uneven[search.samples[recovering]] = True
     whole = (~broken.any(1)).nonzero()[:, 0]
     search.status[whole[failed[whole].any(1)]] = FAILED
     row = torch.full_like(broken, -1, dtype=torch.int64)
@@ -175,7 +188,14 @@ def _as_bands(
         until=torch.cat([stops, unknown]),
         queries=search.queries[kept],
         found={name: torch.cat([outcome[name] for outcome in outcomes])[rows] for name in outcomes[0]},
+        uneven=uneven[search.samples[kept]],
     )
+
+
+def _carried(broken: Tensor, failed: Tensor) -> Tensor:
+    """For each point, whether the last one before it that has an answer is a break."""
+    places = torch.arange(broken.shape[1]).expand_as(broken)
+    return broken.gather(1, torch.where(failed, 0, places).cummax(1).values)
 
 
 SEARCHES: dict[str, Callable[[Search, Tensor], Searching]] = {"exact": exact, "bracket": bracket, "bands": bands}

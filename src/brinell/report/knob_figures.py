@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import altair as alt
+import torch
 
 from brinell.perturb import property_facts
 from brinell.report.figures import PALETTE, Figure
@@ -28,9 +29,10 @@ def robustness_bars(found: Knobs) -> Figure:
             "model": one.model,
             "property": title(one.operator),
             "value": one.robustness.value,
-            "low": max(one.robustness.low, one.robustness.value / 100),  # the axis is logarithmic
+            "low": one.robustness.low,
+            "from": max(one.robustness.low, one.robustness.value / 10),  # the axis is logarithmic and has no 0
             "high": one.robustness.high,
-            "broken": one.broken,
+            "images": one.broken,
         }
         for one in found.hardness.values()
         if one.broken
@@ -47,7 +49,9 @@ def fooling_bars(found: Knobs) -> Figure:
             "property": title(one.operator),
             "value": one.fooled.value,
             "low": one.fooled.low,
+            "from": one.fooled.low,
             "high": one.fooled.high,
+            "images": one.asked,
             "threshold": one.threshold,
         }
         for one in found.hardness.values()
@@ -62,12 +66,12 @@ def threshold_curves(found: Knobs, operator: str | None = None) -> Figure:
     records = [
         {**record, "property": title(record["operator"])}
         for record in found.curves
-        if operator in (None, record["operator"]) and record["distance"] > 0
+        if operator in (None, record["operator"])
     ]
     chart = alt.Chart(alt.InlineData(values=records))
     if operator is None:
         chart = chart.transform_filter("datum.property === chosen_property")
-    line = chart.mark_line(interpolate="step-after", strokeWidth=2.5).encode(
+    line = chart.mark_line(interpolate="step-after", strokeWidth=2.5, point=True).encode(
         x=alt.X("distance:Q", scale=alt.Scale(type="log"), title=f"size of the change ({_named(found)})"),
         y=alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"), title="share of images broken"),
         color=_colour(found),
@@ -85,18 +89,18 @@ def sides(found: Knobs, operator: str | None = None) -> Figure:
     for side in found.sides:
         if operator in (None, side.operator):
             facts = property_facts(side.operator)
-            sign = -1 if facts.directions.index(side.direction) == 1 else 1
+            neutral = float(facts.amount(torch.zeros(1, 3, dtype=torch.float64), 224, 224))
             records.append(
                 {
                     "model": side.model,
                     "property": title(side.operator),
                     "direction": side.direction,
                     "unit": facts.unit,
-                    "mean": sign * side.mean.value,
-                    "least": sign * side.least,
-                    "largest": sign * side.largest,
+                    "mean": side.mean.value,
+                    "least": side.least,
+                    "largest": side.largest,
                     "images": side.images,
-                    "zero": 0,
+                    "clean": neutral,
                 }
             )
     chart = alt.Chart(alt.InlineData(values=_finite(records)))
@@ -115,7 +119,7 @@ def sides(found: Knobs, operator: str | None = None) -> Figure:
             "images:Q",
         ],
     )
-    bar = base.mark_bar(opacity=0.55, height=14).encode(x=alt.X("zero:Q", title="natural unit"), x2="mean:Q")
+    bar = base.mark_bar(opacity=0.55, height=14).encode(x=alt.X("clean:Q", title="natural unit"), x2="mean:Q")
     reach = base.mark_rule(strokeWidth=1.5).encode(x="least:Q", x2="largest:Q")
     end = base.mark_tick(thickness=2, height=14).encode(x="largest:Q")
     layers = alt.layer(reach, bar, end).properties(width=640, height=alt.Step(30))
@@ -126,7 +130,10 @@ def sides(found: Knobs, operator: str | None = None) -> Figure:
 
 def _dots(found: Knobs, records: list[dict[str, Any]], scale: alt.Scale, name: str, number: str) -> Figure:
     """A figure and its interval for each property and model."""
-    names = [title(operator) for operator in found.operators]
+    totals: dict[str, list[float]] = {}
+    for record in records:
+        totals.setdefault(record["property"], []).append(record["value"])
+    names = sorted(totals, key=lambda name: sum(totals[name]) / len(totals[name]))
     base = alt.Chart(alt.InlineData(values=records)).encode(
         y=alt.Y("property:N", sort=names, title=None, axis=alt.Axis(labelLimit=220)),
         yOffset=alt.YOffset("model:N", sort=found.models),
@@ -135,10 +142,12 @@ def _dots(found: Knobs, records: list[dict[str, Any]], scale: alt.Scale, name: s
             "model:N",
             "property:N",
             *(alt.Tooltip(f"{field}:Q", format=number) for field in ("value", "low", "high")),
+            "images:Q",
+            *([alt.Tooltip("threshold:Q", format=".2e", title="T")] if records and "threshold" in records[0] else []),
         ],
     )
     rule = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("low:Q", scale=scale, axis=alt.Axis(format=number), title=name), x2="high:Q"
+        x=alt.X("from:Q", scale=scale, axis=alt.Axis(format=number), title=name), x2="high:Q"
     )
     point = base.mark_point(filled=True, size=60, opacity=1).encode(x="value:Q")
     return alt.layer(rule, point).properties(width=640, height=alt.Step(max(10, 24 // max(1, len(found.models)))))

@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 
+from brinell.errors import RunError
 from brinell.results.knobs import Knobs, knobs
 from brinell.results.profiles import THRESHOLDS, Profiles, profiles
 
@@ -16,11 +17,14 @@ Findings = Profiles | Knobs
 def findings(
     connection: duckdb.DuckDBPyConnection, manifest: Mapping[str, Any], thresholds: tuple[float, ...] = THRESHOLDS
 ) -> dict[str, Findings]:
-    """By the name of each of a run's lenses, in their order."""
+    """By the name of each of a run's lenses that has rows, in their order."""
+    measured = {lens for (lens,) in connection.execute("select distinct lens from rows").fetchall()}
+    if not measured:
+        raise RunError("the run has no rows yet; finish it with the command that began it")
     found: dict[str, Findings] = {}
     for lens in manifest["identity"]["config"]["lenses"]:
-        if lens["name"] == "profile":
+        if lens["name"] == "profile" and "profile" in measured:
             found["profile"] = profiles(connection, thresholds)
-        elif lens["name"] == "knob":
-            found["knob"] = knobs(connection, lens["distance"])
+        elif lens["name"] == "knob" and "knob" in measured:
+            found["knob"] = knobs(connection, lens["distance"], search=lens["search"], resample=lens["resample"])
     return found

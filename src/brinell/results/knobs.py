@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from brinell.errors import RunError
-from brinell.perturb import property_facts
+from brinell.perturb import property_facts, property_names
 from brinell.results.names import title
 from brinell.results.statistics import Estimate, mean, proportion
 
@@ -53,6 +53,8 @@ class Hardness:
         """What it takes to lose half of the images, in natural units and all directions."""
         tell, several = property_facts(self.operator).tell, len(self.middle) > 1
         named = {way: f" {way}" if several else "" for way in self.middle}
+        if not self.asked:
+            return "no image could break"
         lost = [f"{tell(abs(amount))}{named[way]}" for way, amount in self.middle.items() if amount is not None]
         safe = [way for way, amount in self.middle.items() if amount is None]
         if not lost:
@@ -62,7 +64,7 @@ class Hardness:
 
 @dataclass(frozen=True)
 class Side:
-    """How far one direction of a property has to go to break a model, in natural units: mean, least and largest."""
+    """How far one direction of a property has to go to break a model: its amount on average, at least and at most."""
 
     model: str
     operator: str
@@ -86,7 +88,7 @@ class Least:
     distance: float
     label: int
     prediction: int
-    confidence: float
+    confidence: float | None
 
 
 @dataclass(frozen=True)
@@ -97,39 +99,46 @@ class Knobs:
     hardness: dict[tuple[str, str], Hardness]
     sides: list[Side]
     curves: list[dict[str, Any]]
+    search: str = "exact"
+    resample: bool = False
 
     @property
     def models(self) -> list[str]:
         """The models, the hardest first: by their mean place among the models over all properties."""
-        names = list(dict.fromkeys(model for model, _ in self.hardness))
-        places = {name: [] for name in names}  # type: dict[str, list[int]]
+        places: dict[str, list[int]] = {model: [] for model, _ in self.hardness}
         for operator in {operator for _, operator in self.hardness}:
-            ranked = self.ranked(operator)
-            for place, found in enumerate(ranked):
-                places[found.model].append(place)
-        return sorted(names, key=lambda name: sum(places[name]) / max(1, len(places[name])))
+            for place, found in enumerate(self.ranked(operator)):
+                if found.asked:
+                    places[found.model].append(place)
+        return sorted(places, key=lambda model: sum(places[model]) / len(places[model]) if places[model] else math.inf)
 
     @property
     def operators(self) -> list[str]:
-        """The properties, in the order of the paper's table."""
-        order = {name: place for place, name in enumerate(dict.fromkeys(operator for _, operator in self.hardness))}
-        return sorted(order, key=lambda operator: (_CATEGORIES.index(property_facts(operator).category), operator))
+        """The properties, in the order of their categories."""
+        known = property_names()
+        return sorted(
+            {operator for _, operator in self.hardness}, key=lambda name: (known.index(name.partition(":")[0]), name)
+        )
 
     def ranked(self, operator: str) -> list[Hardness]:
-        """The models under one property, the hardest first; one that never broke is harder than any that did."""
+        """The models under one property, the hardest first: those that never broke, and last those that weren't asked."""
         found = [hardness for (_, name), hardness in self.hardness.items() if name == operator]
-        return sorted(found, key=lambda one: (one.broken > 0, -one.robustness.value if one.broken else 0))
+        return sorted(found, key=lambda one: (not one.asked, one.broken > 0, -one.robustness.value if one.broken else 0))
 
-    def best(self, operator: str) -> str:
-        """The hardest model under one property."""
-        return self.ranked(operator)[0].model
+    def best(self, operator: str) -> str | None:
+        """The hardest model under one property, where there are several."""
+        first, *others = self.ranked(operator)
+        return first.model if others and first.asked else None
 
     def verdict(self, model: str) -> str:
         """The finding about a model in a sentence."""
         mine = [hardness for (owner, _), hardness in self.hardness.items() if owner == model]
         broken = sorted((one for one in mine if one.broken), key=lambda one: one.robustness.value)
+        if not any(one.asked for one in mine):
+            return f"Nothing is known of {model}: no image was right when clean and got answers."
         if not broken:
-            return f"{model} was never broken: every image that it gets right survived all {len(mine)} properties."
+            properties = "the property" if len(mine) == 1 else f"all {len(mine)} properties"
+            return f"{model} was never broken: every image that it gets right survived {properties}."
         weak, strong = broken[0], broken[-1]
         sentence = f"{model} breaks with the least change under {title(weak.operator)} ({_half(weak)})"
         if strong is not weak:
@@ -164,6 +173,8 @@ class Knobs:
         """Everything as plain data."""
         return {
             "distance": self.distance,
+            "search": self.search,
+            "resample": self.resample,
             "verdicts": {model: self.verdict(model) for model in self.models},
             "hardness": [_plain(record) for record in self.table()],
             "sides": [_plain({**asdict(side), "mean": side.mean.value}) for side in self.sides],
@@ -183,13 +194,11 @@ class Knobs:
 
     def _cell(self, model: str, operator: str) -> str:
         found = self.hardness.get((model, operator))
-        if found is None or not found.broken:
-            return "<td>–</td>" if found is None else "<td>never broken</td>"
+        if found is None or not found.asked:
+            return "<td>–</td>"
         value = found.robustness
-        return f"<td>{value.value:.2e} <small>[{value.low:.1e}, {value.high:.1e}]</small></td>"
-
-
-_CATEGORIES = ("luminance", "spatial", "blur", "noise", "weather")
+        told = f"{value.value:.2e} <small>[{value.low:.1e}, {value.high:.1e}]</small>" if found.broken else "never broken"
+        return f"<td><b>{told}</b></td>" if self.best(operator) == model else f"<td>{told}</td>"
 
 
 def _half(found: Hardness) -> str:
@@ -232,15 +241,13 @@ _QUERIES = """
     group by all
 """
 _UNEVEN = """
-    select model, operator, count(*), count(*) filter (bands > 1 or not lasting) from (
-        select model, operator, image, direction, count(*) as bands,
-               bool_or(severity_x is not null or abs(until) >= 1) as lasting
-        from rows where lens = 'knob' and status = 'broken' group by all)
-    group by all
+    select model, operator, count(*), count(*) filter (uneven) from {images} where status = 'broken' group by all
 """
+# from weak to strong, which for some amounts (a factor of light below 1) means from large to small
 _SIDES = """
-    select model, operator, direction, count(*), avg(amount), stddev_samp(amount), min(amount), max(amount) from (
-        select model, operator, direction, image, arg_min(abs(amount), level) as amount
+    select model, operator, direction, count(*), avg(amount), stddev_samp(amount), arg_min(amount, level),
+           arg_max(amount, level) from (
+        select model, operator, direction, image, arg_min(amount, level) as amount, min(level) as level
         from rows where lens = 'knob' and status = 'broken' group by all)
     group by all order by all
 """
@@ -257,16 +264,17 @@ _LEAST = """
 """
 
 
-def knobs(connection: duckdb.DuckDBPyConnection, distance: str = "mse") -> Knobs:
-    """Compute everything from the table `rows`."""
+def knobs(
+    connection: duckdb.DuckDBPyConnection, distance: str = "mse", *, search: str = "exact", resample: bool = False
+) -> Knobs:
+    """Compute everything from the table `rows`; the rest is how they were searched."""
 
     def ask(sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql.format(distance=distance, images=_IMAGES, survivor=SURVIVOR)).fetchall()
 
     fooled = {(model, operator): rest for model, operator, *rest in ask(_FOOLED)}
     queries = {(model, operator): value for model, operator, value in ask(_QUERIES)}
-    whole = bool(connection.execute("select count(until) > 0 from rows where lens = 'knob'").fetchall()[0][0])
-    uneven = {(model, operator): proportion(some, total) for model, operator, total, some in ask(_UNEVEN)} if whole else {}
+    uneven = {(model, operator): proportion(some, total) for model, operator, total, some in ask(_UNEVEN)}
     middles: dict[tuple[str, str], dict[str, float | None]] = {}
     for model, operator, direction, place, amount in ask(_MIDDLES):
         middles.setdefault((model, operator), {})[direction] = amount if place < SURVIVOR else None
@@ -286,7 +294,7 @@ def knobs(connection: duckdb.DuckDBPyConnection, distance: str = "mse") -> Knobs
             fooled=proportion(below, broken + survived),
             middle=middles.get((model, operator), {}),
             queries=queries.get((model, operator), 0.0),
-            uneven=uneven.get((model, operator)),
+            uneven=uneven.get((model, operator)) if search == "bands" else None,
         )
     if not hardness:
         raise RunError("the run has no rows yet; finish it with the command that began it")
@@ -294,20 +302,25 @@ def knobs(connection: duckdb.DuckDBPyConnection, distance: str = "mse") -> Knobs
         Side(model, operator, direction, count, mean(value, deviation, count), least, largest)
         for model, operator, direction, count, value, deviation, least, largest in ask(_SIDES)
     ]
-    return Knobs(distance, hardness, sides, _curves(ask(_CURVES)))
+    return Knobs(distance, hardness, sides, _curves(ask(_CURVES)), search, resample)
 
 
 def _curves(found: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
     """The share of images broken at a distance or less, at no more points than a figure can show."""
+    reach: dict[str, float] = {}
+    for _, operator, distances, _ in found:
+        reach[operator] = max([reach.get(operator, 0.0), *(distances or [])])
     records = []
     for model, operator, distances, count in found:
         values = distances or []
-        places = sorted(
-            {round(step * (len(values) - 1) / CURVE_POINTS) for step in range(CURVE_POINTS + 1)} if values else []
-        )
+        most = len(values) - 1
+        places = sorted({round(step * most / CURVE_POINTS) for step in range(CURVE_POINTS + 1)}) if values else []
+        points = [(values[place], (place + 1) / count) for place in places]
+        points.append((reach[operator], len(values) / count))  # the line goes on as far as any does
         records += [
-            {"model": model, "operator": operator, "distance": values[place], "share": (place + 1) / count}
-            for place in places
+            {"model": model, "operator": operator, "distance": distance, "share": share}
+            for distance, share in points
+            if distance > 0
         ]
     return records
 
@@ -316,7 +329,7 @@ def least(connection: duckdb.DuckDBPyConnection, most: int, distance: str = "mse
     """For each model and property the images that the smallest changes break."""
     found = connection.execute(_LEAST.format(distance=distance, images=_IMAGES), {"most": most}).fetchall()
     return [
-        Least(model, operator, image, level, tuple(one for one in severities if one is not None), *rest)
-        for model, operator, image, level, *severities, amount, value, label, prediction, confidence in found
-        for rest in [(amount, value, label, prediction, confidence)]
+        Least(model, operator, image, level, tuple(one for one in severities if one is not None), *measured)
+        for model, operator, image, level, *rest in found
+        for severities, measured in [(rest[:3], rest[3:])]
     ]

@@ -39,7 +39,11 @@ ROWS = pa.schema(
         ("severity_x", pa.float64()),  # of a property with several numbers
         ("severity_y", pa.float64()),
         ("until", pa.float64()),  # the last severity of a breaking interval, where the whole grid was asked
-        ("queries", pa.int32()),  # questions to the model
+        (
+            "uneven",
+            pa.bool_(),
+        ),  # whether the image recovers from a break as the change grows, where the whole grid was asked
+        ("queries", pa.int32()),  # questions to the model, with those that were asked ahead
     ]
 )
 
