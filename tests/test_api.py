@@ -167,14 +167,19 @@ def test_rows_as_a_data_frame(run: brinell.Run) -> None:
     assert len(run.rows().df()) == 252
 
 
-@pytest.mark.parametrize("name", ["average", "operators", "areas"])
-def test_figures_are_altair_charts(run: brinell.Run, name: str) -> None:
-    for chosen in ({}, {"model": "grey:0.25", "metric": "rank"}):
+@pytest.mark.parametrize(
+    ("name", "choice"),
+    [("average", {"metric": "rank"}), ("operators", {"model": "grey:0.25", "metric": "rank"}), ("areas", {})],
+)
+def test_figures_are_altair_charts(run: brinell.Run, name: str, choice: dict[str, str]) -> None:
+    for chosen in ({}, choice):
         chart = run.figure(name, **chosen)
         assert isinstance(chart, altair.LayerChart)
         assert chart.to_dict()["$schema"].startswith("https://vega.github.io")
     with pytest.raises(ConfigError, match="there is no figure 'pie'; known: average, operators, areas"):
         run.figure("pie")
+    with pytest.raises(ConfigError, match="the figure 'areas' can't be chosen by metric"):
+        run.figure("areas", metric="rank")
 
 
 def test_figures_are_written_as_svg_and_png(run: brinell.Run) -> None:
