@@ -35,11 +35,12 @@ MODERATORS = {"nsfw_mobilenet_v2_mid": 8471, "open_nsfw": 8472}
 NOT_FOR_MODERATORS = ("motion_blur", "gaussian_blur")  # as in the paper's Fig. 7
 
 
-def run(name: str, properties: Sequence[str], *, limit: int = IMAGES_ASKED, **options: Any) -> brinell.Run:
+def run(name: str, properties: Sequence[str], *, interpolation: str = "bicubic", **options: Any) -> brinell.Run:
     """Carry out a run of both networks, or what is missing of it."""
     require_assets()
-    models = [f"onnx:{ASSETS}/models/{network}.onnx?classes={ASSETS}/models/imagenet_classes.txt" for network in NETWORKS]
-    data = {"source": IMAGES, "limit": limit, "shuffle": True}
+    classes = f"classes={ASSETS}/models/imagenet_classes.txt&interpolation={interpolation}"
+    models = [f"onnx:{ASSETS}/models/{network}.onnx?{classes}" for network in NETWORKS]
+    data = {"source": IMAGES, "limit": IMAGES_ASKED, "shuffle": True}
     lens = {"name": "knob", "operators": list(properties), **options}
     return brinell.run(models, data, lens=lens, out=ROOT / "runs" / f"fidelity-knob-{name}")
 
@@ -89,6 +90,8 @@ def main() -> None:
     bracket = found_in(run("bracket", names, search="bracket"))
     fewer = found_in(run("fewer-draws", random, resample=True, points=FEWER))
     upright = found_in(run("upright", ["motion_blur:equations"]))
+    blurs = ["motion_blur", "gaussian_blur"]
+    nearest = found_in(run("nearest", blurs, interpolation="nearest"))
     moderators, queries = moderated([name for name in names if name not in NOT_FOR_MODERATORS])
     reference = json.loads((Path(__file__).parent / "published_knobs.json").read_text(encoding="utf-8"))["robustness"]
     surety = by_surety(scaled_run) | by_surety(fresh_run)
@@ -104,6 +107,7 @@ def main() -> None:
             (network, _robustness(upright, network, "motion_blur:equations") / reference[paper]["motion_blur"])
             for network, paper in NETWORKS.items()
         ],
+        "nearest": _resized(blurs, reference, scaled, nearest),
         "moderators": _moderated(moderators),
         "moderators_asked": queries,
         "factor": FACTOR,
@@ -188,6 +192,21 @@ def _draws(random: Sequence[str], scaled: Knobs, fresh: Knobs, fewer: Knobs) -> 
         ]
         lines.append([title(operator), *(f"{ratio:.2f}" for ratio in ratios)])
     return grid(["property", *(f"{network}, {draws}" for network in NETWORKS for draws in ("few", "many"))], lines)
+
+
+def _resized(blurs: Sequence[str], reference: dict[str, dict[str, float]], scaled: Knobs, nearest: Knobs) -> str:
+    """R of the blurs over the paper's, on photographs resized smoothly, and by nearest neighbours."""
+    lines = []
+    for name in blurs:
+        operator = find_property(name).id
+        ratios = [
+            _robustness(found, network, operator) / reference[paper][name]
+            for network, paper in NETWORKS.items()
+            for found in (scaled, nearest)
+        ]
+        lines.append([title(operator), *(f"{ratio:.2f}" for ratio in ratios)])
+    header = ["property", *(f"{network}, {way}" for network in NETWORKS for way in ("smooth", "nearest"))]
+    return grid(header, lines)
 
 
 def _bracketed(exact: Knobs, bracket: Knobs) -> dict[str, Any]:
