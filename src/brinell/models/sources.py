@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from brinell.models import zoo
 from brinell.models.fake import grey_threshold
 from brinell.models.imagenet import imagenet_classes
 from brinell.models.model import Model
-from brinell.models.modules import from_module
+from brinell.models.modules import detector_from_module, from_module
 from brinell.models.onnx import from_onnx
 from brinell.models.options import WEIGHTS, ModelOptions
 from brinell.models.preprocess import Preprocess
@@ -138,8 +139,8 @@ def _open_fake(rest: str, options: ModelOptions, execution: Execution) -> Model:
 def _from_torch(
     options: ModelOptions, execution: Execution, module: nn.Module, known: Preprocess, classes: Classes | None
 ) -> Model:
-    return from_module(
-        module,
+    made = partial(detector_from_module, module, options) if options.detects() else partial(from_module, module)
+    return made(
         name=options.label,
         preprocess=options.preprocess(known),
         classes=options.class_list(classes),

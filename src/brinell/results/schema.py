@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
+_BOX = pa.list_(pa.float32(), 4)  # xyxy in pixels
 
 ROWS = pa.schema(
     [
@@ -40,6 +41,10 @@ ROWS = pa.schema(
         ("severity_y", pa.float64()),
         ("until", pa.float64()),  # the last severity of a breaking interval, where the whole grid was asked
         ("queries", pa.int32()),  # questions to the model
+        # of detectors: what was found, the best first, on the canvas
+        ("detected_boxes", pa.list_(_BOX)),
+        ("detected_labels", pa.list_(pa.int16())),
+        ("detected_scores", pa.list_(pa.float32())),
     ]
 )
 
@@ -52,7 +57,10 @@ SAMPLES = pa.schema(
         ("label_is_index", pa.bool_()),
         ("width", pa.int32()),
         ("height", pa.int32()),
-        ("problem", pa.string()),  # why it was left out; null where it was readable
+        ("problem", pa.string()),  # why it was left out; null where it was not
+        ("boxes", pa.list_(_BOX)),  # of its objects, in its own pixels
+        ("box_labels", pa.list_(pa.string())),  # as the dataset had them
+        ("object", pa.int32()),  # which of the boxes the label is of
     ]
 )
 
@@ -65,6 +73,10 @@ CLEAN = pa.schema(
         ("confidence", pa.float32()),
         ("correct", pa.bool_()),
         ("kept", pa.bool_()),
+        # of detectors: the dataset's objects on the model's canvas
+        ("true_boxes", pa.list_(_BOX)),
+        ("true_labels", pa.list_(pa.int32())),  # as the model's outputs; -1 for classes that it doesn't know
+        ("region", _BOX),  # of the object that the label is of
     ]
 )
 
