@@ -13,7 +13,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
+from brinell.boxes import overlaps
 from brinell.datasets import DataOptions, ObjectRule
+from brinell.results import Profiles, precision
 from brinell.types import Sample
 from conftest import PLAIN
 
@@ -200,7 +202,7 @@ def test_real_detectors_find_the_bear(assets: Path, name: str) -> None:
     assert model.classes.short(int(probabilities.argmax())) == "bear"
     found = model.detector.found(detections)
     truth = model.preprocess.boxes(sample.boxes, *sample.image.shape[1:])
-    assert float(brinell.boxes.overlaps(found.boxes[:, 0], truth).max()) > 0.7
+    assert float(overlaps(found.boxes[:, 0], truth).max()) > 0.7
 
 
 def test_the_paper_s_selection(assets: Path, tmp_path: Path) -> None:
@@ -221,3 +223,69 @@ def test_the_paper_s_selection(assets: Path, tmp_path: Path) -> None:
     assert kept and all(is_kept == right for _, is_kept, right, _ in kept)
     assert run.rows("select count(*) from rows where status = 'skipped'").fetchall() == [(0,)]
     assert run.rows("select distinct label from rows").fetchall() == [(0,)]
+
+
+@pytest.fixture(scope="module")
+def coco_run(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
+    """All images of the set, clean and under one operator."""
+    return brinell.run(
+        real(assets, DETECTORS[0], "&iou_threshold=0.6"),
+        assets / "images" / "coco_val_128" / "instances.json",
+        lens={"name": "profile", "operators": ["white_fog"], "levels": 1},
+        out=tmp_path_factory.mktemp("coco") / "run",
+        execution=brinell.Execution(batch=8),
+        quiet=True,
+    )
+
+
+def test_the_known_average_precision(coco_run: brinell.Run) -> None:
+    """36.7 % and 53.6 % were measured on these images by other code."""
+    (points,) = coco_run.summary().curves.values()
+    assert points[0].images == 128
+    assert points[0].map is not None and points[0].map50 is not None and points[1].map is not None
+    assert points[0].map.value == pytest.approx(0.367, abs=0.002)
+    assert points[0].map50.value == pytest.approx(0.536, abs=0.002)
+    assert points[1].map.value < points[0].map.value - 0.01
+
+
+def test_average_precision_is_told_everywhere(coco_run: brinell.Run) -> None:
+    found = coco_run.summary()
+    assert isinstance(found, Profiles)
+    assert found.metrics[-2:] == ("map", "map50")
+    clean, mean = found.precision(found.models[0]) or (0, 0)
+    assert 0.3 < mean < clean < 0.4
+    assert f"Its mAP is {clean:.1%} on clean images" in found.verdict(found.models[0])
+    told = [record for record in found.to_dict()["profiles"] if record["metric"] == "map50"]
+    assert [record["level"] for record in told] == [0, 1, 0, 1]
+    assert all(record["low"] is None for record in told)
+    assert "mean average precision" in coco_run.figure("operators", metric="map", model=found.models[0]).to_json()
+    page = Path(coco_run.report()).read_text()
+    assert "mAP on clean images" in page and "target class missing" in page
+    assert coco_run.rows("select count(*) from precision").fetchall() == [(2,)]
+
+
+def test_average_precision_by_hand() -> None:
+    first, second = (0.0, 0.0, 10.0, 10.0), (20.0, 20.0, 40.0, 40.0)
+    marked = [("a", [first, second], [0, 3]), ("b", [first], [0]), ("c", [second], [-1])]
+
+    def of(*found: tuple[str, list[tuple[float, ...]], list[int], list[float]]) -> tuple[float, float]:
+        got = precision(found, marked)
+        return round(got.map, 3), round(got.map50, 3)
+
+    right = [("a", [first, second], [0, 3], [0.9, 0.8]), ("b", [first], [0], [0.7])]
+    assert of(*right) == (1, 1)
+    assert of(*right, ("c", [second, first], [5, 7], [0.9, 0.9])) == (1, 1), "classes that are nowhere marked don't count"
+    assert of(right[0]) == (0.752, 0.752), "half of one class: 51 of 101 points of recall"
+    assert of() == (0, 0)
+    shifted = ("b", [(2.0, 0.0, 12.0, 10.0)], [0], [0.7])  # overlaps by two thirds
+    assert of(right[0], shifted)[1] == 1 and of(right[0], shifted)[0] < 1
+    assert np.isnan(precision([], [("c", [second], [-1])]).map)
+
+
+def test_what_average_precision_needs(spots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        brinell.MissingExtra, match=r"needs pycocotools, which is not installed: pip install 'brinell\[detec"
+    ):
+        brinell.run(wrapped(Spots()), spots, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    assert not (tmp_path / "run").exists(), "it is said before anything is done"

@@ -114,7 +114,8 @@ class Run:
         if name not in makers:
             raise ConfigError(f"there is no figure {name!r}; known: {', '.join(makers)}")
         found, maker, offered = makers[name]
-        known = {"model": found.models, "operator": found.operators, "metric": list(METRICS)}
+        metrics = found.metrics if isinstance(found, Profiles) else METRICS
+        known = {"model": found.models, "operator": found.operators, "metric": list(metrics)}
         for key, asked in choice.items():
             if key not in known:
                 raise ConfigError(f"a figure can't be chosen by {key!r}; {nearest(key, list(known))}")

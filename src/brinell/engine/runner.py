@@ -29,7 +29,7 @@ from brinell.errors import ConfigError
 from brinell.lenses import LENSES, Change, Known, Lens, LensOptions, Words
 from brinell.lenses.lens import Columns
 from brinell.models import Model, Preprocess, open_model
-from brinell.results import ROWS, Store, Unit
+from brinell.results import ROWS, Store, Unit, precisions, require_evaluation
 from brinell.types import Dataset
 
 ANSWERED_SCORES = ("confidence", "rank", "probability")
@@ -69,6 +69,8 @@ def jobs_of(parts: Parts) -> list[Job]:
         operators = list(lens.operators(options))
         for model in parts.models:
             criterion = _criterion(options, model)
+            if _evaluated(lens, model):
+                require_evaluation()
             if criterion.detections and model.detector is None:
                 raise ConfigError(
                     f"criterion {criterion.name} is for detectors, and model {model.name} is a classifier; use another "
@@ -116,10 +118,21 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
             shards = _shards(samples, clean, manifest["execution"]["shard"])
             _measure(store, parts, jobs, shards, clean, manifest, pool, reporter)
             write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
+            _evaluate(store, jobs)
     manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
     manifest["finished"] = True
     store.write_manifest(manifest)
     return store
+
+
+def _evaluate(store: Store, jobs: list[Job]) -> None:
+    """Compute the average precision of detectors from the rows, once: it takes longer than other figures."""
+    if any(_evaluated(job.lens, job.model) for job in jobs) and not store.exists("precision.parquet"):
+        store.write_table("precision", precisions(store.connect()))
+
+
+def _evaluated(lens: Lens, model: Model) -> bool:
+    return lens.name == "profile" and model.detector is not None
 
 
 def _samples(parts: Parts, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:

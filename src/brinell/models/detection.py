@@ -48,9 +48,13 @@ class Decoding(BaseModel):
     iou_threshold: float | None = Field(None, ge=0, le=1)
     max_detections: int = Field(100, ge=1, le=CANDIDATES)
 
+    def settings(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {key: getattr(self, key) for key in Decoding.model_fields}
+
     def changed(self) -> dict[str, Any]:
         """The settings that are not as usual."""
-        return {key: getattr(self, key) for key in Decoding.model_fields if getattr(self, key) != _USUAL[key]}
+        return {key: value for key, value in self.settings().items() if value != _USUAL[key]}
 
 
 _USUAL = {key: field.default for key, field in Decoding.model_fields.items()}
@@ -58,10 +62,15 @@ _USUAL = {key: field.default for key, field in Decoding.model_fields.items()}
 
 @dataclass(frozen=True)
 class Detector:
-    """What makes a model a detector: normalised images to detections, and the score from which one counts as found."""
+    """What makes a model a detector: normalised images to detections, and how its outputs are read."""
 
     detect: Callable[[Tensor], Detections]
-    score_threshold: float
+    how: Decoding
+
+    @property
+    def score_threshold(self) -> float:
+        """The score from which a detection counts as found."""
+        return self.how.score_threshold
 
     def found(self, detections: Detections) -> Detections:
         """The detections that count."""

@@ -141,7 +141,7 @@ def as_detector(
         probabilities=True,
         classes=classes,
         facts=facts,
-        detector=Detector(detect, how.score_threshold),
+        detector=Detector(detect, how),
     )
 
 

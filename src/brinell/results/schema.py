@@ -81,6 +81,17 @@ CLEAN = pa.schema(
 )
 
 
+PRECISION = pa.schema(
+    [
+        ("model", _NAME),
+        ("operator", _NAME),
+        ("level", pa.int16()),
+        ("map", pa.float64()),  # mean average precision over IoU 0.5 to 0.95
+        ("map50", pa.float64()),  # at 0.5
+    ]
+)
+
+
 @dataclass(frozen=True, order=True)
 class Unit:
     """One piece of work that is written whole or not at all."""
