@@ -14,7 +14,7 @@ from brinell.config import load_config
 from brinell.criteria import find_criterion
 from brinell.models.mapping import CallOptions, Mapping, RequestOptions, ResponseOptions
 from brinell.models.protocol import scores_of
-from brinell.results import CLEAN, ROWS, SAMPLES
+from brinell.results import CLEAN, PRECISION, ROWS, SAMPLES
 from brinell.validation import validated
 from conftest import PLAIN
 
@@ -81,7 +81,7 @@ def test_the_readme_names_the_make_targets_that_exist() -> None:
 
 def test_every_column_is_explained() -> None:
     text = (ROOT / "docs" / "rows.md").read_text()
-    for schema in (ROWS, SAMPLES, CLEAN):
+    for schema in (ROWS, SAMPLES, CLEAN, PRECISION):
         assert [name for name in schema.names if f"`{name}`" not in text] == []
 
 

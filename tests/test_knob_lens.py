@@ -192,7 +192,7 @@ def answered(broken: Tensor, search: Iterator[Trials], most: int) -> tuple[Any, 
 def test_exact_search_finds_the_first_break_of_any_table_and_fills_its_batches(full: int) -> None:
     table = torch.rand(23, 60, generator=torch.Generator().manual_seed(full)) < 0.03
     right = type("V", (), {"rank": torch.zeros(23)})()
-    clean = type("C", (), {"broken": torch.zeros(23, dtype=torch.bool), "verdict": right})()
+    clean = type("C", (), {"broken": torch.zeros(23, dtype=torch.bool), "verdict": right, "detections": None})()
     shard = Shard(23, 8, 8, clean, full=full)
     points = (torch.arange(1, 61, dtype=torch.float64) / 60)[None, :, None]
     search = Search.of(shard, find_property("contrast"), points, torch.tensor([60]), resample=False)

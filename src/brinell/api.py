@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from brinell.engine import Parts, assemble, execute, reporter
 from brinell.errors import ConfigError, RunError
 from brinell.execution import Execution
 from brinell.lenses import LensOptions
-from brinell.models import Model, ModelOptions, from_module, open_model
+from brinell.models import Decoding, Model, ModelOptions, detector_from_module, from_module, open_model
 from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
 from brinell.report import (
@@ -35,6 +36,7 @@ from brinell.report import (
     write_report,
 )
 from brinell.results import METRICS, THRESHOLDS, Findings, Profiles, Store, findings
+from brinell.validation import validated
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
 
@@ -112,7 +114,8 @@ class Run:
         if name not in makers:
             raise ConfigError(f"there is no figure {name!r}; known: {', '.join(makers)}")
         found, maker, offered = makers[name]
-        known = {"model": found.models, "operator": found.operators, "metric": list(METRICS)}
+        metrics = found.metrics if isinstance(found, Profiles) else METRICS
+        known = {"model": found.models, "operator": found.operators, "metric": list(metrics)}
         for key, asked in choice.items():
             if key not in known:
                 raise ConfigError(f"a figure can't be chosen by {key!r}; {nearest(key, list(known))}")
@@ -170,15 +173,21 @@ def wrap(
     name: str | None = None,
     channels: int = 3,
     short_side: int | None = None,
+    detection: Mapping[str, Any] | Decoding | None = None,
     execution: Execution | None = None,
 ) -> Model:
     """A torch module as a model: it gets images as (x/255 - mean) / std at `size` and gives class scores (N, K).
 
-    `short_side` resizes the shorter side to that and cuts out the middle; without it images are stretched.
+    `short_side` resizes the shorter side to that and cuts out the middle; without it images are stretched. `detection`
+    makes it a detector, and says how its boxes and scores are read (see `Decoding`): {} if there is nothing to say.
     """
     height, width = (size, size) if isinstance(size, int) else size
-    return from_module(
-        copy.deepcopy(module),  # it is frozen, moved and cast, and the caller's may still be trained
+    own = copy.deepcopy(module)  # it is frozen, moved and cast, and the caller's may still be trained
+    made = partial(from_module, own)
+    if detection is not None:
+        how = detection if isinstance(detection, Decoding) else validated(Decoding, dict(detection))
+        made = partial(detector_from_module, own, how)
+    return made(
         name=name or type(module).__name__,
         preprocess=Preprocess(height, width, channels, short_side, "bicubic", tuple(mean), tuple(std)),
         classes=classes if classes is None or isinstance(classes, Classes) else Classes(tuple(classes)),

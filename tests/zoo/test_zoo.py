@@ -108,6 +108,80 @@ def test_hugging_face_s_own_preprocessing_and_answers(
     torch.testing.assert_close(model.predict(model.preprocess.canvas(as_tensor(picture))[None]), logits.softmax(1))
 
 
+@pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_mobilenet_v3_large_320_fpn"])
+def test_torchvision_s_own_detections(name: str, picture: Image.Image) -> None:
+    torch.manual_seed(0)
+    model = brinell.open_model(f"torchvision:{name}?pretrained=false", PLAIN)
+    torch.manual_seed(0)
+    network = torchvision.models.get_model(name, weights=None, weights_backbone=None).eval()
+    canvas = model.preprocess.canvas(as_tensor(picture))
+    assert canvas.shape == (3, 320, 320)
+    with torch.inference_mode():
+        (expected,) = network([canvas / 255])
+    assert_same_detections(model, canvas, expected)
+    assert len(expected["scores"]) > 0 or "rcnn" in name, "where scores of random weights are all too low for its threshold"
+    assert model.classes is not None and model.classes.short(1) == "person"
+
+
+def assert_same_detections(model: Model, canvas: Tensor, expected: dict[str, Tensor]) -> None:
+    """The best 100 of the library's detections with a score of 0.01 or more."""
+    _, found = model.answer(canvas[None])
+    assert found is not None
+    order = expected["scores"].sort(descending=True, stable=True).indices
+    order = order[expected["scores"][order] >= 0.01][:100]
+    count = int((found.labels >= 0).sum())
+    assert count == len(order)
+    torch.testing.assert_close(found.scores[0, :count], expected["scores"][order], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(found.boxes[0, :count], expected["boxes"][order], atol=0.05, rtol=1e-3)
+    assert found.labels[0, :count].equal(expected["labels"][order])
+
+
+def hf_yolos(folder: Path) -> None:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = transformers.YolosConfig(**sizes, image_size=[96, 128], num_detection_tokens=12, num_labels=5)
+    transformers.YolosForObjectDetection(config).save_pretrained(folder)
+    transformers.YolosImageProcessor(size={"height": 96, "width": 128}).save_pretrained(folder)
+
+
+def hf_detr(folder: Path) -> None:
+    backbone = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1], out_features=["stage4"]
+    )
+    config = transformers.DetrConfig(
+        backbone_config=backbone,
+        use_timm_backbone=False,
+        use_pretrained_backbone=False,
+        backbone=None,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        num_queries=9,
+        num_labels=4,
+    )
+    transformers.DetrForObjectDetection(config).save_pretrained(folder)
+    transformers.DetrImageProcessor(size={"shortest_edge": 96, "longest_edge": 160}).save_pretrained(folder)
+
+
+@pytest.mark.parametrize("make", [hf_yolos, hf_detr])
+def test_hugging_face_s_own_detections(make: Callable[[Path], None], picture: Image.Image, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    make(tmp_path)
+    model = brinell.open_model(f"hf:{tmp_path}", PLAIN)
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path)
+    network = transformers.AutoModelForObjectDetection.from_pretrained(tmp_path).eval()
+    canvas = model.preprocess.canvas(as_tensor(picture))
+    with torch.inference_mode():
+        outputs = network(ours(model, picture))
+    (expected,) = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=[tuple(canvas.shape[1:])])
+    assert_same_detections(model, canvas, expected)
+    assert float(expected["scores"].max()) > 0.01
+    assert model.outputs == network.config.num_labels
+
+
 def test_answers_are_the_module_s(picture: Image.Image) -> None:
     torch.manual_seed(1)
     model = brinell.open_model("timm:resnet18?pretrained=false", PLAIN)

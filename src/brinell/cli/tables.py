@@ -66,7 +66,8 @@ def _profile_table(found: Profiles) -> list[Any]:
     middle = f"first below {thresholds[len(thresholds) // 2]:.0%} at"
     for model in found.models:
         table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
-        for head in ("operator", "mean accuracy", *(f"< {threshold:.0%}" for threshold in thresholds), middle):
+        precise = ("mean mAP",) if found.precision(model) else ()
+        for head in ("operator", "mean accuracy", *precise, *(f"< {threshold:.0%}" for threshold in thresholds), middle):
             table.add_column(head, justify="right" if head.startswith("<") else "left")
         for operator in found.operators:
             if (model, operator) in found.areas:
@@ -74,7 +75,9 @@ def _profile_table(found: Profiles) -> list[Any]:
                 points = [found.failure(model, operator, threshold) for threshold in thresholds]
                 levels = ["never" if point.level is None else str(point.level) for point in points]
                 share = f"{area.value:.0%} ({area.low:.0%}–{area.high:.0%})"
-                table.add_row(title(operator), share, *levels, points[len(points) // 2].told)
+                maps = [point.map.value for point in found.curves[model, operator] if point.map is not None]
+                means = [f"{sum(maps) / len(maps):.1%}"] if maps else [""] * len(precise)
+                table.add_row(title(operator), share, *means, *levels, points[len(points) // 2].told)
         tables += [table, found.verdict(model)]
     return tables
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from brinell.datasets.arrays import Arrays, Pairs, npz, sequence
 from brinell.datasets.coco import Coco, coco
 from brinell.datasets.files import METADATA, Files, class_folders, manifest
+from brinell.datasets.objects import ObjectRule
 from brinell.datasets.photos import photos
 from brinell.errors import DataError
 from brinell.registry import Registry, nearest
@@ -22,7 +23,9 @@ class DataOptions(BaseModel):
     """Which images, how many of them, and what their labels mean.
 
     `labels`: "auto" looks labels up by name, WordNet id or index; "index" takes the dataset's class numbers as the
-    model's; "prediction" takes the model's own answer on the clean image as the truth.
+    model's; "prediction" takes the model's own answer on the clean image as the truth. With boxes, an image's label can be
+    the class of one of its objects: of the `preferred` class, or of any, the largest. Images in which none covers
+    `min_area` (a share of the image) are left out. Detectors are always asked about such objects.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,11 +36,20 @@ class DataOptions(BaseModel):
     labels: Literal["auto", "index", "prediction"] = "auto"
     label_column: str | None = None
     images: str | None = None
+    preferred: str | None = None
+    min_area: float | None = Field(None, ge=0, le=1)
 
     @model_validator(mode="before")
     @classmethod
     def _from_text(cls, value: Any) -> Any:
         return {"source": str(value)} if isinstance(value, (str, Path)) else value
+
+    def objects(self, detectors: bool) -> ObjectRule | None:
+        """Which object an image's label is the class of; None: labels are as the dataset has them."""
+        asked = self.preferred is not None or self.min_area is not None
+        if asked or (detectors and self.labels != "prediction"):
+            return ObjectRule(self.preferred, self.min_area or 0.0)
+        return None
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from brinell.criteria import Criterion, Verdict, verdict
+from brinell.boxes import Detections, clipped, moved
+from brinell.criteria import Answer, Criterion, Scene, Verdict, own_regions, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
 from brinell.engine.threads import CORES, batches, halving, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses import Outcome, Shard, Trials
 from brinell.lenses.lens import Asking, Columns
 from brinell.models import Model
-from brinell.perturb import Difference, Kind, Operator, Property, colours, difference, mean_grey
+from brinell.perturb import Difference, Kind, Operator, Property, PropertyKind, colours, difference, mean_grey
 
 
 class Bench:
@@ -37,6 +38,7 @@ class Bench:
         seed: int,
         batch: int,
         tick: Callable[[int], None] = lambda done: None,
+        regions: Tensor | None = None,
     ) -> None:
         self.model = model
         self.canvases = canvases.to(model.device)
@@ -48,6 +50,9 @@ class Bench:
         self._tick = tick
         self.asked = 0
         self._levels = _Levels(self.canvases)
+        # where the preferred objects are, for a detector; NaN: where it finds them itself
+        given = torch.full((len(canvases), 4), torch.nan) if regions is None else regions
+        self._regions = given.to(model.device)
         self.clean = self._in_batches(len(canvases), self._ask_clean)
 
     def shard(self) -> Shard:
@@ -120,22 +125,46 @@ class Bench:
         else:
             images = self.perturbed(trials.operator, samples, trials.levels[part])
             told = trials.operator.facts.told
-        probabilities = self.model.predict(images)
-        answer = verdict(probabilities, self.labels[rows])
+        read, broken, detections = self._judged(images, rows, trials.operator, trials.levels[part])
         return Outcome(
-            verdict=answer,
-            broken=self.criterion(answer, probabilities),
+            verdict=read,
+            broken=broken,
             difference=difference(self.canvases[rows], images),
             grey=mean_grey(images) if told == "grey" else None,
             colours=colours(images) if told == "colours" else None,
+            detections=detections,
         )
 
     def _ask_clean(self, part: slice) -> Outcome:
         images = self.canvases[part]
-        probabilities = self.model.predict(images)
-        answer = verdict(probabilities, self.labels[part])
-        broken = self.criterion(answer, probabilities)
-        return Outcome(answer, broken, difference(images, images), mean_grey(images), colours(images))
+        read, broken, detections = self._judged(images, part)
+        return Outcome(read, broken, difference(images, images), mean_grey(images), colours(images), detections)
+
+    def _judged(
+        self, images: Tensor, rows: Tensor | slice, change: Operator | Property | None = None, levels: Tensor | None = None
+    ) -> tuple[Verdict, Tensor, Detections | None]:
+        """What the model says of images, whether that counts as broken, and what it found in them."""
+        probabilities, detections = self.model.answer(images)
+        labels, detector = self.labels[rows], self.model.detector
+        if detector is None or detections is None:
+            read = verdict(probabilities, labels)
+            return read, self.criterion(Answer(read, probabilities)), None
+        before = detections if change is None else self._found_before(rows)
+        before, found, regions = detector.found(before), detector.found(detections), self._regions[rows]
+        regions = torch.where(regions.isnan(), own_regions(before, labels), regions)
+        height, width = images.shape[2:]
+        if isinstance(change, Property) and change.kind is PropertyKind.MOTION and levels is not None:
+            matrices = change.matrices(levels, height, width)
+            regions = clipped(moved(regions[:, None], matrices), height, width)[:, 0]
+            before = dataclasses.replace(before, boxes=moved(before.boxes, matrices))
+        read = verdict_of_detector(probabilities, labels)
+        scene = Scene(found, before, labels, regions, height, width)
+        return read, self.criterion(Answer(read, probabilities, scene)), detections
+
+    def _found_before(self, rows: Tensor | slice) -> Detections:
+        """What the detector found in the clean images."""
+        assert self.clean.detections is not None
+        return self.clean.detections.at(rows)
 
     def _in_batches(self, count: int, ask: Callable[[slice], Outcome]) -> Outcome:
         if self.model.device.type == "cpu":
@@ -185,7 +214,7 @@ def _rows(samples: Tensor, device: torch.device) -> Tensor | slice:
     return samples.to(device)
 
 
-T = TypeVar("T", Outcome, Verdict, Difference)
+T = TypeVar("T", Outcome, Verdict, Difference, Detections)
 
 
 def joined(parts: list[T]) -> T:

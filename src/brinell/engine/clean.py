@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 import torch
@@ -14,6 +15,7 @@ from brinell.datasets import DataOptions
 from brinell.engine.shards import Entry, give_back_freed_memory, load_canvases, one_ahead
 from brinell.engine.survey import labels_of
 from brinell.engine.threads import CORES, answers
+from brinell.engine.truth import Objects
 from brinell.errors import DataError, LabelError, ModelError
 from brinell.models import Model
 from brinell.results import CLEAN
@@ -59,6 +61,7 @@ def answer_clean(
     dataset: Dataset,
     entries: Sequence[Entry],
     labels: dict[int, int] | None,
+    objects: dict[int, Objects],
     *,
     batch: int,
     pool: ThreadPoolExecutor,
@@ -66,25 +69,23 @@ def answer_clean(
 ) -> pa.Table:
     """One model's answer on each clean image that has a label."""
     asked = [entry for entry in entries if labels is None or entry.index in labels]
-    predictions: list[int] = []
-    confidences: list[float] = []
+    parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     size = batch * (CORES if model.device.type == "cpu" else 2)
 
     def load(start: int) -> tuple[int, Tensor]:
         return start, load_canvases(dataset, asked[start : start + size], model.preprocess, pool)
 
     for start, canvases in one_ahead(load, range(0, len(asked), size)):
-        confidence, prediction = answers(model, canvases, batch).max(1)
-        if bool(confidence.isnan().any()):
-            name = asked[start + int(confidence.isnan().nonzero()[0])].name
+        scores = answers(model, canvases, batch).cpu()
+        if bool(scores.isnan().any()):
+            name = asked[start + int(scores.isnan().any(1).nonzero()[0])].name
             raise ModelError(f"model {model.name} gave NaN for the clean image {name}; {NAN_FIX}")
-        predictions += prediction.tolist()
-        confidences += confidence.tolist()
+        own = None if labels is None else [labels[entry.index] for entry in asked[start : start + size]]
+        parts.append(_judged(model, scores, own))
         tick(len(canvases))
         del canvases
         give_back_freed_memory()
-    truth = predictions if labels is None else [labels[entry.index] for entry in asked]
-    right = (torch.tensor(truth) == torch.tensor(predictions)).tolist()
+    truth, predictions, confidences, right = (torch.cat(each).tolist() for each in zip(*parts, strict=True))
     columns = [
         pa.array([model.name] * len(asked)).cast(CLEAN.field("model").type),
         [entry.index for entry in asked],
@@ -93,8 +94,31 @@ def answer_clean(
         confidences if model.scores else pa.nulls(len(asked), CLEAN.field("confidence").type),
         right,
         [True] * len(asked),
+        *_told(objects, asked),
     ]
     return pa.table(columns, schema=CLEAN)
+
+
+def _judged(model: Model, scores: Tensor, labels: list[int] | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What counts as the truth, the first answer, how sure it is, and whether it is right: a detector's, if it finds an
+    object of the label's class.
+    """
+    confidence, prediction = scores.max(1)
+    truth = prediction if labels is None else torch.tensor(labels)
+    if model.detector is None:
+        return truth, prediction, confidence, truth == prediction
+    found = scores.gather(1, truth[:, None])[:, 0] >= model.detector.score_threshold
+    return truth, prediction.masked_fill(confidence == 0, -1), confidence, found
+
+
+def _told(objects: dict[int, Objects], asked: Sequence[Entry]) -> list[list[Any]]:
+    """The images' objects as columns."""
+    each = [objects.get(entry.index) for entry in asked]
+    return [
+        [None if one is None else one.boxes.tolist() for one in each],
+        [None if one is None else one.labels for one in each],
+        [None if one is None or one.region is None else one.region.tolist() for one in each],
+    ]
 
 
 def keep(clean: pa.Table, select: str) -> pa.Table:

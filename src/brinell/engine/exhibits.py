@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from brinell.criteria import find_criterion
+from brinell.criteria import USUAL, find_criterion
 from brinell.engine.bench import Bench
 from brinell.engine.clean import readable
 from brinell.engine.shards import Entry, id_numbers, load_canvases
@@ -183,7 +183,7 @@ def _make(
         canvases,
         id_numbers(entries),
         torch.tensor(list(labels.values())),
-        criterion=find_criterion("misclassification"),
+        criterion=find_criterion(USUAL, detector=model.detector is not None),
         seed=seed,
         batch=8,
     )

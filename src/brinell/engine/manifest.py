@@ -134,6 +134,7 @@ def _described(model: Model) -> dict[str, Any]:
         "interpolation": pre.interpolation,
         "mean": list(pre.mean),
         "std": list(pre.std),
+        **({} if model.detector is None else {"detection": model.detector.how.settings()}),
     }
 
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from brinell.boxes import Detections
 from brinell.config import RunConfig
-from brinell.criteria import find_criterion
+from brinell.criteria import Criterion, find_criterion
 from brinell.datasets import open_dataset
 from brinell.engine.bench import Bench
 from brinell.engine.clean import answer_clean, keep, label_indices, readable
@@ -23,11 +24,12 @@ from brinell.engine.progress import Reporter, Silent
 from brinell.engine.shards import Entry, give_back_freed_memory, id_numbers, load_canvases, one_ahead, worker_count
 from brinell.engine.survey import chosen, survey
 from brinell.engine.threads import torch_alone
+from brinell.engine.truth import Objects, objects_of
 from brinell.errors import ConfigError
 from brinell.lenses import LENSES, Change, Known, Lens, LensOptions, Words
 from brinell.lenses.lens import Columns
 from brinell.models import Model, Preprocess, open_model
-from brinell.results import ROWS, Store, Unit
+from brinell.results import ROWS, Store, Unit, precisions, require_evaluation
 from brinell.types import Dataset
 
 ANSWERED_SCORES = ("confidence", "rank", "probability")
@@ -66,7 +68,14 @@ def jobs_of(parts: Parts) -> list[Job]:
         lens = LENSES[options.name]
         operators = list(lens.operators(options))
         for model in parts.models:
-            criterion = find_criterion(options.criterion, model.classes, model.outputs)
+            criterion = _criterion(options, model)
+            if _evaluated(lens, model):
+                require_evaluation()
+            if criterion.detections and model.detector is None:
+                raise ConfigError(
+                    f"criterion {criterion.name} is for detectors, and model {model.name} is a classifier; use another "
+                    "(brinell ls criteria), or say that it is one with task=detection"
+                )
             if criterion.scores and not model.scores:
                 raise ConfigError(
                     f"criterion {criterion.name} needs scores, and model {model.name} gives labels alone; use "
@@ -83,6 +92,10 @@ def jobs_of(parts: Parts) -> list[Job]:
             able = tuple(op for op in operators if op.id not in reasons)
             jobs.append(Job(lens, options, model, able, reasons))
     return jobs
+
+
+def _criterion(options: LensOptions, model: Model) -> Criterion:
+    return find_criterion(options.criterion, model.classes, model.outputs, detector=model.detector is not None)
 
 
 def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
@@ -103,22 +116,37 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
         with counted(store, parts.models, manifest):
             clean = _clean(store, parts, samples, manifest, pool, reporter)
             shards = _shards(samples, clean, manifest["execution"]["shard"])
-            labels = _labels(clean)
-            _measure(store, parts, jobs, shards, labels, manifest, pool, reporter)
+            _measure(store, parts, jobs, shards, clean, manifest, pool, reporter)
             write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
+            _evaluate(store, jobs)
     manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
     manifest["finished"] = True
     store.write_manifest(manifest)
     return store
 
 
+def _evaluate(store: Store, jobs: list[Job]) -> None:
+    """Compute the average precision of detectors from the rows, once: it takes longer than other figures."""
+    if any(_evaluated(job.lens, job.model) for job in jobs) and not store.exists("precision.parquet"):
+        store.write_table("precision", precisions(store.connect()))
+
+
+def _evaluated(lens: Lens, model: Model) -> bool:
+    return lens.name == "profile" and model.detector is not None
+
+
 def _samples(parts: Parts, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:
     indices = chosen(parts.dataset, parts.config.data, parts.config.seed)
     tick = reporter.stage("reading images", len(indices), "images")
-    table = survey(parts.dataset, indices, pool, strict=parts.config.execution.strict, tick=tick)
-    unreadable = len(table) - table["problem"].null_count
+    objects = parts.config.data.objects(any(model.detector is not None for model in parts.models))
+    strict = parts.config.execution.strict
+    table = survey(parts.dataset, indices, pool, strict=strict, tick=tick, objects=objects)
+    without = 0 if objects is None else table["problem"].to_pylist().count(objects.missing)
+    unreadable = len(table) - table["problem"].null_count - without
     if unreadable:
         reporter.say(f"{unreadable} of {len(table)} images can't be read and are left out (listed in the report)")
+    if without and objects is not None:
+        reporter.say(f"{without} of {len(table)} images are left out: {objects.missing}")
     return table
 
 
@@ -152,7 +180,15 @@ def _clean(
     for model in parts.models:
         labels = label_indices(samples, parts.dataset, parts.config.data, model)
         batch = manifest["execution"]["batch"][model.name]
-        tables.append(answer_clean(model, parts.dataset, entries, labels, batch=batch, pool=pool, tick=tick))
+        objects: dict[int, Objects] = {}
+        if model.detector is not None:
+            objects, unknown = objects_of(samples, parts.dataset, parts.config.data, model)
+            if unknown:
+                shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
+                reporter.say(
+                    f"{model.name} doesn't know {len(unknown)} of the objects' classes, which don't count: {shown}"
+                )
+        tables.append(answer_clean(model, parts.dataset, entries, labels, objects, batch=batch, pool=pool, tick=tick))
     table = keep(pa.concat_tables(tables, promote_options="permissive"), parts.config.select)
     store.write_table("clean", table)
     return table
@@ -170,17 +206,29 @@ def _labels(clean: pa.Table) -> dict[tuple[str, int], int]:
     return {(model, index): label for model, index, label in zip(*columns, strict=True)}
 
 
+def _regions(clean: pa.Table) -> dict[tuple[str, int], list[float]]:
+    """Where preferred objects are, by model and place in the dataset."""
+    columns = (clean[name].to_pylist() for name in ("model", "index", "region"))
+    return {(model, index): region for model, index, region in zip(*columns, strict=True) if region is not None}
+
+
+def _regions_of(model: Model, entries: Sequence[Entry], regions: dict[tuple[str, int], list[float]]) -> Tensor:
+    """A shard's regions (N, 4), NaN where there is none."""
+    return torch.tensor([regions.get((model.name, entry.index), [torch.nan] * 4) for entry in entries])
+
+
 def _measure(
     store: Store,
     parts: Parts,
     jobs: list[Job],
     shards: list[list[Entry]],
-    labels: dict[tuple[str, int], int],
+    clean: pa.Table,
     manifest: dict[str, Any],
     pool: ThreadPoolExecutor,
     reporter: Reporter,
 ) -> None:
     """Ask for every unit that has no rows yet."""
+    labels, regions = _labels(clean), _regions(clean)
     for job in jobs:
         units = [
             Unit(job.lens.name, job.model.name, operator.id, shard)
@@ -208,10 +256,11 @@ def _measure(
                 canvases,
                 id_numbers(entries),
                 truth,
-                criterion=find_criterion(job.options.criterion, job.model.classes, job.model.outputs),
+                criterion=_criterion(job.options, job.model),
                 seed=parts.config.seed,
                 batch=batch,
                 tick=tick,
+                regions=_regions_of(job.model, entries, regions),
             )
             for unit, operator in _units_of(job, number, missing):
                 asked_before = bench.asked
@@ -239,6 +288,8 @@ def rows_table(unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Co
     sample = samples.numpy()
     count = len(sample)
     named = {"lens": unit.lens, "model": unit.model, "operator": unit.operator}
+    detections = columns.get("detections")
+    lists = _lists(detections) if isinstance(detections, Detections) else {}
     arrays = []
     for field in ROWS:
         if field.name in named:
@@ -249,11 +300,27 @@ def rows_table(unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Co
             arrays.append(pa.DictionaryArray.from_arrays(pa.array(sample, pa.int32()), ids))
         elif field.name == "label":
             arrays.append(pa.array(labels.numpy()[sample]).cast(field.type))
+        elif field.name in lists:
+            arrays.append(lists[field.name])
         elif field.name in columns:
-            arrays.append(_array(columns[field.name], field.type))
+            column = columns[field.name]
+            assert not isinstance(column, Detections)
+            arrays.append(_array(column, field.type))
         else:
             arrays.append(pa.nulls(count, field.type))
     return pa.table(arrays, schema=ROWS)
+
+
+def _lists(detections: Detections) -> dict[str, pa.Array]:
+    """Detections as list columns, without the free places."""
+    there = (detections.labels >= 0).cpu()
+    ends = pa.array([0, *there.sum(1).cumsum(0).tolist()], pa.int32())
+    values = {
+        "detected_boxes": pa.FixedSizeListArray.from_arrays(detections.boxes.cpu()[there].flatten().numpy(), 4),
+        "detected_labels": pa.array(detections.labels.cpu()[there].to(torch.int16).numpy()),
+        "detected_scores": pa.array(detections.scores.cpu()[there].numpy()),
+    }
+    return {name: pa.ListArray.from_arrays(ends, each).cast(ROWS.field(name).type) for name, each in values.items()}
 
 
 def _array(column: Tensor | Known | Words, kind: pa.DataType) -> pa.Array:

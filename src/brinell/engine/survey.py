@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from brinell.datasets import DataOptions
+from brinell.datasets import DataOptions, ObjectRule
 from brinell.draws import shuffled
 from brinell.engine.shards import in_order
 from brinell.errors import DataError, UnreadableImage
@@ -24,9 +24,19 @@ def chosen(dataset: Dataset, options: DataOptions, seed: int) -> list[int]:
 
 
 def survey(
-    dataset: Dataset, indices: list[int], pool: ThreadPoolExecutor, *, strict: bool, tick: Callable[[int], None]
+    dataset: Dataset,
+    indices: list[int],
+    pool: ThreadPoolExecutor,
+    *,
+    strict: bool,
+    tick: Callable[[int], None],
+    objects: ObjectRule | None = None,
 ) -> pa.Table:
-    """A table of the samples. Unreadable images are listed with the reason; `strict` stops at the first."""
+    """A table of the samples. Images that can't be read, or have none of the objects that are asked about, are listed with
+    the reason; `strict` stops at the first that can't be read.
+    """
+    if objects is not None:
+        objects.check(dataset)
 
     def look(index: int) -> dict[str, Any]:
         try:
@@ -35,14 +45,20 @@ def survey(
             if strict:
                 raise
             return {"index": index, "name": error.name, "problem": error.problem}
+        place = None if objects is None else objects.place(sample, dataset.classes)
+        label = sample.label if place is None else sample.box_labels[place]
         return {
             "index": index,
             "image": image_id(sample.image),
             "name": sample.name,
-            "label": None if sample.label is None else str(sample.label),
-            "label_is_index": isinstance(sample.label, int),
+            "label": None if label is None else str(label),
+            "label_is_index": isinstance(next(iter(sample.box_labels), None) if label is None else label, int),
             "height": sample.image.shape[1],
             "width": sample.image.shape[2],
+            "problem": None if objects is None or place is not None else objects.missing,
+            "boxes": None if sample.boxes is None else sample.boxes.tolist(),
+            "box_labels": None if sample.boxes is None else [str(each) for each in sample.box_labels],
+            "object": place,
         }
 
     records = []
@@ -52,7 +68,9 @@ def survey(
     table = pa.Table.from_pylist(records, schema=SAMPLES)
     if table["problem"].null_count == 0:
         first = table["problem"][0] if len(table) else "it is empty"
-        raise DataError(f"none of the {len(table)} images of {dataset.name} can be read (the first: {first})")
+        raise DataError(
+            f"none of the {len(table)} images of {dataset.name} can be {'used' if objects else 'read'} (the first: {first})"
+        )
     return table
 
 
@@ -62,9 +80,17 @@ def labels_of(samples: pa.Table) -> list[Label | None]:
     return [int(label) if label is not None and is_index else label for label, is_index in pairs]
 
 
+def box_labels_of(samples: pa.Table) -> list[list[Label]]:
+    """The labels of the images' boxes as the dataset had them: of the same kind as the images' own."""
+    pairs = zip(samples["box_labels"].to_pylist(), samples["label_is_index"].to_pylist(), strict=True)
+    return [[int(label) if is_index else label for label in labels or ()] for labels, is_index in pairs]
+
+
 def data_fingerprint(samples: pa.Table) -> str:
     """16 hex digits of all images and labels, in their order."""
     digest = hashlib.blake2b(digest_size=8)
-    for image, label in zip(samples["image"].to_pylist(), samples["label"].to_pylist(), strict=True):
-        digest.update(f"{image}\x1f{label}\n".encode())
+    columns = (samples[name].to_pylist() for name in ("image", "label", "boxes", "box_labels", "object"))
+    for image, label, boxes, box_labels, place in zip(*columns, strict=True):
+        objects = "" if boxes is None else f"\x1f{boxes}\x1f{box_labels}\x1f{place}"
+        digest.update(f"{image}\x1f{label}{objects}\n".encode())
     return digest.hexdigest()

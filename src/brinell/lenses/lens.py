@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from brinell.criteria import Verdict
+from brinell.boxes import Detections
+from brinell.criteria import USUAL, Verdict
 from brinell.perturb import Difference, Operator, Property
 from brinell.registry import Registry
 
@@ -41,7 +42,8 @@ class Trials:
 class Outcome:
     """What came back, (T,) each: the model's verdict, whether it counts as broken, and how the image changed.
 
-    `grey` is the image's mean grey value and `colours` its number of distinct colours, where the operator is told by it.
+    `grey` is the image's mean grey value and `colours` its number of distinct colours, where the operator is told by it;
+    `detections` are all that a detector found.
     """
 
     verdict: Verdict
@@ -49,6 +51,7 @@ class Outcome:
     difference: Difference
     grey: Tensor | None
     colours: Tensor | None
+    detections: Detections | None = None
 
 
 @dataclass(frozen=True)
@@ -81,19 +84,19 @@ class Words:
     words: tuple[str, ...]
 
 
-Columns = dict[str, Tensor | Known | Words]
+Columns = dict[str, Tensor | Known | Words | Detections]
 Asking = Generator[Trials, Outcome, Columns]
 
 
 class LensOptions(BaseModel):
-    """Options that every lens has."""
+    """Options that every lens has. The usual criterion is misclassification, or a detector's missing its object."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     operators: tuple[str, ...] = ("all",)
     semantics: str = "published"
-    criterion: str = "misclassification"
+    criterion: str = USUAL
 
 
 @dataclass(frozen=True)

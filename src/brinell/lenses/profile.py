@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from pydantic import Field
 
+from brinell.boxes import Detections
 from brinell.errors import ConfigError, UnknownName
 from brinell.lenses.lens import LENSES, Asking, Columns, Lens, LensOptions, Outcome, Shard, Trials
 from brinell.perturb import OPERATORS, Operator, find_operator, operator_names, property_names
@@ -47,6 +48,10 @@ def _columns(shard: Shard, operator: Operator, outcomes: list[Outcome]) -> Colum
         columns[name] = torch.cat([getattr(outcome.difference, name) for outcome in outcomes])
     if operator.facts.told in ("grey", "colours"):
         columns[operator.facts.told] = torch.cat([getattr(outcome, operator.facts.told) for outcome in outcomes])
+    found = [outcome.detections for outcome in outcomes if outcome.detections is not None]
+    if found:
+        fields = ([getattr(each, name) for each in found] for name in ("boxes", "labels", "scores"))
+        columns["detections"] = Detections(*(torch.cat(each) for each in fields))
     return columns
 
 

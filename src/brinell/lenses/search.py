@@ -50,7 +50,9 @@ class Search:
         """Before anything is asked: samples that are wrong when clean, or broken by the criterion, are skipped."""
         directions = torch.arange(len(points)).repeat_interleave(shard.count)
         samples = torch.arange(shard.count).repeat(len(points))
-        wrong = (shard.clean.broken | (shard.clean.verdict.rank > 0)).cpu()
+        wrong = shard.clean.broken.cpu()
+        if shard.clean.detections is None:  # a detector is right if it finds its object, whatever else it finds
+            wrong = wrong | (shard.clean.verdict.rank > 0).cpu()
         status = torch.where(wrong[samples], SKIPPED, SURVIVED)
         place, until = torch.full_like(samples, -1), torch.full_like(samples, -1)
         queries = torch.zeros_like(samples)

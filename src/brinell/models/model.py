@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from brinell.boxes import Detections
 from brinell.classes import Classes
 from brinell.errors import BrinellError, ModelError
+from brinell.models.detection import Decoding, Detector, Heads, decoded
 from brinell.models.preprocess import Preprocess
 from brinell.models.service import Service
 
+A = TypeVar("A")
 Forward = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Model:
-    """A classifier, ready on its device.
+    """A classifier or detector, ready on its device.
 
     `forward` takes normalised float32 images (N, C, H, W) and gives scores (N, K); `differentiable` does the same with
     gradients, where the model has them. `facts` go into the manifest: source, runtime, precision and the like. A model
     without `scores` names a class and says no more: its answers are 1 for that class and 0 for the others. A model with
-    a `service` is asked over HTTP, which may cost something.
+    a `service` is asked over HTTP, which may cost something. To whoever asks for scores over classes, a model with a
+    `detector` gives the best score of each class's detections in the image, 0 where there are none.
     """
 
     name: str
@@ -38,13 +43,21 @@ class Model:
     facts: Mapping[str, str] = field(default_factory=dict)
     scores: bool = True
     service: Service | None = None
+    detector: Detector | None = None
 
     def predict(self, canvases: Tensor) -> Tensor:
         """Probabilities as float32 (N, K) for uint8 canvases on the model's device."""
+        return self.answer(canvases)[0]
+
+    def answer(self, canvases: Tensor) -> tuple[Tensor, Detections | None]:
+        """Probabilities, and the detections that a detector's are from."""
         with torch.inference_mode():
-            raw = self.forward(self.preprocess.normalise(canvases))
-            scores = checked(raw, len(canvases), self.outputs, self.name)
-            return scores if self.probabilities else scores.softmax(1)
+            images = self.preprocess.normalise(canvases)
+            if self.detector is not None:
+                detections = self.detector.detect(images)
+                return detections.class_scores(self.outputs), detections
+            scores = checked(self.forward(images), len(canvases), self.outputs, self.name)
+            return (scores if self.probabilities else scores.softmax(1)), None
 
     def gradient(self, canvases: Tensor, labels: Tensor) -> Tensor:
         """The gradient of each image's cross entropy with respect to its values in 0..255, float32 (N, C, H, W)."""
@@ -82,9 +95,61 @@ class Probe:
 def probe(forward: Forward, preprocess: Preprocess, device: torch.device, name: str) -> Probe:
     """Ask a model about three plain images, and see how many classes it has and whether scores are probabilities."""
     canvases = probe_images(preprocess).to(device)
+    scores = checked(_first_answer(forward, preprocess, canvases, name), len(canvases), None, name)
+    if bool(scores.isnan().any()):
+        raise ModelError(f"model {name} gives NaN for plain images; try --precision fp32 or check its weights")
+    sums = scores.sum(1)
+    positive = bool((scores >= 0).all()) and bool((scores <= 1).all())
+    return Probe(scores.shape[1], positive and torch.allclose(sums, torch.ones_like(sums), atol=1e-3))
+
+
+def as_detector(
+    heads: Callable[[Tensor], Heads],
+    how: Decoding,
+    *,
+    name: str,
+    preprocess: Preprocess,
+    device: torch.device,
+    fingerprint: str,
+    classes: Classes | None,
+    facts: Mapping[str, str],
+) -> Model:
+    """A detector from a function that gives a network's outputs in their places."""
+
+    def detect(images: Tensor) -> Detections:
+        return decoded(heads(images), how, preprocess.height, preprocess.width)
+
+    first = _first_answer(heads, preprocess, probe_images(preprocess).to(device), name)
+    if first.labels is None:
+        outputs = first.scores.shape[2] - (how.background != "none")
+        if classes is not None and len(classes) != outputs:
+            raise ModelError(
+                f"detector {name} has scores for {outputs} classes, but its class list has {len(classes)} names (a class "
+                "that stands for nothing is told by ?background=first or last, and is no name)"
+            )
+    elif classes is None:
+        raise ModelError(f"detector {name} gives labels alone: give it its class list (?classes=FILE, one name a line)")
+    else:
+        outputs = len(classes)
+    return Model(
+        name=name,
+        forward=lambda images: detect(images).class_scores(outputs),
+        preprocess=preprocess,
+        device=device,
+        fingerprint=fingerprint,
+        outputs=outputs,
+        probabilities=True,
+        classes=classes,
+        facts=facts,
+        detector=Detector(detect, how),
+    )
+
+
+def _first_answer(ask: Callable[[Tensor], A], preprocess: Preprocess, canvases: Tensor, name: str) -> A:
+    """What a model says to some first images, or an error that says why it can't."""
     with torch.inference_mode():
         try:
-            raw = forward(preprocess.normalise(canvases))
+            return ask(preprocess.normalise(canvases))
         except BrinellError:
             raise
         except Exception as error:  # a module may raise anything
@@ -93,12 +158,6 @@ def probe(forward: Forward, preprocess: Preprocess, device: torch.device, name: 
                 f"model {name} can't be run on images of shape {shape}: {_first_line(error)}; "
                 "give it its input size (?size=N, ?channels=N)"
             ) from error
-    scores = checked(raw, len(canvases), None, name)
-    if bool(scores.isnan().any()):
-        raise ModelError(f"model {name} gives NaN for plain images; try --precision fp32 or check its weights")
-    sums = scores.sum(1)
-    positive = bool((scores >= 0).all()) and bool((scores <= 1).all())
-    return Probe(scores.shape[1], positive and torch.allclose(sums, torch.ones_like(sums), atol=1e-3))
 
 
 def probe_images(preprocess: Preprocess) -> Tensor:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +14,9 @@ from torch import Tensor, nn
 from brinell.classes import Classes
 from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.execution import Execution
+from brinell.models.detection import Decoding, Heads, heads_of
 from brinell.models.export import exported
-from brinell.models.model import Forward, Model, probe
+from brinell.models.model import Forward, Model, as_detector, probe
 from brinell.models.preprocess import Preprocess
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -42,6 +44,39 @@ def from_module(
         classes=classes,
         differentiable=_in_torch(module, execution) if running["runtime"] != "onnxruntime" else module,
         facts={"source": source, **running, "precision": execution.precision, "device": str(device)},
+    )
+
+
+def detector_from_module(
+    module: nn.Module,
+    how: Decoding,
+    *,
+    name: str,
+    preprocess: Preprocess,
+    classes: Classes | None,
+    source: str,
+    execution: Execution,
+) -> Model:
+    """A detector from a torch module that takes normalised images: see `heads_of` for what it may give."""
+    if execution.runtime == "onnxruntime" or execution.compile:
+        raise ConfigError(f"detector {name} is a torch module, and runs in eager torch; use runtime auto without --compile")
+    device = execution.torch_device()
+    fingerprint = weights_fingerprint(module)
+    module = module.eval().requires_grad_(False).to(device, DTYPES[execution.precision])
+    run: Any = _in_torch(module, execution)
+
+    def heads(images: Tensor) -> Heads:
+        return heads_of(run(images), how, name)
+
+    return as_detector(
+        heads,
+        how,
+        name=name,
+        preprocess=preprocess,
+        device=device,
+        fingerprint=fingerprint,
+        classes=classes,
+        facts={"source": source, "runtime": "torch", "precision": execution.precision, "device": str(device)},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from brinell.errors import MissingExtra, ModelError
 from brinell.execution import Execution
-from brinell.models.model import Forward, Model, probe
+from brinell.models.detection import Heads, heads_of
+from brinell.models.model import Forward, Model, as_detector, probe
 from brinell.models.options import ModelOptions
 from brinell.models.preprocess import Preprocess
 
@@ -31,10 +32,24 @@ def from_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
     session = open_session(file, device)
     known = _input_facts(session, options)
     preprocess = options.preprocess(known)
-    forward = session_forward(session, options.output)
     name = options.label
-    first_look = probe(forward, preprocess, device, name)
     classes = options.class_list(None)
+    fingerprint = _file_fingerprint(file)
+    facts = {"source": options.source, "runtime": "onnxruntime", "precision": "fp32", "device": str(device)}
+    if options.detects():
+        heads = _session_heads(session, options)
+        return as_detector(
+            heads,
+            options,
+            name=name,
+            preprocess=preprocess,
+            device=device,
+            fingerprint=fingerprint,
+            classes=classes,
+            facts=facts,
+        )
+    forward = session_forward(session, options.output)
+    first_look = probe(forward, preprocess, device, name)
     if classes is not None and len(classes) != first_look.outputs:
         raise ModelError(f"model {name} has {first_look.outputs} outputs, but its class list has {len(classes)} names")
     return Model(
@@ -42,11 +57,11 @@ def from_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
         forward=forward,
         preprocess=preprocess,
         device=device,
-        fingerprint=_file_fingerprint(file),
+        fingerprint=fingerprint,
         outputs=first_look.outputs,
         probabilities=first_look.probabilities,
         classes=classes,
-        facts={"source": options.source, "runtime": "onnxruntime", "precision": "fp32", "device": str(device)},
+        facts=facts,
     )
 
 
@@ -72,17 +87,29 @@ def open_session(path: Path, device: torch.device | None = None) -> Any:
 
 def session_forward(session: Any, output: str | None = None) -> Forward:
     """A session as a function on float32 NCHW tensors."""
+    names = [out.name for out in session.get_outputs()]
+    if output is not None and output not in names:
+        raise ModelError(f"the ONNX file has no output {output!r}; it has {', '.join(names)}")
+    ask = _asking(session, [output or names[0]])
+    return lambda images: ask(images)[0]
+
+
+def _session_heads(session: Any, options: ModelOptions) -> Callable[[Tensor], Heads]:
+    """A session as a function that gives a detector's outputs in their places."""
+    names = [out.name for out in session.get_outputs()]
+    ask = _asking(session, names)
+    return lambda images: heads_of(dict(zip(names, ask(images), strict=True)), options, options.label)
+
+
+def _asking(session: Any, chosen: list[str]) -> Callable[[Tensor], list[Tensor]]:
+    """A session's chosen outputs for float32 NCHW tensors."""
     entry = session.get_inputs()[0]
     fixed_batch = entry.shape[0] if isinstance(entry.shape[0], int) else None
     last = _channels_last(entry.shape)
     whole = entry.type == "tensor(uint8)"
     half = entry.type == "tensor(float16)"
-    names = [out.name for out in session.get_outputs()]
-    if output is not None and output not in names:
-        raise ModelError(f"the ONNX file has no output {output!r}; it has {', '.join(names)}")
-    chosen = [output or names[0]]
 
-    def forward(images: Tensor) -> Tensor:
+    def ask(images: Tensor) -> list[Tensor]:
         array = images.detach().cpu().numpy()
         if last:
             array = np.ascontiguousarray(array.transpose(0, 2, 3, 1))
@@ -90,10 +117,13 @@ def session_forward(session: Any, output: str | None = None) -> Forward:
             array = np.rint(array * 255).clip(0, 255).astype(np.uint8)
         elif half:
             array = array.astype(np.float16)
-        parts = [session.run(chosen, {entry.name: part})[0][:count] for part, count in _batches(array, fixed_batch)]
-        return torch.from_numpy(parts[0] if len(parts) == 1 else np.concatenate(parts)).to(images.device)
+        parts = [
+            [out[:count] for out in session.run(chosen, {entry.name: part})] for part, count in _batches(array, fixed_batch)
+        ]
+        whole_outputs = parts[0] if len(parts) == 1 else [np.concatenate(each) for each in zip(*parts, strict=True)]
+        return [torch.from_numpy(each).to(images.device) for each in whole_outputs]
 
-    return forward
+    return ask
 
 
 def _batches(array: np.ndarray, size: int | None) -> Iterator[tuple[np.ndarray, int]]:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PositiveInt, model_validator
+from pydantic import BeforeValidator, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from brinell.classes import Classes
 from brinell.errors import ConfigError
+from brinell.models.detection import Decoding
 from brinell.models.imagenet import imagenet_classes
 from brinell.models.preprocess import Interpolation, Preprocess
 
@@ -34,16 +35,15 @@ WEIGHTS = frozenset({".onnx", ".safetensors", ".pt", ".pth", ".bin"})
 URLS = ("http://", "https://")
 
 
-class ModelOptions(BaseModel):
+class ModelOptions(Decoding):
     """Which model, and what can't be read from it.
 
     `size` is one side or height,width; `resize` "stretch" or "crop" (shorter side to `short_side`, then the middle);
     `classes` a file with one name a line, or "imagenet"; `factory` (package.module:function) builds the module that a
     weights file is for; `output` picks one of several outputs; `mapping` is a YAML file that tells how a service is asked.
-    A URL keeps its own query: options follow # there (`http://host/predict#mapping=FILE&size=224`).
+    A URL keeps its own query: options follow # there (`http://host/predict#mapping=FILE&size=224`). A detector is told by
+    `task` "detection", and how its outputs are read by the options of `Decoding`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str
     name: str | None = None
@@ -59,6 +59,7 @@ class ModelOptions(BaseModel):
     output: str | None = None
     mapping: str | None = None
     pretrained: bool = True
+    task: Literal["classification", "detection"] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -69,6 +70,12 @@ class ModelOptions(BaseModel):
         source, _, query = options["source"].partition("#" if options["source"].startswith(URLS) else "?")
         pairs = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
         return {**pairs, **options, "source": source}
+
+    @model_serializer(mode="wrap")
+    def _told(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The options as data; what only detectors have is told where it was set."""
+        told: dict[str, Any] = plain(self)
+        return {key: value for key, value in told.items() if key not in Decoding.model_fields or key in self.changed()}
 
     @property
     def label(self) -> str:
@@ -83,6 +90,13 @@ class ModelOptions(BaseModel):
         if kind == "torch" and ":" in last:
             last = last.rpartition(":")[2]  # the factory
         return last.removesuffix(Path(last).suffix) if Path(last).suffix in WEIGHTS else last
+
+    def detects(self, known: bool = False) -> bool:
+        """Whether the model is a detector: as the user says, or as it is `known` to be."""
+        detects = known if self.task is None else self.task == "detection"
+        if not detects and self.changed():
+            raise ConfigError(f"{next(iter(self.changed()))} is an option of detectors; say so with task=detection")
+        return detects
 
     def preprocess(self, known: Preprocess) -> Preprocess:
         """What is known of the model, with the user's options over it."""

@@ -48,6 +48,14 @@ class Preprocess:
         pixels = np.array(picture).reshape(self.height, self.width, self.channels)
         return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
 
+    def boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
+        """Boxes (K, 4) of an image of that size, where they lie on its canvas; what a crop cuts off sticks out."""
+        if self.short_side is None:
+            return boxes * boxes.new_tensor([self.width / width, self.height / height] * 2)
+        wide, tall = self._resized((width, height), self.short_side)
+        left, top = self._corner(wide, tall)
+        return boxes * boxes.new_tensor([wide / width, tall / height] * 2) - boxes.new_tensor([left, top] * 2)
+
     def normalise(self, canvases: Tensor) -> Tensor:
         """Canvases (N, C, H, W), uint8 or float in 0..255, as float32 in the model's scale."""
         scale, shift = _scale_and_shift(self.mean, self.std, canvases.device)
@@ -60,11 +68,21 @@ class Preprocess:
         return picture if picture.size == size else picture.resize(size, _FILTERS[self.interpolation])
 
     def _cropped(self, picture: Image.Image, short_side: int) -> Image.Image:
-        width, height = (short_side * side // min(picture.size) for side in picture.size)
+        width, height = self._resized(picture.size, short_side)
         if picture.size != (width, height):
             picture = picture.resize((width, height), _FILTERS[self.interpolation])
-        left, top = round((width - self.width) / 2), round((height - self.height) / 2)
+        left, top = self._corner(width, height)
         return picture.crop((left, top, left + self.width, top + self.height))
+
+    @staticmethod
+    def _resized(size: tuple[int, int], short_side: int) -> tuple[int, int]:
+        """Width and height with the shorter of them at that."""
+        width, height = (short_side * side // min(size) for side in size)
+        return width, height
+
+    def _corner(self, width: int, height: int) -> tuple[int, int]:
+        """Where the middle begins."""
+        return round((width - self.width) / 2), round((height - self.height) / 2)
 
 
 @cache

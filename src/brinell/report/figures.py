@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from brinell.results import METRICS, Profiles, title
+from brinell.results import Profiles, title
 from brinell.results.profiles import AVERAGE
 
 METRIC_TITLES = {
@@ -12,8 +12,10 @@ METRIC_TITLES = {
     "rank": "mean rank of the true label (0 is first)",
     "probability": "mean probability of the true label",
     "confidence": "mean confidence of the prediction",
+    "map": "mean average precision, IoU 0.5 to 0.95",
+    "map50": "mean average precision, IoU 0.5",
 }
-_SHARES = ("accuracy", "probability", "confidence")
+_SHARES = ("accuracy", "probability", "confidence", "map", "map50")
 _LEVEL = alt.X("level:Q", title="level of degradation", axis=alt.Axis(tickMinStep=1))
 Figure = alt.LayerChart | alt.FacetChart
 PALETTE = [
@@ -54,7 +56,7 @@ def average_profiles(found: Profiles, metric: str | None = None) -> Figure:
     layers = alt.layer(band, line.add_params(chosen), _points(chart, colour, metric)).properties(width=740, height=340)
     if metric is not None:
         return layers.properties(title=f"{METRIC_TITLES[metric]}, mean over all operators")
-    return layers.add_params(_metric_menu())
+    return layers.add_params(_metric_menu(found))
 
 
 def operator_profiles(found: Profiles, model: str | None = None, metric: str | None = None) -> Figure:
@@ -74,7 +76,7 @@ def operator_profiles(found: Profiles, model: str | None = None, metric: str | N
         menu = alt.binding_select(options=found.models, name="model ")
         layers = layers.add_params(alt.param("chosen_model", value=found.models[0], bind=menu))
     if metric is None:
-        layers = layers.add_params(_metric_menu())
+        layers = layers.add_params(_metric_menu(found))
     return layers.properties(title=f"{model}: {METRIC_TITLES[metric]}") if model and metric else layers
 
 
@@ -112,8 +114,9 @@ def _chart(found: Profiles, operators: list[str], metric: str | None, model: str
     return chart.transform_filter("datum.metric === chosen_metric") if metric is None else chart
 
 
-def _metric_menu() -> alt.Parameter:
-    return alt.param("chosen_metric", value="accuracy", bind=alt.binding_select(options=list(METRICS), name="measure "))
+def _metric_menu(found: Profiles) -> alt.Parameter:
+    menu = alt.binding_select(options=list(found.metrics), name="measure ")
+    return alt.param("chosen_metric", value="accuracy", bind=menu)
 
 
 def _value(metric: str | None) -> alt.Y:

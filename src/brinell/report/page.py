@@ -11,6 +11,7 @@ import jinja2
 import vl_convert
 
 from brinell.classes import Classes
+from brinell.criteria import USUAL, usual
 from brinell.engine import read_exhibits
 from brinell.engine.manifest import told_queries
 from brinell.report.figures import Figure
@@ -50,7 +51,11 @@ def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
     found = findings(store.connect(), manifest)
     exhibits = read_exhibits(store)
     names = {model: _namer(facts["classes"]) for model, facts in manifest["models"].items()}
-    options = {lens["name"]: lens for lens in manifest["identity"]["config"]["lenses"]}
+    kinds = dict.fromkeys(usual("detection" in facts) for facts in manifest["models"].values())
+    options = {
+        lens["name"]: {**lens, "criterion": " or ".join(kinds) if lens["criterion"] == USUAL else lens["criterion"]}
+        for lens in manifest["identity"]["config"]["lenses"]
+    }
     sections = []
     for lens, findings_of_lens in found.items():
         if isinstance(findings_of_lens, Profiles):
@@ -83,20 +88,22 @@ def _template() -> jinja2.Template:
 
 def _namer(classes: list[str] | None) -> Callable[[int], str]:
     """Class numbers as names for people."""
-    if classes is None:
-        return lambda index: f"class {index}"
-    return Classes(tuple(classes)).short
+    known = Classes(tuple(classes or ()))
+    return lambda index: "nothing" if index < 0 else known.short(index)
 
 
 def _data_facts(connection: Any) -> dict[str, int]:
-    total, readable = connection.execute("select count(*), count(*) filter (problem is null) from samples").fetchone()
+    total, usable, unreadable = connection.execute(
+        "select count(*), count(*) filter (problem is null), count(*) filter (image is null) from samples"
+    ).fetchone()
     kept, answered = connection.execute(
         "select count(distinct index) filter (kept), count(distinct index) from clean"
     ).fetchone()
     return {
         "total": total,
-        "unreadable": total - readable,
-        "unlabelled": readable - answered,
+        "unreadable": unreadable,
+        "objectless": total - usable - unreadable,
+        "unlabelled": usable - answered,
         "not_selected": answered - kept,
         "kept": kept,
     }

@@ -8,7 +8,7 @@ from typing import Any
 from brinell.engine import Exhibit
 from brinell.report.figures import Figure, area_bars, average_profiles, operator_profiles
 from brinell.report.section import Namer, Picture, Section, inline, pairs, sure
-from brinell.results import METRICS, THRESHOLDS, Profiles, Store, title
+from brinell.results import THRESHOLDS, Profiles, Store, title
 
 
 def profile_section(
@@ -33,10 +33,10 @@ def profile_section(
 
 def profile_figures(found: Profiles) -> dict[str, Figure]:
     """All figures of the paper's kind: the averages, and each model's operators, by every measure."""
-    charts: dict[str, Figure] = {f"average-{metric}": average_profiles(found, metric) for metric in METRICS}
+    charts: dict[str, Figure] = {f"average-{metric}": average_profiles(found, metric) for metric in found.metrics}
     charts["areas"] = area_bars(found)
     for model in found.models:
-        for metric in METRICS:
+        for metric in found.metrics:
             charts[f"{model}-{metric}"] = operator_profiles(found, model, metric)
     return charts
 

@@ -1,16 +1,18 @@
 """What was found: rows, where they lie, and the figures computed from them."""
 
+from brinell.results.detections import Precision, precision, precisions, require_evaluation
 from brinell.results.findings import Findings, findings
 from brinell.results.knobs import Hardness, Knobs, Least, Side, knobs, least
 from brinell.results.names import title
 from brinell.results.profiles import METRICS, THRESHOLDS, Breaker, Failure, Point, Profiles, breakers, profiles, told
-from brinell.results.schema import CLEAN, ROWS, SAMPLES, Unit
+from brinell.results.schema import CLEAN, PRECISION, ROWS, SAMPLES, Unit
 from brinell.results.statistics import Estimate, mean, proportion
 from brinell.results.store import Store
 
 __all__ = [
     "CLEAN",
     "METRICS",
+    "PRECISION",
     "ROWS",
     "SAMPLES",
     "THRESHOLDS",
@@ -22,6 +24,7 @@ __all__ = [
     "Knobs",
     "Least",
     "Point",
+    "Precision",
     "Profiles",
     "Side",
     "Store",
@@ -31,8 +34,11 @@ __all__ = [
     "knobs",
     "least",
     "mean",
+    "precision",
+    "precisions",
     "profiles",
     "proportion",
+    "require_evaluation",
     "title",
     "told",
 ]

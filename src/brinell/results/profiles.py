@@ -16,13 +16,17 @@ from brinell.results.names import title
 from brinell.results.statistics import Estimate, first_below, mean, proportion
 
 METRICS = ("accuracy", "rank", "probability", "confidence")
+OF_DETECTORS = ("map", "map50")
 THRESHOLDS = (0.9, 0.5, 0.1)
 AVERAGE = "average"
 
 
 @dataclass(frozen=True)
 class Point:
-    """One level of one operator for one model: the four metrics, and what the images look like there."""
+    """One level of one operator for one model: the four metrics, and what the images look like there.
+
+    `map` and `map50` are a detector's average precision, over all images at once and so without an interval.
+    """
 
     level: int
     images: int
@@ -34,6 +38,8 @@ class Point:
     changed: float
     grey: float | None
     colours: float | None
+    map: Estimate | None = None
+    map50: Estimate | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,17 @@ class Profiles:
         return sorted(names, key=lambda name: (find_operator(name).white_box, self.mean_area(name)))
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """What there are curves of."""
+        detectors = any(points[0].map is not None for points in self.curves.values())
+        return METRICS + OF_DETECTORS if detectors else METRICS
+
+    def precision(self, model: str, metric: str = "map") -> tuple[float, float] | None:
+        """A detector's average precision on clean images, and its mean over all levels of all averaged operators."""
+        values = [levels[metric].value for levels in self.averages[model] if metric in levels]
+        return (values[0], sum(values) / len(values)) if values else None
+
+    @property
     def averaged_operators(self) -> list[str]:
         """The operators that averages are over."""
         return averaged(self.areas)
@@ -114,11 +131,13 @@ class Profiles:
         start = (
             f"{model} is right on {clean:.0%} of the clean images and on {self.average_areas[model].value:.0%} on average "
         )
+        falls = self.precision(model)
+        precise = "" if falls is None else f" Its mAP is {falls[0]:.1%} on clean images and {falls[1]:.1%} on average."
         if worst == best:
-            return f"{start}over all levels of {title(worst)}: {fall}."
+            return f"{start}over all levels of {title(worst)}: {fall}.{precise}"
         return (
             f"{start}over all degradations. It is hurt most by {title(worst)} ({fall}) and least by {title(best)} "
-            f"({self.areas[model, best].value:.0%} on average)."
+            f"({self.areas[model, best].value:.0%} on average).{precise}"
         )
 
     def _repr_html_(self) -> str:
@@ -137,14 +156,15 @@ class Profiles:
         records = []
         for (model, operator), points in self.curves.items():
             for point in points:
-                for metric in METRICS:
-                    estimate: Estimate = getattr(point, metric)
-                    records.append(
-                        _record(model, operator, point.level, metric, estimate, told(operator, point, points[0]))
-                    )
+                for metric in self.metrics:
+                    estimate: Estimate | None = getattr(point, metric)
+                    if estimate is not None:
+                        records.append(
+                            _record(model, operator, point.level, metric, estimate, told(operator, point, points[0]))
+                        )
         for model, levels in self.averages.items():
             for level, metrics in enumerate(levels):
-                records += [_record(model, AVERAGE, level, metric, metrics[metric], "") for metric in METRICS]
+                records += [_record(model, AVERAGE, level, metric, estimate, "") for metric, estimate in metrics.items()]
         return records
 
     def to_dict(self) -> dict[str, Any]:
@@ -213,6 +233,11 @@ def averaged(areas: Iterable[tuple[str, str]]) -> list[str]:
     return [name for name in common if not find_operator(name).white_box] or common
 
 
+_PRECISION = "select model, operator, level, map, map50 from precision"
+_AVERAGE_PRECISION = """
+    select model, level, avg(map), avg(map50) from precision where list_contains($common, operator)
+    group by all order by all
+"""
 _CURVES = """
     select model, operator, level, count(*), sum(correct::int)::bigint, avg(rank), stddev_samp(rank),
            avg(probability), stddev_samp(probability), avg(confidence), stddev_samp(confidence),
@@ -243,6 +268,10 @@ _AVERAGE_AREAS = """
 
 def _curves(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], list[Point]]:
     curves: dict[tuple[str, str], list[Point]] = {}
+    precise = {
+        (model, operator, level): dict(zip(OF_DETECTORS, map(_alone, figures), strict=True))
+        for model, operator, level, *figures in connection.execute(_PRECISION).fetchall()
+    }
     for model, operator, level, count, right, *rest in connection.execute(_CURVES).fetchall():
         rank, rank_sd, probability, probability_sd, confidence, confidence_sd, amount, changed, grey, colours = rest
         point = Point(
@@ -256,9 +285,15 @@ def _curves(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], list
             changed=changed,
             grey=grey,
             colours=colours,
+            **precise.get((model, operator, level), {}),
         )
         curves.setdefault((model, operator), []).append(point)
     return curves
+
+
+def _alone(value: float) -> Estimate:
+    """A figure without an interval."""
+    return Estimate(value, math.nan, math.nan)
 
 
 def _averages(
@@ -271,6 +306,8 @@ def _averages(
             for place, metric in enumerate(METRICS)
         }
         levels.setdefault(model, []).append(metrics)
+    for model, level, *figures in connection.execute(_AVERAGE_PRECISION, {"common": common}).fetchall():
+        levels[model][level] |= dict(zip(OF_DETECTORS, map(_alone, figures), strict=True))
     areas = connection.execute(_AVERAGE_AREAS, {"common": common}).fetchall()
     return levels, {model: mean(value, deviation, count, most=1) for model, value, deviation, count in areas}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
+_BOX = pa.list_(pa.float32(), 4)  # xyxy in pixels
 
 ROWS = pa.schema(
     [
@@ -39,11 +40,13 @@ ROWS = pa.schema(
         ("severity_x", pa.float64()),  # of a property with several numbers
         ("severity_y", pa.float64()),
         ("until", pa.float64()),  # the last severity of a breaking interval, where the whole grid was asked
-        (
-            "uneven",
-            pa.bool_(),
-        ),  # whether the image recovers from a break as the change grows, where the whole grid was asked
+        # whether the image recovers from a break as the change grows, where the whole grid was asked
+        ("uneven", pa.bool_()),
         ("queries", pa.int32()),  # questions to the model, with those that were asked ahead
+        # of detectors: what was found, the best first, on the canvas
+        ("detected_boxes", pa.list_(_BOX)),
+        ("detected_labels", pa.list_(pa.int16())),
+        ("detected_scores", pa.list_(pa.float32())),
     ]
 )
 
@@ -56,7 +59,10 @@ SAMPLES = pa.schema(
         ("label_is_index", pa.bool_()),
         ("width", pa.int32()),
         ("height", pa.int32()),
-        ("problem", pa.string()),  # why it was left out; null where it was readable
+        ("problem", pa.string()),  # why it was left out; null where it was not
+        ("boxes", pa.list_(_BOX)),  # of its objects, in its own pixels
+        ("box_labels", pa.list_(pa.string())),  # as the dataset had them
+        ("object", pa.int32()),  # which of the boxes the label is of
     ]
 )
 
@@ -69,6 +75,21 @@ CLEAN = pa.schema(
         ("confidence", pa.float32()),
         ("correct", pa.bool_()),
         ("kept", pa.bool_()),
+        # of detectors: the dataset's objects on the model's canvas
+        ("true_boxes", pa.list_(_BOX)),
+        ("true_labels", pa.list_(pa.int32())),  # as the model's outputs; -1 for classes that it doesn't know
+        ("region", _BOX),  # of the object that the label is of
+    ]
+)
+
+
+PRECISION = pa.schema(
+    [
+        ("model", _NAME),
+        ("operator", _NAME),
+        ("level", pa.int16()),
+        ("map", pa.float64()),  # mean average precision over IoU 0.5 to 0.95
+        ("map50", pa.float64()),  # at 0.5
     ]
 )
 

@@ -4,6 +4,7 @@ manifest.json       what ran: config, versions, fingerprints
 samples.parquet     the images, and which could not be read
 clean.parquet       each model's answer on the clean images, and which images were kept
 rows/LENS/MODEL/OPERATOR/SHARD.parquet    what was measured, a file a unit
+precision.parquet   average precision of detectors, computed from the rows once
 exhibits/           pictures for people
 """
 
@@ -26,7 +27,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from brinell.errors import RunError
-from brinell.results.schema import CLEAN, ROWS, SAMPLES, Unit
+from brinell.results.schema import CLEAN, PRECISION, ROWS, SAMPLES, Unit
 
 
 class Store:
@@ -101,11 +102,11 @@ class Store:
     # ---- tables ----
 
     def table(self, name: str) -> pa.Table:
-        """samples.parquet or clean.parquet."""
+        """samples.parquet, clean.parquet or precision.parquet."""
         return pq.read_table(pa.BufferReader(self.read(f"{name}.parquet")))
 
     def write_table(self, name: str, table: pa.Table) -> None:
-        """Write samples.parquet or clean.parquet."""
+        """Write samples.parquet, clean.parquet or precision.parquet."""
         self.write(_packed(table), f"{name}.parquet")
 
     def write_unit(self, unit: Unit, table: pa.Table) -> None:
@@ -131,12 +132,12 @@ class Store:
         return "rows", *folders, f"{unit.shard:05d}.parquet"
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """A DuckDB connection in which `rows`, `samples` and `clean` are tables, read from disk as they are asked."""
+        """A DuckDB connection in which `rows`, `samples`, `clean` and `precision` are tables, read as they are asked."""
         connection = duckdb.connect()
         files = self.unit_files()
         rows = pyarrow.dataset.dataset(files, ROWS, filesystem=self.fs) if files else ROWS.empty_table()
         connection.register("rows", rows)
-        for name, schema in (("samples", SAMPLES), ("clean", CLEAN)):
+        for name, schema in (("samples", SAMPLES), ("clean", CLEAN), ("precision", PRECISION)):
             connection.register(name, self.table(name) if self.exists(f"{name}.parquet") else schema.empty_table())
         return connection
 

@@ -1,0 +1,68 @@
+"""The objects that a dataset marks, as a detector sees them: on its canvas, with its classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from brinell.boxes import areas, clipped
+from brinell.classes import align
+from brinell.datasets import DataOptions
+from brinell.engine.survey import box_labels_of
+from brinell.errors import LabelError
+from brinell.models import Model
+from brinell.types import Dataset, Label
+
+
+@dataclass(frozen=True)
+class Objects:
+    """An image's objects on a model's canvas: boxes (K, 4), the model's outputs that they are of, and the preferred one's
+    box (4,), where there is one. Classes that the model doesn't know are -1.
+    """
+
+    boxes: Tensor
+    labels: list[int]
+    region: Tensor | None
+
+
+def objects_of(
+    samples: pa.Table, dataset: Dataset, options: DataOptions, model: Model
+) -> tuple[dict[int, Objects], list[str]]:
+    """The objects of each image, by its place in the dataset; and the classes that the model doesn't know."""
+    labels = box_labels_of(samples)
+    outputs, unknown = _outputs({label for each in labels for label in each}, dataset, options, model)
+    columns = (samples[name].to_pylist() for name in ("index", "boxes", "object", "height", "width"))
+    found = {}
+    for own, index, boxes, place, height, width in zip(labels, *columns, strict=True):
+        if boxes is None:
+            continue
+        pre = model.preprocess
+        on_canvas = clipped(pre.boxes(torch.tensor(boxes).reshape(-1, 4), height, width), pre.height, pre.width)
+        seen = areas(on_canvas) > 0  # a crop may have cut it off
+        kept = [outputs[label] for label, there in zip(own, seen.tolist(), strict=True) if there]
+        found[index] = Objects(on_canvas[seen], kept, None if place is None else on_canvas[place])
+    return found, unknown
+
+
+def _outputs(
+    labels: set[Label], dataset: Dataset, options: DataOptions, model: Model
+) -> tuple[dict[Label, int], list[str]]:
+    known: dict[Label, int] = {}
+    unknown = []
+    for label in sorted(labels, key=str):
+        try:
+            known |= align(
+                [label],
+                own=dataset.classes,
+                model=model.classes,
+                outputs=model.outputs,
+                by_index=options.labels == "index",
+            )
+        except LabelError:
+            known[label] = -1
+            named = isinstance(label, int) and dataset.classes is not None and 0 <= label < len(dataset.classes)
+            unknown.append(dataset.classes[int(label)] if named and dataset.classes else str(label))
+    return known, unknown
