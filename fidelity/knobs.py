@@ -30,6 +30,8 @@ IMAGES_ASKED = 32
 NETWORKS = {"mobilenet_v2": "mobilenetV2", "squeezenet1_1": "squeezenet1.0"}
 FACTOR = 2.0
 FEWER = 100  # points of the grid, and so fresh draws, instead of 1,000
+DETECTORS = ("ssdlite_mobilenet_v2_coco", "yolo_fastest_1.1_coco")
+SCENES = 48  # photographs of COCO that are looked at
 # moderators, each behind a server of its own on this machine
 MODERATORS = {"nsfw_mobilenet_v2_mid": 8471, "open_nsfw": 8472}
 NOT_FOR_MODERATORS = ("motion_blur", "gaussian_blur")  # as in the paper's Fig. 7
@@ -81,6 +83,16 @@ def moderated(properties: Sequence[str]) -> tuple[Knobs, dict[str, int]]:
         return found_in(run), dict(queries)
 
 
+def detected(properties: Sequence[str]) -> Knobs:
+    """Both detectors on photographs with a large object that both find, by bracketing."""
+    options = f"task=detection&classes={ASSETS}/models/coco80.txt&interpolation=bilinear"
+    models = [f"onnx:{ASSETS}/models/{name}.onnx?{options}" for name in DETECTORS]
+    data = {"source": ASSETS / "images" / "coco_val_128" / "instances.json", "min_area": 0.05, "limit": SCENES}
+    lens = {"name": "knob", "operators": list(properties), "search": "bracket"}
+    out = ROOT / "runs" / "fidelity-knob-detectors"
+    return found_in(brinell.run(models, data, lens=lens, select="correct", out=out))
+
+
 def main() -> None:
     """Measure, compare, and write the page."""
     names = property_names()
@@ -110,6 +122,8 @@ def main() -> None:
         "nearest": _resized(blurs, reference, scaled, nearest),
         "moderators": _moderated(moderators),
         "moderators_asked": queries,
+        "detectors": _detected(detectors := detected(names)),
+        "scenes": max(one.asked for one in detectors.hardness.values()),
         "factor": FACTOR,
     }
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
@@ -222,8 +236,15 @@ def _bracketed(exact: Knobs, bracket: Knobs) -> dict[str, Any]:
 
 
 def _moderated(found: Knobs) -> str:
-    """R and survivors of both moderators, property by property."""
-    names = list(MODERATORS)
+    return _side_by_side(found, list(MODERATORS))
+
+
+def _detected(found: Knobs) -> str:
+    return _side_by_side(found, list(DETECTORS))
+
+
+def _side_by_side(found: Knobs, names: list[str]) -> str:
+    """R and survivors of two models, property by property."""
     lines = []
     for operator in found.operators:
         pair = [found.hardness[name, operator] for name in names]
