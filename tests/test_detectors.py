@@ -13,8 +13,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
+from brinell.api import assembled
 from brinell.boxes import overlaps
 from brinell.datasets import DataOptions, ObjectRule
+from brinell.engine.plan import plan
 from brinell.results import Profiles, precision
 from brinell.types import Sample
 from conftest import PLAIN
@@ -95,6 +97,8 @@ def test_what_a_detector_may_not_be() -> None:
         wrapped(Spots(), box_formt="xyxy")
     with pytest.raises(brinell.ConfigError, match="iou_threshold is an option of detectors; say so with task=detection"):
         brinell.open_model("fake:grey?iou_threshold=0.5")
+    with pytest.raises(brinell.ConfigError, match="can't be asked as a detector"):
+        brinell.open_model("http://127.0.0.1:9/v2/models/x#task=detection")
 
 
 def test_rows_of_a_detector(spots: Path, tmp_path: Path) -> None:
@@ -115,6 +119,13 @@ def test_rows_of_a_detector(spots: Path, tmp_path: Path) -> None:
     ).fetchall()
     assert bad == [(0,)]
     assert run.rows("select bool_and(correct), bool_or(correct) from rows where level = 20").fetchall() == [(False, False)]
+
+
+def test_a_plan_counts_what_detections_take(spots: Path) -> None:
+    lens = {"name": "profile", "operators": ["jpeg"], "levels": 3}
+    costs = [plan(assembled(model, spots, lens=lens, execution=PLAIN)) for model in (wrapped(Spots()), "fake:grey")]
+    assert costs[0].rows == costs[1].rows == 6 * 4
+    assert costs[0].bytes > 20 * costs[1].bytes
 
 
 def test_the_preferred_object() -> None:

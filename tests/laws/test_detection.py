@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -233,7 +234,8 @@ def detections(*found: list[tuple[list[float], int, float]]) -> Detections:
 
 def scene(now: Detections, clean: Detections, label: int = 1) -> Scene:
     count = len(now.labels)
-    return Scene(now, clean, torch.full((count,), label), torch.tensor([HERE] * count), 100, 100)
+    labels, regions = torch.full((count,), label), torch.tensor([HERE] * count)
+    return Scene(now, clean, clean.class_scores(4), labels, regions, 100, 100)
 
 
 def broken(name: str, now: Detections, clean: Detections) -> list[bool]:
@@ -272,6 +274,16 @@ def test_criteria(name: str, expected: list[bool]) -> None:
     assert broken(name, NOW, CLEAN) == expected
     if name != "target_class_missing(3)" and name != "usual":
         assert not any(broken(name, CLEAN, CLEAN)), "nothing breaks the clean answer"
+
+
+def test_a_boost_is_told_by_scores_that_are_too_weak_to_count() -> None:
+    now = detections([(HERE, 3, 0.31)])
+    weak = scene(now, detections([]))
+    weak = dataclasses.replace(weak, clean_probabilities=torch.tensor([[0, 0, 0, 0.29]]))
+    scores = now.class_scores(4)
+    answer = Answer(verdict_of_detector(scores, weak.labels), scores, weak)
+    assert not find_criterion("target_class_boost(3)", None, 4)(answer).any()
+    assert find_criterion("target_class_boost(3, 0.01)", None, 4)(answer).all()
 
 
 def test_a_region_needs_as_much_overlap_as_asked() -> None:

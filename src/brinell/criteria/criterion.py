@@ -59,12 +59,14 @@ def verdict_of_detector(probabilities: Tensor, labels: Tensor) -> Verdict:
 class Scene:
     """What a detector found on canvases of a height and width, for a batch of N images.
 
-    `detections` are those that count as found, `clean` the same of the clean image. `labels` (N,) are the classes of the
-    preferred objects, and `regions` (N, 4) where they are. Where the image moved, `clean` and `regions` moved with it.
+    `detections` are those that count as found, `clean` the same of the clean image, whose scores over all classes are
+    `clean_probabilities` (N, K). `labels` (N,) are the classes of the preferred objects, and `regions` (N, 4) where they
+    are. Where the image moved, `clean` and `regions` moved with it.
     """
 
     detections: Detections
     clean: Detections
+    clean_probabilities: Tensor
     labels: Tensor
     regions: Tensor
     height: int

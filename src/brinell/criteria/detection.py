@@ -1,4 +1,4 @@
-"""Criteria for detectors. Only detections that count as found are looked at; see `Detector`.
+"""Criteria for detectors. Only boxes that count as found are looked at; see `Detector`.
 
 Where a property moves the image, regions and the clean image's detections have moved with it.
 """
@@ -46,8 +46,7 @@ def target_class_boost(target: int, by: float = 0.3) -> Criterion:
     """The best score of a class, given by name or index, is higher than on the clean image by more than this."""
 
     def boosted(answer: Answer) -> Tensor:
-        best, clean = (_best(each, target) for each in (answer.scene.detections, answer.scene.clean))
-        return best - clean > by
+        return answer.probabilities[:, target] - answer.scene.clean_probabilities[:, target] > by
 
     return Criterion(f"target_class_boost({target}, {by:g})", boosted, detections=True)
 
@@ -106,10 +105,6 @@ def _inside(detections: Detections, scene: Scene) -> Detections:
 def _of_target(scene: Scene, target: int | None) -> Tensor:
     wanted = scene.labels[:, None] if target is None else target
     return scene.detections.labels == wanted
-
-
-def _best(detections: Detections, target: int) -> Tensor:
-    return detections.scores.masked_fill(detections.labels != target, 0).amax(1)
 
 
 def _called(name: str, target: int | None) -> str:

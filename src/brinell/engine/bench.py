@@ -150,6 +150,7 @@ class Bench:
             read = verdict(probabilities, labels)
             return read, self.criterion(Answer(read, probabilities)), None
         before = detections if change is None else self._found_before(rows)
+        clean_probabilities = before.class_scores(self.model.outputs)
         before, found, regions = detector.found(before), detector.found(detections), self._regions[rows]
         regions = torch.where(regions.isnan(), own_regions(before, labels), regions)
         height, width = images.shape[2:]
@@ -158,7 +159,7 @@ class Bench:
             regions = clipped(moved(regions[:, None], matrices), height, width)[:, 0]
             before = dataclasses.replace(before, boxes=moved(before.boxes, matrices))
         read = verdict_of_detector(probabilities, labels)
-        scene = Scene(found, before, labels, regions, height, width)
+        scene = Scene(found, before, clean_probabilities, labels, regions, height, width)
         return read, self.criterion(Answer(read, probabilities, scene)), detections
 
     def _found_before(self, rows: Tensor | slice) -> Detections:

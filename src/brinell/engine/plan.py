@@ -14,6 +14,7 @@ from brinell.engine.tuning import best_batch, images_per_second
 from brinell.models import Model
 
 BYTES_A_ROW = 42  # of a profile in Parquet, as measured on 300 ImageNet images
+BYTES_A_DETECTION = 19  # as measured on COCO images
 OVERHEAD = 1.1  # operators, distances and rows beside the forward passes, as measured by the benchmarks
 
 
@@ -37,6 +38,12 @@ class Cost:
     seconds: float
     queries: int = 0
     price: float | None = None
+    detections: int = 0  # that a row holds at most
+
+    @property
+    def bytes(self) -> int:
+        """Estimated size of the rows."""
+        return self.rows * (BYTES_A_ROW + BYTES_A_DETECTION * self.detections)
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class Plan:
     @property
     def bytes(self) -> int:
         """Estimated size of the rows."""
-        return self.rows * BYTES_A_ROW
+        return sum(cost.bytes for cost in self.costs)
 
 
 def plan(parts: Parts) -> Plan:
@@ -102,6 +109,7 @@ def _cost(job: Job, images: int, batch: int | None) -> Cost:
         seconds=seconds,
         queries=queries,
         price=None if service is None else service.price,
+        detections=0 if searching or job.model.detector is None else job.model.detector.how.max_detections,
     )
 
 

@@ -32,6 +32,8 @@ _MODEL = re.compile(r"(.*/v2/models/[^/]+(?:/versions/[^/]+)?)(?:/infer|/ready)?
 def from_url(options: ModelOptions, execution: Execution) -> Model:
     """A model behind HTTP. A service with a mapping is not asked before the run asks it; others are looked at first."""
     url = _checked(options.source)
+    if options.detects():
+        raise ConfigError(f"{url} can't be asked as a detector: models behind HTTP give scores over classes")
     mapping = read_mapping(options.mapping) if options.mapping is not None else Mapping(protocol="v2")
     wire = Wire(url, mapping.request, mapping.calls)
     answers = Answers(Path(execution.answers).expanduser() if execution.answers else usual_file())

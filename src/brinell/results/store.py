@@ -144,5 +144,6 @@ class Store:
 
 def _packed(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
+    repeating = [field.name for field in table.schema if not pa.types.is_list(field.type)]  # boxes hardly ever do
+    pq.write_table(table, sink, compression="zstd", use_dictionary=repeating)
     return bytes(sink.getvalue().to_pybytes())
