@@ -209,7 +209,12 @@ def test_a_port_that_is_taken_is_told(server: Server, model: Model) -> None:
 
 def test_the_command_says_what_to_do_and_stops_on_ctrl_c(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "brinell", "serve", "fake:grey", "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+
+    def heed_ctrl_c() -> None:  # who runs tests in the background has it ignored, and so would the command
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    process = subprocess.Popen(command, cwd=tmp_path, preexec_fn=heed_ctrl_c, **pipes)
     try:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
