@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 from brinell.errors import UnknownName
 
@@ -54,3 +54,45 @@ class Registry(Generic[T]):
     def values(self) -> list[T]:
         """All parts in the order they were registered."""
         return list(self._parts.values())
+
+
+class Reading(Protocol):
+    """A part that is there once for each way to read its source, under `name:semantics`."""
+
+    @property
+    def name(self) -> str:
+        """What all its readings are called."""
+        ...
+
+    @property
+    def semantics(self) -> str:
+        """Which reading it is."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """The full name."""
+        ...
+
+
+R = TypeVar("R", bound=Reading)
+
+
+def find_reading(parts: Registry[R], text: str, preferred: str) -> R:
+    """A part by `name` or `name:semantics`; a name alone takes the preferred semantics where it has them."""
+    name, _, asked = text.partition(":")
+    readings = {part.semantics: part for part in parts.values() if part.name == name}
+    if not readings:
+        known = list(dict.fromkeys(part.name for part in parts.values()))
+        raise UnknownName(f"there is no {parts.kind} {name!r}; {nearest(name, known)}")
+    if asked and asked not in readings:
+        raise UnknownName(f"{parts.kind} {name!r} has no semantics {asked!r}; it has {', '.join(readings)}")
+    return readings.get(asked or preferred, next(iter(readings.values())))
+
+
+def chosen_readings(parts: Registry[R], names: Iterable[str], preferred: str) -> list[R]:
+    """The parts of these names, each once, in the preferred semantics, which some part must have."""
+    known = list(dict.fromkeys(part.semantics for part in parts.values()))
+    if preferred not in known:
+        raise UnknownName(f"no {parts.kind} has the semantics {preferred!r}; {nearest(preferred, known)}")
+    return list({part.id: part for part in (find_reading(parts, name, preferred) for name in names)}.values())

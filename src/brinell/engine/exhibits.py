@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from urllib.parse import quote
 
 import duckdb
@@ -24,7 +24,7 @@ from brinell.engine.clean import readable
 from brinell.engine.shards import Entry, id_numbers, load_canvases
 from brinell.models import Model
 from brinell.perturb import find_operator, find_property
-from brinell.results import Store, breakers, least, profiles
+from brinell.results import Breaker, Least, Store, breakers, least, profiles
 from brinell.types import Dataset
 
 BREAKERS = 3  # images shown for each model and operator
@@ -120,21 +120,23 @@ def _failure_points(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
 
 
 def _breaks_first(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
-    return [
-        Exhibit(
-            found.model,
-            found.operator,
-            found.image,
-            found.level,
-            None,
-            found.label,
-            found.prediction,
-            found.confidence,
-            False,
-            found.clean_confidence,
-        )
-        for found in breakers(connection, BREAKERS)
-    ]
+    return [_broken(found, found.clean_confidence) for found in breakers(connection, BREAKERS)]
+
+
+def _broken(found: Breaker | Least, clean_confidence: float | None) -> Exhibit:
+    """A picture of an image that a model loses."""
+    return Exhibit(
+        model=found.model,
+        operator=found.operator,
+        image=found.image,
+        level=found.level,
+        threshold=None,
+        label=found.label,
+        prediction=found.prediction,
+        confidence=found.confidence,
+        correct=False,
+        clean_confidence=clean_confidence,
+    )
 
 
 def _least_changes(connection: duckdb.DuckDBPyConnection, distance: str, resample: bool) -> list[Exhibit]:
@@ -146,20 +148,11 @@ def _least_changes(connection: duckdb.DuckDBPyConnection, distance: str, resampl
         ).fetchall()
     }
     return [
-        Exhibit(
-            found.model,
-            found.operator,
-            found.image,
-            found.level,
-            None,
-            found.label,
-            found.prediction,
-            found.confidence,
-            False,
-            sure[found.model, found.image],
-            found.severities,
-            found.level if resample else 0,
-            f"{find_property(found.operator).facts.tell(abs(found.amount))}, {distance} {found.distance:.2g}",
+        replace(
+            _broken(found, sure[found.model, found.image]),
+            severities=found.severities,
+            field=found.level if resample else 0,
+            told=f"{find_property(found.operator).facts.tell(abs(found.amount))}, {distance} {found.distance:.2g}",
         )
         for found in least(connection, BREAKERS, distance)
     ]

@@ -11,11 +11,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from brinell.errors import ConfigError, UnknownName
+from brinell.errors import ConfigError
 from brinell.lenses.lens import LENSES, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Words
 from brinell.lenses.search import BROKEN, FAILED, SEARCHES, STATUSES, SURVIVED, Search
-from brinell.perturb import PROPERTIES, Property, find_property, operator_names, property_names, use_frost_template
-from brinell.registry import nearest
+from brinell.perturb import PROPERTIES, Property, operator_names, property_names, use_frost_template
+from brinell.registry import chosen_readings
 
 
 class KnobOptions(LensOptions):
@@ -100,34 +100,40 @@ def _smallest(search: Search, distance: str) -> Tensor:
 
     Where none broke, it is a direction that got no answer: of such a sample nobody knows that it survives.
     """
-    unbroken = torch.tensor([torch.nan, 1e300, torch.inf, 1e299], dtype=torch.float64)[search.status]
-    far = torch.where(search.status == BROKEN, search.found[distance].double(), unbroken) if search.found else unbroken
-    far[_later_intervals(search)] = torch.finfo(torch.float64).max
-    order = torch.argsort(far, stable=True)
-    order = order[torch.argsort(search.samples[order], stable=True)]
-    owners = search.samples[order]
-    first = torch.ones_like(owners, dtype=torch.bool)
-    first[1:] = owners[1:] != owners[:-1]
-    chosen = torch.zeros_like(first)
-    chosen[order[first]] = True
+    turn = torch.tensor([0, 2, 3, 1])[search.status]  # broken, no answer, survived, skipped
+    turn[_later_intervals(search)] = 4
+    distances = search.found.get(distance, torch.zeros(len(turn)))
+    order = _sorted_by(search.samples, turn, distances)
+    chosen = torch.zeros_like(turn, dtype=torch.bool)
+    chosen[order] = ~_same_as_before(search.samples[order])
     return chosen
 
 
 def _later_intervals(search: Search) -> Tensor:
     """The breaking intervals behind the first one of their sample and direction."""
     pair = search.samples * len(search.lengths) + search.directions
-    order = torch.argsort(search.place, stable=True)
-    order = order[torch.argsort(pair[order], stable=True)]
+    order = _sorted_by(pair, search.place)
     later = torch.zeros_like(pair, dtype=torch.bool)
-    later[order[1:]] = pair[order[1:]] == pair[order[:-1]]
+    later[order] = _same_as_before(pair[order])
     return later
+
+
+def _sorted_by(*keys: Tensor) -> Tensor:
+    """The order by the first key, then by the next, and so on."""
+    order = torch.arange(len(keys[0]))
+    for key in reversed(keys):
+        order = order[torch.argsort(key[order], stable=True)]
+    return order
+
+
+def _same_as_before(values: Tensor) -> Tensor:
+    same = torch.zeros_like(values, dtype=torch.bool)
+    same[1:] = values[1:] == values[:-1]
+    return same
 
 
 def chosen_properties(options: LensOptions) -> list[Property]:
     """The properties that were asked for, each once; "all" are all of them in the preferred semantics."""
-    known = list(dict.fromkeys(found.semantics for found in PROPERTIES.values()))
-    if options.semantics not in known:
-        raise UnknownName(f"no property has the semantics {options.semantics!r}; {nearest(options.semantics, known)}")
     names = [name for asked in options.operators for name in (property_names() if asked == "all" else [asked])]
     for name in names:
         if name.partition(":")[0] in operator_names():
@@ -137,8 +143,7 @@ def chosen_properties(options: LensOptions) -> list[Property]:
             raise ConfigError("a photograph of frost is given, but the property frost is not asked for")
         own = use_frost_template(options.frost).id
         names = [own if name == "frost" else name for name in names]
-    found = {one.id: one for one in (find_property(name, options.semantics) for name in names)}
-    return list(found.values())
+    return chosen_readings(PROPERTIES, names, options.semantics)
 
 
 def most_trials(options: LensOptions, operator: Change, height: int, width: int) -> int:

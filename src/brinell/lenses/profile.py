@@ -8,10 +8,10 @@ import torch
 from pydantic import Field
 
 from brinell.boxes import Detections
-from brinell.errors import ConfigError, UnknownName
+from brinell.errors import ConfigError
 from brinell.lenses.lens import LENSES, Asking, Columns, Lens, LensOptions, Outcome, Shard, Trials
-from brinell.perturb import OPERATORS, Operator, find_operator, operator_names, property_names
-from brinell.registry import nearest
+from brinell.perturb import OPERATORS, Operator, operator_names, property_names
+from brinell.registry import chosen_readings
 
 
 class ProfileOptions(LensOptions):
@@ -57,15 +57,11 @@ def _columns(shard: Shard, operator: Operator, outcomes: list[Outcome]) -> Colum
 
 def chosen_operators(options: LensOptions) -> list[Operator]:
     """The operators that were asked for, each once; "all" are all of them in the preferred semantics."""
-    known = list(dict.fromkeys(operator.semantics for operator in OPERATORS.values()))
-    if options.semantics not in known:
-        raise UnknownName(f"no operator has the semantics {options.semantics!r}; {nearest(options.semantics, known)}")
     names = [name for asked in options.operators for name in (operator_names() if asked == "all" else [asked])]
     for name in names:
         if name.partition(":")[0] in property_names():
             raise ConfigError(f"{name} is a property with a severity, which the knob lens takes: --lens knob")
-    found = {operator.id: operator for operator in (find_operator(name, options.semantics) for name in names)}
-    return list(found.values())
+    return chosen_readings(OPERATORS, names, options.semantics)
 
 
 LENSES.add(

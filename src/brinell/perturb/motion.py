@@ -11,10 +11,9 @@ import math
 import torch
 from torch import Tensor
 
-from brinell.perturb.property import PropertyFacts, motion
+from brinell.perturb.property import NEARLY, PropertyFacts, motion
 
 REACH = 5  # pixels that `spatial` moves at most, each way
-_NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
 
 
 def _degrees(severities: Tensor, height: int, width: int) -> Tensor:
@@ -23,7 +22,7 @@ def _degrees(severities: Tensor, height: int, width: int) -> Tensor:
 
 def _whole_pixels(share: Tensor, side: int) -> Tensor:
     """A share of a side, cut off to whole pixels."""
-    return (share * side + share.sign() * _NEARLY).trunc()
+    return (share * side + share.sign() * NEARLY).trunc()
 
 
 def _along(severities: Tensor, height: int, width: int) -> Tensor:

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.errors import ModelError, UnknownName
-from brinell.registry import Registry, nearest
+from brinell.errors import ModelError
+from brinell.registry import Registry, find_reading
 
 Amount = Callable[[int, int, int], float]
 Function = Callable[..., Tensor]
@@ -174,10 +174,4 @@ def operator_names() -> list[str]:
 
 def find_operator(text: str, semantics: str = "published") -> Operator:
     """An operator by `name` or `name:semantics`; a name alone takes the preferred semantics where it has them."""
-    name, _, asked = text.partition(":")
-    readings = {operator.semantics: operator for operator in OPERATORS.values() if operator.name == name}
-    if not readings:
-        raise UnknownName(f"there is no operator {name!r}; {nearest(name, operator_names())}")
-    if asked and asked not in readings:
-        raise UnknownName(f"operator {name!r} has no semantics {asked!r}; it has {', '.join(readings)}")
-    return readings.get(asked or semantics, next(iter(readings.values())))
+    return find_reading(OPERATORS, text, semantics)

@@ -32,10 +32,10 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.errors import UnknownName
 from brinell.perturb.warp import warp
-from brinell.registry import Registry, nearest
+from brinell.registry import Registry, find_reading
 
+NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
 Category = Literal["luminance", "spatial", "blur", "noise", "weather"]
 # severities (K, P), height and width to natural values (K,)
 Amount = Callable[[Tensor, int, int], Tensor]
@@ -179,10 +179,4 @@ def property_facts(name: str) -> PropertyFacts:
 
 def find_property(text: str, semantics: str = "dsn2020") -> Property:
     """A property by `name` or `name:semantics`; a name alone takes the preferred semantics where it has them."""
-    name, _, asked = text.partition(":")
-    readings = {found.semantics: found for found in PROPERTIES.values() if found.name == name}
-    if not readings:
-        raise UnknownName(f"there is no property {name!r}; {nearest(name, property_names())}")
-    if asked and asked not in readings:
-        raise UnknownName(f"property {name!r} has no semantics {asked!r}; it has {', '.join(readings)}")
-    return readings.get(asked or semantics, next(iter(readings.values())))
+    return find_reading(PROPERTIES, text, semantics)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from brinell.perturb.property import PropertyFacts, per_image, pixels
+from brinell.perturb.property import NEARLY, PropertyFacts, per_image, pixels
 
-_NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
 _FIRST, _SECOND = 16, 12  # bits of the weights of the two passes of a Gaussian blur
 _SIGMA = 0.2  # of the longer side, at severity 1
 _TRUNCATE = 4  # standard deviations after which a Gaussian is cut off
@@ -21,7 +20,7 @@ _BLOCK = 32  # rows or columns that are made at once, from those in reach, unles
 
 def _kernel(severities: Tensor, height: int, width: int) -> Tensor:
     """The length of the line in pixels."""
-    return (severities[:, 0] * min(height, width) + _NEARLY).floor().clamp(min=1)
+    return (severities[:, 0] * min(height, width) + NEARLY).floor().clamp(min=1)
 
 
 _MOTION = PropertyFacts("motion blur", "blur", "px", _kernel, points=lambda height, width: min(height, width, 224))

@@ -330,6 +330,5 @@ def least(connection: duckdb.DuckDBPyConnection, most: int, distance: str = "mse
     found = connection.execute(_LEAST.format(distance=distance, images=_IMAGES), {"most": most}).fetchall()
     return [
         Least(model, operator, image, level, tuple(one for one in severities if one is not None), *measured)
-        for model, operator, image, level, *rest in found
-        for severities, measured in [(rest[:3], rest[3:])]
+        for model, operator, image, level, severities, measured in ((*row[:4], row[4:7], row[7:]) for row in found)
     ]
