@@ -157,9 +157,8 @@ def _as_bands(
     outcomes: list[dict[str, Tensor]],
 ) -> Search:
     """The search with a pair for each breaking interval, and the others as they were."""
-    broken |= (
-        failed & _carried(broken, failed) & _carried(broken.flip(1), failed.flip(1)).flip(1)
-    )  # no answer is no recovery
+    # no answer between two breaks is no recovery
+    broken |= failed & _carried(broken, failed) & _carried(broken.flip(1), failed.flip(1)).flip(1)
     before = torch.nn.functional.pad(broken, (1, 0))[:, :-1]
     after = torch.nn.functional.pad(broken, (0, 1))[:, 1:]
     pairs, starts = (broken & ~before).nonzero().unbind(1)
