@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,7 +18,18 @@ from brinell.errors import ModelError
 from brinell.lenses import Outcome, Shard, Trials
 from brinell.lenses.lens import Asking, Columns
 from brinell.models import Model
-from brinell.perturb import Difference, Kind, Operator, Property, PropertyKind, colours, difference, mean_grey
+from brinell.perturb import (
+    Difference,
+    Kind,
+    Operator,
+    Property,
+    PropertyKind,
+    View,
+    colours,
+    difference,
+    mean_grey,
+    no_difference,
+)
 
 
 class Bench:
@@ -39,9 +50,11 @@ class Bench:
         batch: int,
         tick: Callable[[int], None] = lambda done: None,
         regions: Tensor | None = None,
+        originals: Sequence[Tensor] = (),
     ) -> None:
         self.model = model
         self.canvases = canvases.to(model.device)
+        self.originals = [original.to(model.device) for original in originals]
         self.ids = ids.to(model.device)
         self.labels = labels.to(model.device)
         self.criterion = criterion
@@ -60,7 +73,8 @@ class Bench:
         count, _, height, width = self.canvases.shape
         side_by_side = CORES if self.model.device.type == "cpu" else 2
         full = self.batch * side_by_side if self.model.service is None else 1  # who pays by the query asks no query ahead
-        return Shard(count, height, width, self.clean, full)
+        sizes = torch.tensor([original.shape[1:] for original in self.originals]) if self.originals else None
+        return Shard(count, height, width, self.clean, full, sizes)
 
     def drive(self, asking: Asking) -> Columns:
         """Let a lens ask until it has its rows."""
@@ -116,10 +130,20 @@ class Bench:
             self._levels.keep(samples, rows, levels, images)
         return images
 
+    def viewed(self, view: View, samples: Tensor, parameters: Tensor) -> Tensor:
+        """Originals under a view; those of one image are made together."""
+        which, counts = torch.unique_consecutive(samples, return_counts=True)
+        parts = zip(which.tolist(), torch.split(parameters, counts.tolist()), strict=True)
+        to_canvases = self.model.preprocess.canvases
+        return torch.cat([view.canvases(self.originals[sample], own, to_canvases) for sample, own in parts])
+
     def _ask(self, trials: Trials, part: slice) -> Outcome:
-        samples, told = trials.samples[part], None
+        samples, told, compares = trials.samples[part], None, True
         rows = _rows(samples, self.canvases.device)
-        if isinstance(trials.operator, Property):
+        if isinstance(trials.operator, View):
+            images = self.viewed(trials.operator, samples, trials.levels[part])
+            compares = trials.operator.compares
+        elif isinstance(trials.operator, Property):
             fields = None if trials.fields is None else trials.fields[part]
             images = self.changed(trials.operator, samples, trials.levels[part], fields)
         else:
@@ -129,7 +153,7 @@ class Bench:
         return Outcome(
             verdict=read,
             broken=broken,
-            difference=difference(self.canvases[rows], images),
+            difference=difference(self.canvases[rows], images) if compares else no_difference(len(images), images.device),
             grey=mean_grey(images) if told == "grey" else None,
             colours=colours(images) if told == "colours" else None,
             detections=detections,
@@ -141,7 +165,11 @@ class Bench:
         return Outcome(read, broken, difference(images, images), mean_grey(images), colours(images), detections)
 
     def _judged(
-        self, images: Tensor, rows: Tensor | slice, change: Operator | Property | None = None, levels: Tensor | None = None
+        self,
+        images: Tensor,
+        rows: Tensor | slice,
+        change: Operator | Property | View | None = None,
+        levels: Tensor | None = None,
     ) -> tuple[Verdict, Tensor, Detections | None]:
         """What the model says of images, whether that counts as broken, and what it found in them."""
         probabilities, detections = self.model.answer(images)

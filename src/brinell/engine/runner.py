@@ -21,14 +21,14 @@ from brinell.engine.clean import answer_clean, keep, label_indices, readable
 from brinell.engine.exhibits import write_exhibits
 from brinell.engine.manifest import counted, new_manifest, refuse_other_images, refuse_other_settings
 from brinell.engine.progress import Reporter, Silent
-from brinell.engine.shards import Entry, give_back_freed_memory, id_numbers, load_canvases, one_ahead, worker_count
+from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numbers, load_images, one_ahead, worker_count
 from brinell.engine.survey import chosen, survey
 from brinell.engine.threads import torch_alone
 from brinell.engine.truth import Objects, objects_of
 from brinell.errors import ConfigError
-from brinell.lenses import LENSES, Change, Known, Lens, LensOptions, Words
+from brinell.lenses import LENSES, Change, Files, Known, Lens, LensOptions, Words
 from brinell.lenses.lens import Columns
-from brinell.models import Model, Preprocess, open_model
+from brinell.models import Model, open_model
 from brinell.results import ROWS, Store, Unit, precisions, require_evaluation
 from brinell.types import Dataset
 
@@ -115,8 +115,7 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
         manifest = _begin(store, parts, jobs, samples)
         with counted(store, parts.models, manifest):
             clean = _clean(store, parts, samples, manifest, pool, reporter)
-            shards = _shards(samples, clean, manifest["execution"]["shard"])
-            _measure(store, parts, jobs, shards, clean, manifest, pool, reporter)
+            _measure(store, parts, jobs, samples, clean, manifest, pool, reporter)
             write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
             _evaluate(store, jobs)
     manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
@@ -194,9 +193,12 @@ def _clean(
     return table
 
 
-def _shards(samples: pa.Table, clean: pa.Table, size: int) -> list[list[Entry]]:
+def _kept(samples: pa.Table, clean: pa.Table) -> list[Entry]:
     kept = {index for index, keep in zip(clean["index"].to_pylist(), clean["kept"].to_pylist(), strict=True) if keep}
-    entries = [entry for entry in readable(samples) if entry.index in kept]
+    return [entry for entry in readable(samples) if entry.index in kept]
+
+
+def _shards(entries: list[Entry], size: int) -> list[list[Entry]]:
     return [entries[start : start + size] for start in range(0, len(entries), size)]
 
 
@@ -221,15 +223,17 @@ def _measure(
     store: Store,
     parts: Parts,
     jobs: list[Job],
-    shards: list[list[Entry]],
+    samples: pa.Table,
     clean: pa.Table,
     manifest: dict[str, Any],
     pool: ThreadPoolExecutor,
     reporter: Reporter,
 ) -> None:
     """Ask for every unit that has no rows yet."""
-    labels, regions = _labels(clean), _regions(clean)
+    labels, regions, kept = _labels(clean), _regions(clean), _kept(samples, clean)
     for job in jobs:
+        size = manifest["execution"]["shard"]
+        shards = _shards(kept, min(size, job.lens.unit or size))
         units = [
             Unit(job.lens.name, job.model.name, operator.id, shard)
             for shard in range(len(shards))
@@ -239,21 +243,22 @@ def _measure(
         if not missing:
             continue
         asked = sorted({unit.shard for unit in missing})
-        size = job.model.preprocess.height, job.model.preprocess.width
-        most = {operator.id: job.lens.trials(job.options, operator, *size) for operator in job.operators}
+        canvas = job.model.preprocess.height, job.model.preprocess.width
+        most = {operator.id: job.lens.trials(job.options, operator, *canvas) for operator in job.operators}
         cost = sum(len(shards[unit.shard]) * most[unit.operator] for unit in missing)
         tick = reporter.stage(f"{job.lens.name} of {job.model.name}", cost, "images")
         batch = manifest["execution"]["batch"][job.model.name]
 
-        def load(number: int, preprocess: Preprocess = job.model.preprocess) -> tuple[int, Tensor]:
-            return number, load_canvases(parts.dataset, shards[number], preprocess, pool)
+        def load(number: int, job: Job = job, shards: list[list[Entry]] = shards) -> tuple[int, Images]:
+            preprocess, originals = job.model.preprocess, job.lens.originals
+            return number, load_images(parts.dataset, shards[number], preprocess, pool, with_originals=originals)
 
-        for number, canvases in one_ahead(load, asked):
+        for number, images in one_ahead(load, asked):
             entries = shards[number]
             truth = torch.tensor([labels[job.model.name, entry.index] for entry in entries])
             bench = Bench(
                 job.model,
-                canvases,
+                images.canvases,
                 id_numbers(entries),
                 truth,
                 criterion=_criterion(job.options, job.model),
@@ -261,6 +266,7 @@ def _measure(
                 batch=batch,
                 tick=tick,
                 regions=_regions_of(job.model, entries, regions),
+                originals=images.originals,
             )
             for unit, operator in _units_of(job, number, missing):
                 asked_before = bench.asked
@@ -268,10 +274,19 @@ def _measure(
                 if not job.model.scores:  # nobody knows them
                     columns = {name: column for name, column in columns.items() if name not in ANSWERED_SCORES}
                 tick(len(entries) * most[operator.id] - (bench.asked - asked_before))  # what a search could spare
-                store.write_unit(unit, rows_table(unit, entries, truth, columns))
+                _write(store, unit, entries, truth, columns)
                 give_back_freed_memory()
             batch = bench.batch  # what memory allowed here holds for the next shard
-            del bench, canvases  # or they would stay until the next ones are there
+            del bench, images  # or they would stay until the next ones are there
+
+
+def _write(store: Store, unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> None:
+    """Store what a lens found: its files first, so that rows speak of nothing that isn't there."""
+    files = columns.pop("files", None)
+    if isinstance(files, Files):
+        for name, content in files.content.items():
+            store.write(content, unit.lens, *name.split("/"))
+    store.write_unit(unit, rows_table(unit, entries, labels, columns))
 
 
 def _units_of(job: Job, shard: int, missing: set[Unit]) -> Iterator[tuple[Unit, Change]]:
@@ -304,7 +319,7 @@ def rows_table(unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Co
             arrays.append(lists[field.name])
         elif field.name in columns:
             column = columns[field.name]
-            assert not isinstance(column, Detections)
+            assert not isinstance(column, Detections | Files)
             arrays.append(_array(column, field.type))
         else:
             arrays.append(pa.nulls(count, field.type))

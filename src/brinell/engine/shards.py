@@ -34,6 +34,14 @@ class Entry:
     name: str
 
 
+@dataclass(frozen=True)
+class Images:
+    """A shard's canvases, uint8 (S, C, H, W), and their originals (each C, H, W) where a lens looks at those."""
+
+    canvases: Tensor
+    originals: list[Tensor]
+
+
 def worker_count(asked: int | None) -> int:
     """Threads for decoding."""
     return asked or min(16, os.cpu_count() or 1)
@@ -57,6 +65,19 @@ def in_order(pool: ThreadPoolExecutor, work: Callable[[A], B], items: Iterable[A
 
 def load_canvases(dataset: Dataset, entries: Sequence[Entry], preprocess: Preprocess, pool: ThreadPoolExecutor) -> Tensor:
     """The entries' canvases, uint8 (S, C, H, W). An image that changed since it was first read is an error."""
+    return load_images(dataset, entries, preprocess, pool).canvases
+
+
+def load_images(
+    dataset: Dataset,
+    entries: Sequence[Entry],
+    preprocess: Preprocess,
+    pool: ThreadPoolExecutor,
+    *,
+    with_originals: bool = False,
+) -> Images:
+    """The entries' canvases and, where they are asked for, the images that they are of."""
+    originals: dict[int, Tensor] = {}
     canvases = torch.empty(len(entries), preprocess.channels, preprocess.height, preprocess.width, dtype=torch.uint8)
 
     def load(start: int) -> None:
@@ -67,10 +88,12 @@ def load_canvases(dataset: Dataset, entries: Sequence[Entry], preprocess: Prepro
                     f"{entry.name} has changed or moved since this run began; restore it, or run into another folder"
                 )
             canvases[place] = preprocess.canvas(image)
+            if with_originals:
+                originals[place] = preprocess.coloured(image)
 
     for _ in in_order(pool, load, range(0, len(entries), ERRAND), 64):
         pass
-    return canvases
+    return Images(canvases, [originals[place] for place in range(len(originals))])
 
 
 def id_numbers(entries: Sequence[Entry]) -> Tensor:

@@ -1,7 +1,7 @@
 """Which trials to ask. Importing this package registers every lens."""
 
 from brinell.lenses.knob import KnobOptions
-from brinell.lenses.lens import LENSES, Change, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
+from brinell.lenses.lens import LENSES, Change, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
 from brinell.lenses.profile import ProfileOptions
 from brinell.lenses.search import DISTANCES, STATUSES
 
@@ -10,6 +10,7 @@ __all__ = [
     "LENSES",
     "STATUSES",
     "Change",
+    "Files",
     "KnobOptions",
     "Known",
     "Lens",

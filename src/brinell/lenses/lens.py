@@ -7,7 +7,7 @@ are its rows: columns of tensors, one row a measured fact.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,18 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.criteria import USUAL, Verdict
-from brinell.perturb import Difference, Operator, Property
+from brinell.perturb import Difference, Operator, Property, View
 from brinell.registry import Registry
 
-Change = Operator | Property
+Change = Operator | Property | View
 
 
 @dataclass(frozen=True)
 class Trials:
     """What to ask, on the host: sample numbers of the shard (int64 (T,)), and how far each is changed.
 
-    `levels` are int64 (T,) for an operator, and severities, float64 (T, P), for a property. `fields` says which of an
+    `levels` are int64 (T,) for an operator, severities, float64 (T, P), for a property, and for a view its parameters,
+    float64 (T, P); views of one image go best side by side. `fields` says which of an
     image's random fields a property draws, where that is not always the first. With `may_fail` an answer of NaN is an
     outcome; without it, it stops the run.
     """
@@ -58,7 +59,8 @@ class Outcome:
 class Shard:
     """What a lens knows of its samples: how many, the size of their canvas, and the answer on the clean images.
 
-    `full` is how many trials keep the machine busy: with fewer than that left, a search may as well ask ahead.
+    `full` is how many trials keep the machine busy: with fewer than that left, a search may as well ask ahead. `sizes` are
+    the heights and widths of the originals, int64 (N, 2), for a lens that looks at them.
     """
 
     count: int
@@ -66,6 +68,7 @@ class Shard:
     width: int
     clean: Outcome
     full: int = 1
+    sizes: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,14 @@ class Words:
     words: tuple[str, ...]
 
 
-Columns = dict[str, Tensor | Known | Words | Detections]
+@dataclass(frozen=True)
+class Files:
+    """What doesn't belong into rows: files by their names, which the store keeps in the lens's folder."""
+
+    content: Mapping[str, bytes]
+
+
+Columns = dict[str, Tensor | Known | Words | Detections | Files]
 Asking = Generator[Trials, Outcome, Columns]
 
 
@@ -104,7 +114,8 @@ class Lens:
     """A registered lens: its options, its generator, and how many trials it asks of a sample at most.
 
     `trials` is told the options, what is asked about, and the height and width of the canvas. A `searching` lens asks
-    less than that where it finds what it seeks.
+    less than that where it finds what it seeks. A lens that looks at `originals` has them beside their canvases, and its
+    units hold no more than `unit` images.
     """
 
     name: str
@@ -114,6 +125,8 @@ class Lens:
     operators: Callable[[LensOptions], Iterable[Change]]
     trials: Callable[[LensOptions, Change, int, int], int]
     searching: bool = False
+    originals: bool = False
+    unit: int | None = None
 
 
 LENSES: Registry[Lens] = Registry("lens")

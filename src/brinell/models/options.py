@@ -13,7 +13,8 @@ from brinell.classes import Classes
 from brinell.errors import ConfigError
 from brinell.models.detection import Decoding
 from brinell.models.imagenet import imagenet_classes
-from brinell.models.preprocess import Interpolation, Preprocess
+from brinell.models.preprocess import Preprocess
+from brinell.resampling import Interpolation
 
 
 def _listed(value: Any) -> Any:

@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
+from torch.nn.functional import pad
 
-Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
-_FILTERS = {
-    "nearest": Image.Resampling.NEAREST,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "lanczos": Image.Resampling.LANCZOS,
-}
+from brinell.resampling import Interpolation, resampled
 
 
 @dataclass(frozen=True)
@@ -42,11 +34,26 @@ class Preprocess:
 
     def canvas(self, image: Tensor) -> Tensor:
         """An image of any size, grey or RGB (uint8 (C, H, W)), as the model's input in whole grey levels."""
-        picture = Image.fromarray(np.ascontiguousarray(image[0] if len(image) == 1 else image.permute(1, 2, 0)))
-        picture = picture.convert("L" if self.channels == 1 else "RGB")
-        picture = self._stretched(picture) if self.short_side is None else self._cropped(picture, self.short_side)
-        pixels = np.array(picture).reshape(self.height, self.width, self.channels)
-        return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+        return self.canvases(image[None])[0]
+
+    def canvases(self, images: Tensor) -> Tensor:
+        """The same for images of one size (N, C, H, W), where they are."""
+        images = self.coloured(images)
+        if self.short_side is None:
+            return resampled(images, self.height, self.width, self.interpolation)
+        width, height = self._resized((images.shape[3], images.shape[2]), self.short_side)
+        left, top = self._corner(width, height)
+        images = resampled(images, height, width, self.interpolation)
+        return pad(images, (-left, left + self.width - width, -top, top + self.height - height)).contiguous()
+
+    def coloured(self, images: Tensor) -> Tensor:
+        """Images in as many channels as the model sees: grey ones repeated, colours weighted as Pillow does (ITU-R 601)."""
+        if images.shape[-3] == self.channels:
+            return images
+        if self.channels == 3:
+            return images.expand(*images.shape[:-3], 3, *images.shape[-2:])
+        red, green, blue = images.to(torch.int32).unbind(-3)
+        return (red * 19595 + green * 38470 + blue * 7471 + 0x8000 >> 16).to(torch.uint8).unsqueeze(-3)
 
     def boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
         """Boxes (K, 4) of an image of that size, where they lie on its canvas; what a crop cuts off sticks out."""
@@ -62,17 +69,6 @@ class Preprocess:
         if canvases.requires_grad or canvases.device.type != "cpu":
             return canvases * scale + shift
         return canvases.to(torch.float32, copy=True).mul_(scale).add_(shift)
-
-    def _stretched(self, picture: Image.Image) -> Image.Image:
-        size = (self.width, self.height)
-        return picture if picture.size == size else picture.resize(size, _FILTERS[self.interpolation])
-
-    def _cropped(self, picture: Image.Image, short_side: int) -> Image.Image:
-        width, height = self._resized(picture.size, short_side)
-        if picture.size != (width, height):
-            picture = picture.resize((width, height), _FILTERS[self.interpolation])
-        left, top = self._corner(width, height)
-        return picture.crop((left, top, left + self.width, top + self.height))
 
     @staticmethod
     def _resized(size: tuple[int, int], short_side: int) -> tuple[int, int]:

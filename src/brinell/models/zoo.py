@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from brinell.classes import Classes
 from brinell.errors import MissingExtra, ModelError
 from brinell.models.imagenet import imagenet_classes
-from brinell.models.preprocess import Interpolation, Preprocess
+from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
+from brinell.resampling import Interpolation
 
 Opened = tuple[nn.Module, Preprocess, Classes | None]
 

@@ -14,7 +14,7 @@ from brinell.perturb import (
     smear,
     weather,
 )
-from brinell.perturb.difference import Difference, colours, difference, mean_grey
+from brinell.perturb.difference import Difference, colours, difference, mean_grey, no_difference
 from brinell.perturb.frost import use_frost_template
 from brinell.perturb.operator import OPERATORS, Facts, Kind, Operator, find_operator, operator_names, pixels, step
 from brinell.perturb.property import (
@@ -26,6 +26,7 @@ from brinell.perturb.property import (
     property_facts,
     property_names,
 )
+from brinell.perturb.view import View
 from brinell.perturb.warp import warp
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Property",
     "PropertyFacts",
     "PropertyKind",
+    "View",
     "blur",
     "codec",
     "colour",
@@ -51,6 +53,7 @@ __all__ = [
     "luminance",
     "mean_grey",
     "motion",
+    "no_difference",
     "noise",
     "occlusion",
     "operator_names",

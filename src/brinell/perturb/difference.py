@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 
@@ -44,6 +45,12 @@ def difference(clean: Tensor, changed: Tensor) -> Difference:
         mae=l1 / values,
         mse=l2 * l2 / values,
     )
+
+
+def no_difference(count: int, device: torch.device) -> Difference:
+    """What is known of images that can't be compared: NaN."""
+    unknown = torch.full((count,), torch.nan, device=device)
+    return Difference(*[unknown] * len(dataclasses.fields(Difference)))
 
 
 def _nonzero(flat: Tensor) -> Tensor:

@@ -1,0 +1,35 @@
+"""What a view is: a way of looking at an original image that gives canvases.
+
+Operators and properties change the canvas, the image at a model's input size. A view begins before that: a window cut out
+of the photograph, a light that falls on it. Its function is given one original (uint8 (C, H, W), where the model is), the
+parameters of as many views as are asked (float64 (T, P), on the host), and the model's own way to a canvas (images
+(T, C, H, W) to canvases); it returns uint8 canvases (T, C, h, w).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+ToCanvases = Callable[[Tensor], Tensor]
+Look = Callable[[Tensor, Tensor, ToCanvases], Tensor]
+
+
+@dataclass(frozen=True)
+class View:
+    """A named view. Where it `compares`, its canvases differ from the clean one by what was changed, and the distance
+    means something; a window shows another part of the image, and it does not.
+    """
+
+    name: str
+    semantics: str
+    canvases: Look
+    compares: bool = True
+    white_box: bool = False
+
+    @property
+    def id(self) -> str:
+        """The full name, as rows and configs write it."""
+        return f"{self.name}:{self.semantics}"

@@ -1,0 +1,65 @@
+"""Resizing equals Pillow's to the bit, whatever does it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from brinell.resampling import nearest, resampled, rounded, weights
+
+HOW = ("nearest", "bilinear", "bicubic", "lanczos")
+side = st.integers(1, 70)
+
+
+def random_images(seed: int, *shape: int) -> torch.Tensor:
+    values = np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+    values[..., : shape[-1] // 2] = np.where(values[..., : shape[-1] // 2] > 127, 255, 0)  # sums that have to be cut
+    return torch.from_numpy(values)
+
+
+def pillow(image: torch.Tensor, height: int, width: int, how: str) -> torch.Tensor:
+    picture = Image.fromarray(image.permute(1, 2, 0).numpy() if len(image) == 3 else image[0].numpy())
+    how = getattr(Image.Resampling, how.upper())
+    made = np.array(picture.resize((width, picture.height), how).resize((width, height), how))
+    return torch.from_numpy(made.reshape(height, width, -1)).permute(2, 0, 1)
+
+
+def by_products(images: torch.Tensor, height: int, width: int, how: str) -> torch.Tensor:
+    """What an accelerator does, on the CPU."""
+    if how == "nearest":
+        return images[:, :, nearest(images.shape[2], height)[:, None], nearest(images.shape[3], width)]
+    across = rounded(images.to(torch.float64) @ weights(images.shape[3], width, how).T)
+    return rounded(weights(images.shape[2], height, how) @ across.to(torch.float64))
+
+
+@settings(max_examples=150, deadline=None)
+@given(side, side, side, side, st.sampled_from(HOW), st.sampled_from((1, 3)), st.integers(0, 1000))
+def test_products_of_weights_are_pillows_pixels(height, width, tall, wide, how, channels, seed):
+    images = random_images(seed, 2, channels, height, width)
+    expected = torch.stack([pillow(image, tall, wide, how) for image in images])
+    assert torch.equal(by_products(images, tall, wide, how), expected)
+    assert torch.equal(resampled(images, tall, wide, how), expected)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(("source", "target"), [(299, 224), (500, 224), (75, 224), (375, 256), (1999, 192)])
+def test_usual_sizes(how, source, target):
+    images = random_images(source, 1, 3, source, source // 2)
+    expected = pillow(images[0], target, target, how)[None]
+    assert torch.equal(by_products(images, target, target, how), expected)
+
+
+@pytest.mark.parametrize(("height", "width"), [(224, 300), (256, 341), (341, 256)])
+def test_pillow_in_one_call_where_its_versions_agree(height, width):
+    image = random_images(5, 3, *(side * 3 // 2 for side in (height, width)))
+    picture = Image.fromarray(image.permute(1, 2, 0).numpy()).resize((width, height), Image.Resampling.BICUBIC)
+    assert np.array_equal(resampled(image[None], height, width, "bicubic")[0].permute(1, 2, 0).numpy(), np.array(picture))
+
+
+def test_a_box_is_a_cut_before():
+    images = random_images(3, 2, 3, 40, 50)
+    assert torch.equal(resampled(images, 24, 24, box=(5, 7, 35, 31)), resampled(images[..., 7:31, 5:35], 24, 24))

@@ -1,0 +1,125 @@
+"""Views: lenses that look at original images, before a model's resize."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+import brinell
+from brinell.config import load_config
+from brinell.criteria import find_criterion
+from brinell.engine import assemble, execute
+from brinell.engine.bench import Bench
+from brinell.lenses import LENSES, Files, Lens, LensOptions, Shard, Trials
+from brinell.lenses.lens import Asking
+from brinell.models import Preprocess
+from brinell.perturb import View
+from brinell.results import Store
+from conftest import PLAIN
+
+
+def lit(original: Tensor, parameters: Tensor, to_canvases: object) -> Tensor:
+    """The original with a band of light across it, as often as there are parameters."""
+    images = original.expand(len(parameters), -1, -1, -1).clone()
+    for image, (row,) in zip(images, parameters.to(torch.int64).tolist(), strict=True):
+        image[:, row] = 255
+    return to_canvases(images)  # type: ignore[operator]
+
+
+LIT = View("lit", "test", lit)
+
+
+def light(shard: Shard, operator: View, options: LensOptions) -> Asking:
+    assert shard.sizes is not None
+    samples = torch.arange(shard.count).repeat_interleave(5)
+    rows = torch.arange(5).repeat(shard.count).to(torch.float64)[:, None] * 3
+    outcome = yield Trials(samples, operator, rows)
+    sizes = {f"sizes/{len(shard.sizes)}.txt": repr(shard.sizes.tolist()).encode()}
+    return {
+        "sample": samples,
+        "correct": ~outcome.broken,
+        "level": rows[:, 0].to(torch.int64),
+        "mse": outcome.difference.mse,
+        "files": Files(sizes),
+    }
+
+
+@pytest.fixture
+def bands(tmp_path: Path) -> Path:
+    for name, height, width in (("a", 40, 30), ("b", 25, 61), ("c", 33, 33)):
+        picture = np.random.default_rng(height).integers(0, 200, (height, width, 3), np.uint8)
+        Image.fromarray(picture).save(tmp_path / f"{name}.png")
+    (tmp_path / "metadata.csv").write_text("file_name,label\na.png,0\nb.png,1\nc.png,0\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("batch", [1, 3, 64])
+def test_canvases_are_made_of_changed_originals(bands: Path, batch: int) -> None:
+    model = brinell.open_model("fake:grey", PLAIN)
+    originals = [brinell.open_dataset(str(bands))[index].image for index in range(3)]
+    canvases = torch.stack([model.preprocess.canvas(image) for image in originals])
+    labels, ids = torch.zeros(3, dtype=torch.int64), torch.arange(3)
+    criterion = find_criterion("misclassification", None, 2)
+    bench = Bench(model, canvases, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+    assert bench.shard().sizes is not None and bench.shard().sizes.tolist() == [[40, 30], [25, 61], [33, 33]]
+    samples, rows = torch.tensor([0, 0, 2, 1, 0]), torch.tensor([[3.0], [20.0], [4.0], [24.0], [0.0]], dtype=torch.float64)
+    made = bench.viewed(LIT, samples, rows)
+    outcome = bench.ask(Trials(samples, LIT, rows))
+    for place, (sample, row) in enumerate(zip(samples.tolist(), rows[:, 0].to(torch.int64).tolist(), strict=True)):
+        changed = originals[sample].clone()
+        changed[:, row] = 255
+        assert torch.equal(made[place], model.preprocess.canvas(changed))
+        gap = (made[place].double() - canvases[sample].double()) / 255
+        assert float(outcome.difference.mse[place]) == pytest.approx(float((gap**2).mean()), rel=1e-5)
+
+
+def test_a_view_that_does_not_compare_has_no_distance(bands: Path) -> None:
+    model = brinell.open_model("fake:grey", PLAIN)
+    original = brinell.open_dataset(str(bands))[0].image
+    canvas, label = model.preprocess.canvas(original)[None], torch.zeros(1, dtype=torch.int64)
+    criterion = find_criterion("misclassification", None, 2)
+    bench = Bench(model, canvas, label, label, criterion=criterion, seed=0, batch=4, originals=[original])
+    view = View("window", "test", lit, compares=False)
+    outcome = bench.ask(Trials(torch.zeros(2, dtype=torch.int64), view, torch.zeros(2, 1, dtype=torch.float64)))
+    assert bool(outcome.difference.mse.isnan().all()) and bool(outcome.difference.changed.isnan().all())
+
+
+def test_a_lens_over_originals_writes_its_files_and_small_units(
+    bands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Options(LensOptions):
+        name: str = "light"
+
+    lens = Lens("light", "a test", Options, light, lambda _: [LIT], lambda *_: 5, originals=True, unit=2)
+    monkeypatch.setitem(LENSES._parts, "light", lens)
+    config = load_config({"models": ["fake:grey"], "data": str(bands), "lenses": [{"name": "profile"}]}).model_copy(
+        update={"lenses": (Options(),), "out": str(tmp_path / "run"), "execution": PLAIN}
+    )
+    monkeypatch.setattr("brinell.engine.runner.write_exhibits", lambda *_: None)
+    store: Store = execute(assemble(config))
+    assert store.connect().execute("select count(*), count(distinct image) from rows").fetchone() == (15, 3)
+    assert len(store.unit_files()) == 2
+    assert store.read("light", "sizes", "2.txt") == b"[[40, 30], [25, 61]]"
+    assert store.read("light", "sizes", "1.txt") == b"[[33, 33]]"
+
+
+@pytest.mark.parametrize("size", [(31, 47), (90, 60), (7, 200)])
+@pytest.mark.parametrize("short_side", [None, 20, 64])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_canvases_of_many_are_pillow_s_of_each(size: tuple[int, int], short_side: int | None, channels: int) -> None:
+    """Also where the middle that is cut out is larger than the image: black."""
+    images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (3, 3, *size), np.uint8))
+    pre = Preprocess(32, 40, channels, short_side, "bilinear")
+    made = pre.canvases(images)
+    for image, canvas in zip(images, made, strict=True):
+        picture = Image.fromarray(image.permute(1, 2, 0).numpy()).convert("L" if channels == 1 else "RGB")
+        wide, tall = (40, 32) if short_side is None else (short_side * side // min(size) for side in size[::-1])
+        picture = picture.resize((wide, size[0]), Image.Resampling.BILINEAR).resize((wide, tall), Image.Resampling.BILINEAR)
+        left, top = (0, 0) if short_side is None else (round((wide - 40) / 2), round((tall - 32) / 2))
+        expected = np.asarray(picture.crop((left, top, left + 40, top + 32))).reshape(32, 40, channels)
+        assert np.array_equal(canvas.permute(1, 2, 0), expected)
