@@ -13,7 +13,7 @@ from torch import Tensor
 from brinell.boxes import Detections, clipped, moved
 from brinell.criteria import Answer, Criterion, Scene, Verdict, own_regions, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
-from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, one_each_core, two_in_flight
+from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses import Outcome, Shard, Trials
 from brinell.lenses.lens import Asking, Columns
@@ -190,7 +190,8 @@ class Bench:
         levels: Tensor | None = None,
     ) -> tuple[Verdict, Tensor, Detections | None]:
         """What the model says of images, whether that counts as broken, and what it found in them."""
-        probabilities, detections = self.model.answer(images)
+        with in_turn(self.model.device):
+            probabilities, detections = self.model.answer(images)
         labels, detector = self.labels[rows], self.model.detector
         if detector is None or detections is None:
             read = verdict(probabilities, labels)
