@@ -78,7 +78,7 @@ def answer_clean(
 
     for start, canvases in one_ahead(load, range(0, len(asked), size)):
         scores = answers(model, canvases, batch).cpu()
-        if bool(scores.isnan().any()):
+        if bool(scores.isnan().any()) and not (model.service is not None and model.service.tolerant):
             name = asked[start + int(scores.isnan().any(1).nonzero()[0])].name
             raise ModelError(f"model {model.name} gave NaN for the clean image {name}; {NAN_FIX}")
         own = None if labels is None else [labels[entry.index] for entry in asked[start : start + size]]
@@ -94,7 +94,9 @@ def answer_clean(
         [entry.index for entry in asked],
         truth,
         predictions,
-        confidences if model.scores else pa.nulls(len(asked), CLEAN.field("confidence").type),
+        [None if sure != sure else sure for sure in confidences]
+        if model.scores
+        else pa.nulls(len(asked), CLEAN.field("confidence").type),
         right,
         [True] * len(asked),
         *_told(objects, asked),
@@ -108,10 +110,11 @@ def _judged(model: Model, scores: Tensor, labels: list[int] | None) -> tuple[Ten
     """
     confidence, prediction = scores.max(1)
     truth = prediction if labels is None else torch.tensor(labels)
+    unknown = confidence.isnan()  # a service may owe an answer
     if model.detector is None:
-        return truth, prediction, confidence, truth == prediction
+        return truth, prediction.masked_fill(unknown, -1), confidence, (truth == prediction) & ~unknown
     found = scores.gather(1, truth[:, None])[:, 0] >= model.detector.score_threshold
-    return truth, prediction.masked_fill(confidence == 0, -1), confidence, found
+    return truth, prediction.masked_fill(unknown | (confidence == 0), -1), confidence, found
 
 
 def _told(objects: dict[int, Objects], asked: Sequence[Entry]) -> list[list[Any]]:
