@@ -99,7 +99,6 @@ def test_what_a_detector_may_not_be() -> None:
         brinell.open_model("fake:grey?iou_threshold=0.5")
 
 
-
 def test_rows_of_a_detector(spots: Path, tmp_path: Path) -> None:
     data = {"source": str(spots), "preferred": "spot"}
     lens = {"name": "profile", "operators": ["fade_black"], "levels": 20}
