@@ -1,7 +1,7 @@
-"""`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
+"""`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md; `page` writes it only.
 
-Sections: processor, operators, memory, knob. The accelerator's figures come from `python -m benchmarks.accelerator`, run
-where there is one, its output kept as benchmarks/results/accelerator.json.
+Sections: processor, operators, memory, knob. The accelerator's figures come from `python -m benchmarks.accelerator profile`
+and `… search`, run where there is one, their output kept as benchmarks/results/accelerator.json and accelerator_search.json.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ SECTIONS = {
 
 def main(asked: list[str]) -> None:
     """Measure, keep what was found, and render the page from all that is kept."""
-    for name in asked or SECTIONS:
+    sections = [] if asked == ["page"] else asked or list(SECTIONS)
+    for name in sections:
         print(f"measuring: {name}", flush=True)
         (HERE / "results" / f"{name}.json").write_text(json.dumps(SECTIONS[name](), indent=1) + "\n")
     found = {file.stem: json.loads(file.read_text()) for file in sorted((HERE / "results").glob("*.json"))}
