@@ -1,7 +1,8 @@
-"""`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md; `page` writes it only.
+"""`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
 
-Sections: processor, operators, memory, knob. The accelerator's figures come from `python -m benchmarks.accelerator profile`
-and `… search`, run where there is one, their output kept as benchmarks/results/accelerator.json and accelerator_search.json.
+Sections: processor, operators, memory, knob; `page` alone writes the page from what is kept. The accelerator's figures come
+from `python -m benchmarks.accelerator profile` and `… search`, run where there is one, their output kept as
+accelerator.json and accelerator_search.json in benchmarks/results.
 """
 
 from __future__ import annotations
