@@ -1,0 +1,309 @@
+"""The fragility lens (seed 4): where does one pixel of shift, or two of shrink, flip the answer?
+
+Every square window of an image is asked about, and the smaller windows inside; their answers are maps, and where
+neighbours in them differ, recognition is fragile. Maps are kept as files beside the rows; a row counts the fragile windows
+of one image, size and kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Literal, get_args
+from urllib.parse import quote
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from brinell.errors import ConfigError
+from brinell.lenses.fragile import KINDS, Answers, By, Change, best_pair, fragile, inside
+from brinell.lenses.lens import LENSES, Asking, Columns, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
+from brinell.lenses.lens import Change as Asked
+from brinell.lenses.maps import LEVELS, Maps, packed
+from brinell.lenses.minimal import Descent, Windows, descend, first_windows
+from brinell.lenses.windows import SMALLEST, Grid, Neighbourhood, called, window_side
+from brinell.perturb import View, location_view, window_view
+from brinell.registry import nearest
+from brinell.types import id_text
+
+WINDOWS, LOCATION, MINIMAL = LOOKS = ("windows", "location", "minimal")
+BYS: tuple[By, ...] = get_args(By)
+MEASURED, TOO_SMALL, MINIMAL_IMAGE, NOT_RECOGNISED, CUT = range(5)
+STATES = ("measured", "too small", "minimal", "not recognised", "minimal, not all searched")
+PIECE = 16_384  # windows that are asked about at once
+UNIT = 16_384  # windows of a unit, as far as images allow: what is lost when a run is stopped
+COUNTS = ("side", "windows", "recognised", "fragile", "lost", "gained", "inside", "inside_fragile")
+PLACES = ("x", "y", "to_x", "to_y")
+
+
+class FragilityOptions(LensOptions):
+    """Which windows are asked about, and what counts as a small change.
+
+    `operators`: "windows" of the image; "location", the whole image, small, on a black canvas; "minimal", a search for
+    minimal images. `sizes` are shares P of the shorter side in (0, 1], or pixels. With a `stride` one window in stride² is
+    judged, each by its neighbours one pixel away. `fit` brings windows to the model's input: resized as Pillow does
+    ("bilinear" …), padded with black ("pad"), or by the model's "own" preprocessing. A shift goes to 8 or 4 `neighbours`.
+    The search shrinks windows to the share `step` (a whole number: by so many pixels) and follows the `beam` most confident
+    of each image.
+    """
+
+    name: Literal["fragility"] = "fragility"
+    operators: tuple[str, ...] = (WINDOWS,)
+    sizes: tuple[float, ...] = Field((0.2, 0.4, 0.6, 0.8), min_length=1)
+    stride: int = Field(1, ge=1)
+    fit: Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"] = "bilinear"
+    neighbours: Literal[8, 4] = 8
+    step: float = Field(0.8, gt=0, le=64)
+    beam: int = Field(500, ge=1)
+
+    @field_validator("sizes", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return [value] if isinstance(value, (int, float, str)) else value
+
+    @field_validator("sizes")
+    @classmethod
+    def _possible(cls, sizes: tuple[float, ...]) -> tuple[float, ...]:
+        for size in sizes:
+            if not (0 < size <= 1 or (size > 1 and size.is_integer())):
+                raise ConfigError(
+                    f"a size is a share of the shorter side in (0, 1], or a whole number of pixels; not {size:g}"
+                )
+            if 1 < size < SMALLEST:
+                raise ConfigError(f"windows of {size:g} pixels can't be shrunk by two; take {SMALLEST} or more")
+        return tuple(dict.fromkeys(sizes))
+
+
+def fragility(shard: Shard, operator: View, options: LensOptions) -> Asking:
+    """Map every sample's windows, and count the fragile ones; or search its minimal images."""
+    assert isinstance(options, FragilityOptions) and shard.sizes is not None
+    if operator.name == MINIMAL:
+        return (yield from _search(shard, operator, options))
+    located = operator.name == LOCATION
+    size = _size(operator)
+    if located:
+        view = location_view(operator.semantics, shard.height, shard.width)
+    else:
+        view = window_view(operator.semantics, options.fit, shard.height, shard.width)
+    frames = [(shard.height, shard.width)] * shard.count if located else shard.sizes.tolist()
+    hoods = [_neighbourhood(size, frame, (shard.height, shard.width), options) for frame in frames]
+    grids = [(sample, grid) for sample, hood in enumerate(hoods) if hood for grid in _grids(hood, located)]
+    answers = yield from _answered(shard, view, grids)
+    rows, files = _Rows(), {}
+    for sample, hood in enumerate(hoods):
+        if hood is None:
+            rows.add(sample, TOO_SMALL, {"side": window_side(size, *frames[sample])})
+            continue
+        large = next(answers)
+        small = None if located else next(answers)
+        _count(rows, sample, hood, large, small, _box(shard, sample, located), options.neighbours)
+        name = f"{quote(shard.model, safe='')}/{quote(operator.id, safe='')}/{id_text(int(shard.ids[sample]))}.npz"
+        files[name] = packed(Maps(large, small, options.stride))
+    return rows.columns() | {"files": Files(files)}
+
+
+def _size(operator: View) -> float:
+    return float(operator.semantics.removesuffix("px"))
+
+
+def _neighbourhood(
+    size: float, frame: tuple[int, int], canvas: tuple[int, int], options: FragilityOptions
+) -> Neighbourhood | None:
+    """The windows of an image, or None where they don't fit into it, or it is too small for them to shrink."""
+    side = window_side(size, *frame)
+    if not SMALLEST <= side <= min(frame) or (options.fit == "pad" and side > min(canvas)):
+        return None
+    return Neighbourhood.of(side, *frame, options.stride)
+
+
+def _grids(hood: Neighbourhood, located: bool) -> list[Grid]:
+    return [hood.shifted] if located else [hood.shifted, hood.shrunk]
+
+
+def _answered(shard: Shard, view: View, grids: list[tuple[int, Grid]]) -> Generator[Trials, Outcome, Iterator[Answers]]:
+    """The answers to grids of windows of samples, one grid after the other."""
+    read: list[tuple[Tensor, ...]] = []
+    if grids:
+        samples = torch.cat([torch.full((len(grid),), sample) for sample, grid in grids])
+        corners = torch.cat([grid.corners() for _, grid in grids])
+        sides = torch.cat([torch.full((len(grid), 1), grid.side) for _, grid in grids])
+        parameters = torch.cat([corners, sides], 1).to(torch.float64)
+        for start in range(0, len(samples), PIECE):
+            part = slice(start, start + PIECE)
+            outcome = yield Trials(samples[part], view, parameters[part])
+            verdict = outcome.verdict
+            of_windows = (~outcome.broken, verdict.prediction, verdict.probability, verdict.rank.clamp(max=LEVELS))
+            read.append(tuple(values.cpu() for values in of_windows))
+
+    def by_grid() -> Iterator[Answers]:
+        lengths = [len(grid) for _, grid in grids]
+        columns = [torch.split(torch.cat(values), lengths) for values in zip(*read, strict=True)]
+        for (_, grid), *values in zip(grids, *columns, strict=True):
+            yield Answers(grid, *(grid.as_map(each) for each in values))
+
+    return by_grid()
+
+
+def _count(
+    rows: _Rows,
+    sample: int,
+    hood: Neighbourhood,
+    large: Answers,
+    small: Answers | None,
+    box: Tensor | None,
+    neighbours: int,
+) -> None:
+    """A row for each kind of fragility, by correctness and by label."""
+    within = None if box is None else inside(hood.judged, box)
+    changes: list[tuple[Change, Answers]] = [("shift", large)]
+    if small is not None:
+        changes.append(("shrink", small))
+    for change, after in changes:
+        pair = best_pair(hood, large, after, change, neighbours)
+        for by in BYS:
+            found = fragile(hood, large, after, change, by, neighbours)
+            for degree in ("loose", "strict"):
+                flips, judged = getattr(found, degree), found.judged
+                counts = {
+                    "side": hood.judged.side,
+                    "windows": int(judged.sum()),
+                    "recognised": int((found.correct & judged).sum()),
+                    "fragile": int(flips.sum()),
+                }
+                if by == "correct":
+                    counts |= {"lost": int((flips & found.correct).sum()), "gained": int((flips & ~found.correct).sum())}
+                if within is not None:
+                    counts |= {"inside": int((within & judged).sum()), "inside_fragile": int((within & flips).sum())}
+                shown = pair if by == "correct" and degree == "loose" else None
+                if shown is not None:
+                    counts |= {"x": shown.left, "y": shown.top, "to_x": shown.to_left, "to_y": shown.to_top}
+                drop = None if shown is None else shown.drop
+                rows.add(sample, MEASURED, counts, f"{degree} {change}", by, drop)
+
+
+class _Rows:
+    """Rows that are still being gathered."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, int, dict[str, int], str, str, float | None]] = []
+
+    def add(
+        self, sample: int, state: int, counts: dict[str, int], kind: str = "", by: str = "", drop: float | None = None
+    ) -> None:
+        self.rows.append((sample, state, counts, kind, by, drop))
+
+    def columns(self) -> Columns:
+        samples, states, counts, kinds, bys, drops = zip(*self.rows, strict=True)
+        columns: Columns = {
+            "sample": torch.tensor(samples),
+            "status": Words(torch.tensor(states), STATES),
+            "kind": Words(torch.tensor([KINDS.index(kind) if kind else len(KINDS) for kind in kinds]), (*KINDS, "")),
+            "judged_by": Words(torch.tensor([BYS.index(by) if by else len(BYS) for by in bys]), (*BYS, "")),
+            "fall": _known([None if drop is None else float(drop) for drop in drops], torch.float32),
+        }
+        for name in (*COUNTS, *PLACES):
+            columns[name] = _known([each.get(name) for each in counts], torch.int64)
+        return columns
+
+
+def _known(values: list[int | None] | list[float | None], dtype: torch.dtype) -> Known:
+    """A column that is empty where a value is None."""
+    there = [value is not None for value in values]
+    return Known(torch.tensor([value or 0 for value in values], dtype=dtype), torch.tensor(there))
+
+
+def _box(shard: Shard, sample: int, located: bool) -> Tensor | None:
+    """Where the object is, in the image's own pixels, if anyone knows."""
+    if shard.boxes is None or located or bool(shard.boxes[sample].isnan().any()):
+        return None
+    return shard.boxes[sample]
+
+
+def _search(shard: Shard, operator: View, options: FragilityOptions) -> Asking:
+    """A row for each minimal image, and one for each image whose largest windows are not recognised."""
+    assert shard.sizes is not None
+    view = window_view(operator.semantics, options.fit, shard.height, shard.width)
+    found = yield from descend(view, first_windows(shard.sizes), Descent(options.step, options.beam))
+    windows = Windows(
+        torch.cat([part.sample for part, *_ in found.parts] or [torch.zeros(0, dtype=torch.int64)]),
+        torch.cat([part.corner for part, *_ in found.parts] or [torch.zeros(0, 2, dtype=torch.int64)]),
+        torch.cat([part.side for part, *_ in found.parts] or [torch.zeros(0, dtype=torch.int64)]),
+    )
+    queries = torch.cat(found.queries).bincount(minlength=shard.count)
+    without = torch.tensor([sample for sample in range(shard.count) if not bool((windows.sample == sample).any())])
+    samples = torch.cat([windows.sample, without.to(torch.int64)])
+    there = torch.arange(len(samples)) < len(windows)
+    cut = torch.tensor([int(sample) in found.cut for sample in samples])
+    empty = torch.zeros(len(without), dtype=torch.int64)
+    sure = torch.cat([torch.zeros(0), *(confidence for _, confidence, _ in found.parts)])
+    label = torch.cat([torch.zeros(0, dtype=torch.int64), *(each for _, _, each in found.parts)])
+    return {
+        "sample": samples,
+        "status": Words(torch.where(there, torch.where(cut, CUT, MINIMAL_IMAGE), NOT_RECOGNISED), STATES),
+        "side": Known(torch.cat([windows.side, empty]), there),
+        "x": Known(torch.cat([windows.corner[:, 0], empty]), there),
+        "y": Known(torch.cat([windows.corner[:, 1], empty]), there),
+        "probability": Known(torch.cat([sure, empty.to(torch.float32)]), there),
+        "prediction": Known(torch.cat([label, empty]), there),
+        "queries": queries[samples],
+    }
+
+
+def chosen_views(options: LensOptions) -> list[View]:
+    """What is asked about: every size of windows and places, and the search."""
+    assert isinstance(options, FragilityOptions)
+    views = []
+    for asked in options.operators:
+        for look in LOOKS if asked == "all" else [asked]:
+            if look not in LOOKS:
+                raise ConfigError(f"the fragility lens has no {look!r} to look at; {nearest(look, [*LOOKS])}")
+            sizes = [called(options.step)] if look == MINIMAL else [called(size) for size in options.sizes]
+            views += [View(look, size, window_view(size, "own", 0, 0).canvases, compares=False) for size in sizes]
+    return list({view.id: view for view in views}.values())
+
+
+def windows_asked(options: LensOptions, operator: Asked, image: tuple[int, int], canvas: tuple[int, int]) -> int:
+    """How many windows of an image of a height and width are asked about; of a search, how many at most."""
+    assert isinstance(options, FragilityOptions) and isinstance(operator, View)
+    if operator.name == MINIMAL:
+        descent = Descent(options.step, options.beam)
+        return 3 + descent.generations(min(image)) * options.beam * (9 if options.step > 1 else 5)
+    located = operator.name == LOCATION
+    hood = _neighbourhood(_size(operator), canvas if located else image, canvas, options)
+    return 0 if hood is None else sum(len(grid) for grid in _grids(hood, located))
+
+
+def fits(options: LensOptions, sizes: Tensor, canvas: tuple[int, int]) -> list[str]:
+    """What is to be said of images (their heights and widths, int64 (N, 2)) that are too small for a size of windows."""
+    lines = []
+    for operator in chosen_views(options):
+        counts = [windows_asked(options, operator, (height, width), canvas) for height, width in sizes.tolist()]
+        small = counts.count(0)
+        if small == len(counts):
+            smallest = tuple(sizes[sizes.amin(1).argmax()].tolist())
+            assert isinstance(options, FragilityOptions)
+            side = window_side(_size(operator), *smallest)
+            why = f"windows of {side} pixels in images of at most {smallest[1]}×{smallest[0]}"
+            if options.fit == "pad" and side > min(canvas):
+                why += f", padded to {canvas[1]}×{canvas[0]}"
+            raise ConfigError(f"size {operator.semantics} fits no image: {why}; a window needs {SMALLEST} pixels and room")
+        if small:
+            lines.append(f"{small} of {len(counts)} images are too small for windows of size {operator.semantics}")
+    return lines
+
+
+LENSES.add(
+    "fragility",
+    Lens(
+        name="fragility",
+        what="windows of an image whose answer one pixel of shift or two of shrink flips (ICLR 2019)",
+        options=FragilityOptions,
+        ask=fragility,
+        operators=chosen_views,
+        trials=lambda options, operator, *canvas: windows_asked(options, operator, canvas, canvas),
+        originals=True,
+        counted=windows_asked,
+        fits=fits,
+        trials_a_unit=UNIT,
+    ),
+)
