@@ -130,9 +130,9 @@ def test_the_best_pair_falls_the_most(change: str) -> None:
         for left in range(large.correct.shape[1]):
             for down, across in EIGHT if change == "shift" else SHRUNKEN:
                 y, x = top + down, left + across
-                if 0 <= y < after.correct.shape[0] and 0 <= x < after.correct.shape[1]:
-                    if large.correct[top, left] and not after.correct[y, x]:
-                        best = max(best, float(large.confidence[top, left] - after.confidence[y, x]))
+                there = 0 <= y < after.correct.shape[0] and 0 <= x < after.correct.shape[1]
+                if there and large.correct[top, left] and not after.correct[y, x]:
+                    best = max(best, float(large.confidence[top, left] - after.confidence[y, x]))
     assert found is not None and found.drop == pytest.approx(best)
     assert bool(large.correct[found.top, found.left]) and not bool(after.correct[found.to_top, found.to_left])
 

@@ -29,7 +29,7 @@ from brinell.engine.truth import Objects, objects_of
 from brinell.errors import ConfigError
 from brinell.lenses import LENSES, Change, Files, Known, Lens, LensOptions, Words
 from brinell.lenses.lens import Columns
-from brinell.models import Model, open_model
+from brinell.models import Model, open_model, require_layers
 from brinell.results import ROWS, Store, Unit, precisions, require_evaluation
 from brinell.types import Dataset
 
@@ -217,6 +217,9 @@ def _fit(jobs: list[Job], samples: pa.Table, reporter: Reporter) -> None:
     """Say which images a lens can't measure, or stop here if it can measure none."""
     sizes = torch.tensor([entry.size for entry in readable(samples)])
     for job in jobs:
+        layers = getattr(job.options, "layers", ())
+        if layers and job.model.detector is None:
+            require_layers(job.model, layers)
         if job.lens.fits is not None:
             for line in job.lens.fits(job.options, sizes, (job.model.preprocess.height, job.model.preprocess.width)):
                 reporter.say(f"{line} ({job.model.name})")

@@ -44,7 +44,8 @@ class FragilityOptions(LensOptions):
     judged, each by its neighbours one pixel away. `fit` brings windows to the model's input: resized as Pillow does
     ("bilinear" …), padded with black ("pad"), or by the model's "own" preprocessing. A shift goes to 8 or 4 `neighbours`.
     The search shrinks windows to the share `step` (a whole number: by so many pixels) and follows the `beam` most confident
-    of each image.
+    of each image. `layers` of a torch model are those whose activations are shown for a pair of windows: without names, its
+    first and its last convolution.
     """
 
     name: Literal["fragility"] = "fragility"
@@ -55,6 +56,7 @@ class FragilityOptions(LensOptions):
     neighbours: Literal[8, 4] = 8
     step: float = Field(0.8, gt=0, le=64)
     beam: int = Field(500, ge=1)
+    layers: tuple[str, ...] = ()
 
     @field_validator("sizes", mode="before")
     @classmethod
