@@ -84,7 +84,7 @@ class SmallAlexNet(nn.Module):
 
 
 def _normalised(maps: Tensor) -> Tensor:
-    """Divided by the strength of nine channels around (torch's local_response_norm, as a convolution: many times faster)."""
+    """Divided by the strength of nine channels around: torch's local_response_norm, as a convolution, which is faster."""
     channels = torch.arange(maps.shape[1], device=maps.device)
     near = ((channels[:, None] - channels).abs() <= 4).to(maps.dtype)[..., None, None]
     return maps * (1 + 0.001 / 9 * F.conv2d(maps.square(), near)) ** -0.75
@@ -99,7 +99,14 @@ def standardised(images: Tensor) -> Tensor:
 
 
 def train(
-    recipe: Recipe, images: Tensor, labels: Tensor, *, epochs: int, width: float, device: torch.device, tell: Callable[[str], None]
+    recipe: Recipe,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    epochs: int,
+    width: float,
+    device: torch.device,
+    tell: Callable[[str], None],
 ) -> SmallAlexNet:
     """Train a network on uint8 images (N, 3, 32, 32)."""
     generator = torch.Generator().manual_seed(len(recipe.crops) + (recipe.pool or 0))

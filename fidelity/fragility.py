@@ -2,8 +2,8 @@
 
     python -m fidelity.fragility [--device cuda --stride 4 --images 50]
 
-Runs lie under runs/fidelity-fragility-*, so a second call measures nothing again. On two cores a stride-1 map of one image takes
-a quarter of an hour, so most figures are of windows some pixels apart, each judged by all its neighbours at one pixel.
+Runs lie under runs/fidelity-fragility-*, so a second call measures nothing again. On two cores all maps of one image take a
+quarter of an hour, so most figures are of windows some pixels apart, each judged by all its neighbours at one pixel.
 """
 
 from __future__ import annotations

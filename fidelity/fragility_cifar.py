@@ -5,7 +5,7 @@
 Networks with smaller crops in training, with regularisers, with large pooling, and with two scales; for each, the share of
 fragile windows against their size, by correctness and by label, resized (nearest) or padded with black, and the share of
 places on black at which a shift changes the label. What a network gave lies under runs/fidelity-cifar-*; a second call
-measures nothing again. The paper's intent is followed where its code slips: ">=24" is trained on 28 and 24, and ">=12" sees 12.
+measures nothing again. The paper's intent is followed where its code slips: ">=24" is trained on 28 and 24, ">=12" sees 12.
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ def _fragile(
 ) -> dict[str, float]:
     """Mean shares over images: right windows, and fragile ones of each kind, by correctness and by label."""
     hood = Neighbourhood.of(size, SIDE, SIDE)
-    sums: dict[str, float] = dict.fromkeys(["right", *(f"{kind} by {by}" for kind in KINDS for by in ("correct", "label"))], 0)
+    sums: dict[str, float] = dict.fromkeys(
+        ["right", *(f"{kind} by {by}" for kind in KINDS for by in ("correct", "label"))], 0
+    )
     grids = (hood.shifted, hood.shrunk)
     canvases = [windows(image, grid.side, grid.corners(), SIDE, SIDE, fit) for image in images for grid in grids]
     scores = iter(_predicted(net, torch.cat(canvases), device).split([len(each) for each in canvases]))

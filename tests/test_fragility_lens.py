@@ -472,7 +472,7 @@ def test_a_detector_s_fragility(assets: Path, tmp_path: Path) -> None:
     """By a criterion on what it finds where the object is, with boxes that follow the window."""
     options = f"task=detection&classes={assets}/models/coco80.txt&interpolation=bilinear"
     model = f"onnx:{assets}/models/yolo_fastest_1.1_coco.onnx?{options}"
-    data = {"source": assets / "images" / "coco_val_128" / "instances.json", "min_area": 0.1, "limit": 2}
+    data = {"source": assets / "images" / "coco_val_128" / "instances.json", "min_area": 0.1, "limit": 3}
     lens = {"name": "fragility", "sizes": [0.6], "stride": 80, "criterion": "regional_target_class_missing(0.3)"}
     run = brinell.run(model, data, lens=lens, out=tmp_path / "run", quiet=True)
     rows = run.rows("select image, windows, recognised, inside from rows where kind = 'loose shift'").fetchall()

@@ -383,7 +383,8 @@ def _lists(detections: Detections) -> dict[str, pa.Array]:
 
 def _array(column: Tensor | Known | Words, kind: pa.DataType) -> pa.Array:
     if isinstance(column, Words):
-        return pa.DictionaryArray.from_arrays(pa.array(column.places.numpy(), pa.int32()), list(column.words))
+        places = column.places.numpy()
+        return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32(), mask=places < 0), list(column.words))
     if isinstance(column, Known):
         return pa.array(column.values.numpy(), mask=~column.known.numpy()).cast(kind)
     return pa.array(column.cpu().numpy()).cast(kind)

@@ -8,7 +8,7 @@ of one image, size and kind.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Literal, get_args
+from typing import Literal
 from urllib.parse import quote
 
 import torch
@@ -16,9 +16,9 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from brinell.errors import ConfigError
-from brinell.lenses.fragile import KINDS, Answers, By, Change, best_pair, fragile, inside
-from brinell.lenses.lens import LENSES, Asking, Columns, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
-from brinell.lenses.lens import Change as Asked
+from brinell.lenses.counts import CUT, MINIMAL_IMAGE, NOT_RECOGNISED, STATES, TOO_SMALL, Row, columns_of, counted_rows
+from brinell.lenses.fragile import Answers
+from brinell.lenses.lens import LENSES, Asking, Change, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
 from brinell.lenses.maps import LEVELS, Maps, packed
 from brinell.lenses.minimal import Descent, Windows, descend, first_windows
 from brinell.lenses.windows import SMALLEST, Grid, Neighbourhood, called, window_side
@@ -27,13 +27,8 @@ from brinell.registry import nearest
 from brinell.types import id_text
 
 WINDOWS, LOCATION, MINIMAL = LOOKS = ("windows", "location", "minimal")
-BYS: tuple[By, ...] = get_args(By)
-MEASURED, TOO_SMALL, MINIMAL_IMAGE, NOT_RECOGNISED, CUT = range(5)
-STATES = ("measured", "too small", "minimal", "not recognised", "minimal, not all searched")
 PIECE = 16_384  # windows that are asked about at once
 UNIT = 16_384  # windows of a unit, as far as images allow: what is lost when a run is stopped
-COUNTS = ("side", "windows", "recognised", "fragile", "lost", "gained", "inside", "inside_fragile")
-PLACES = ("x", "y", "to_x", "to_y")
 
 
 class FragilityOptions(LensOptions):
@@ -91,17 +86,19 @@ def fragility(shard: Shard, operator: View, options: LensOptions) -> Asking:
     hoods = [_neighbourhood(size, frame, (shard.height, shard.width), options) for frame in frames]
     grids = [(sample, grid) for sample, hood in enumerate(hoods) if hood for grid in _grids(hood, located)]
     answers = yield from _answered(shard, view, grids)
-    rows, files = _Rows(), {}
+    rows: list[Row] = []
+    files = {}
     for sample, hood in enumerate(hoods):
         if hood is None:
-            rows.add(sample, TOO_SMALL, {"side": window_side(size, *frames[sample])})
+            rows.append({"sample": sample, "status": TOO_SMALL, "side": window_side(size, *frames[sample])})
             continue
         large = next(answers)
         small = None if located else next(answers)
-        _count(rows, sample, hood, large, small, _box(shard, sample, located), options.neighbours)
+        counted = counted_rows(hood, large, small, _box(shard, sample, located), options.neighbours)
+        rows += [{"sample": sample, **row} for row in counted]
         name = f"{quote(shard.model, safe='')}/{quote(operator.id, safe='')}/{id_text(int(shard.ids[sample]))}.npz"
         files[name] = packed(Maps(large, small, options.stride))
-    return rows.columns() | {"files": Files(files)}
+    return columns_of(rows) | {"files": Files(files)}
 
 
 def _size(operator: View) -> float:
@@ -144,74 +141,6 @@ def _answered(shard: Shard, view: View, grids: list[tuple[int, Grid]]) -> Genera
             yield Answers(grid, *(grid.as_map(each) for each in values))
 
     return by_grid()
-
-
-def _count(
-    rows: _Rows,
-    sample: int,
-    hood: Neighbourhood,
-    large: Answers,
-    small: Answers | None,
-    box: Tensor | None,
-    neighbours: int,
-) -> None:
-    """A row for each kind of fragility, by correctness and by label."""
-    within = None if box is None else inside(hood.judged, box)
-    changes: list[tuple[Change, Answers]] = [("shift", large)]
-    if small is not None:
-        changes.append(("shrink", small))
-    for change, after in changes:
-        pair = best_pair(hood, large, after, change, neighbours)
-        for by in BYS:
-            found = fragile(hood, large, after, change, by, neighbours)
-            for degree in ("loose", "strict"):
-                flips, judged = getattr(found, degree), found.judged
-                counts = {
-                    "side": hood.judged.side,
-                    "windows": int(judged.sum()),
-                    "recognised": int((found.correct & judged).sum()),
-                    "fragile": int(flips.sum()),
-                }
-                if by == "correct":
-                    counts |= {"lost": int((flips & found.correct).sum()), "gained": int((flips & ~found.correct).sum())}
-                if within is not None:
-                    counts |= {"inside": int((within & judged).sum()), "inside_fragile": int((within & flips).sum())}
-                shown = pair if by == "correct" and degree == "loose" else None
-                if shown is not None:
-                    counts |= {"x": shown.left, "y": shown.top, "to_x": shown.to_left, "to_y": shown.to_top}
-                drop = None if shown is None else shown.drop
-                rows.add(sample, MEASURED, counts, f"{degree} {change}", by, drop)
-
-
-class _Rows:
-    """Rows that are still being gathered."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[int, int, dict[str, int], str, str, float | None]] = []
-
-    def add(
-        self, sample: int, state: int, counts: dict[str, int], kind: str = "", by: str = "", drop: float | None = None
-    ) -> None:
-        self.rows.append((sample, state, counts, kind, by, drop))
-
-    def columns(self) -> Columns:
-        samples, states, counts, kinds, bys, drops = zip(*self.rows, strict=True)
-        columns: Columns = {
-            "sample": torch.tensor(samples),
-            "status": Words(torch.tensor(states), STATES),
-            "kind": Words(torch.tensor([KINDS.index(kind) if kind else len(KINDS) for kind in kinds]), (*KINDS, "")),
-            "judged_by": Words(torch.tensor([BYS.index(by) if by else len(BYS) for by in bys]), (*BYS, "")),
-            "fall": _known([None if drop is None else float(drop) for drop in drops], torch.float32),
-        }
-        for name in (*COUNTS, *PLACES):
-            columns[name] = _known([each.get(name) for each in counts], torch.int64)
-        return columns
-
-
-def _known(values: list[int | None] | list[float | None], dtype: torch.dtype) -> Known:
-    """A column that is empty where a value is None."""
-    there = [value is not None for value in values]
-    return Known(torch.tensor([value or 0 for value in values], dtype=dtype), torch.tensor(there))
 
 
 def _box(shard: Shard, sample: int, located: bool) -> Tensor | None:
@@ -264,7 +193,7 @@ def chosen_views(options: LensOptions) -> list[View]:
     return list({view.id: view for view in views}.values())
 
 
-def windows_asked(options: LensOptions, operator: Asked, image: tuple[int, int], canvas: tuple[int, int]) -> int:
+def windows_asked(options: LensOptions, operator: Change, image: tuple[int, int], canvas: tuple[int, int]) -> int:
     """How many windows of an image of a height and width are asked about; of a search, how many at most."""
     assert isinstance(options, FragilityOptions) and isinstance(operator, View)
     if operator.name == MINIMAL:

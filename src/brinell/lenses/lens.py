@@ -87,7 +87,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Words:
-    """A column of a few words: their places in a list."""
+    """A column of a few words: their places in a list; -1: empty."""
 
     places: Tensor
     words: tuple[str, ...]
