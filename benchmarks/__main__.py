@@ -1,8 +1,8 @@
 """`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
 
-Sections: processor, operators, memory, knob, fragility. The accelerator's figures come from `python -m benchmarks.accelerator`
-and `python -m benchmarks.fragility`, run where there is one, their output kept as benchmarks/results/accelerator.json and
-fragility_accelerator.json.
+Sections: processor, operators, memory, knob, fragility. The accelerator's figures come from
+`python -m benchmarks.accelerator` and `python -m benchmarks.fragility`, run where there is one, their output kept as
+benchmarks/results/accelerator.json and fragility_accelerator.json.
 """
 
 from __future__ import annotations

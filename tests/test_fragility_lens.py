@@ -201,11 +201,11 @@ def test_a_run_goes_on_inside_an_image(pictures: Path, tmp_path: Path, monkeypat
     asked_for: list[str] = []
     own = Bench.drive
 
-    def stopped(self: Bench, asking: Any) -> Any:
+    def stopped(self: Bench, asking: Any, journal: Any) -> Any:
         asked_for.append(asking.gi_frame.f_locals["operator"].id)
         if len(asked_for) == 2:
             raise KeyboardInterrupt
-        return own(self, asking)
+        return own(self, asking, journal)
 
     monkeypatch.setattr(Bench, "drive", stopped)
     with pytest.raises(KeyboardInterrupt):
@@ -215,6 +215,32 @@ def test_a_run_goes_on_inside_an_image(pictures: Path, tmp_path: Path, monkeypat
     assert asked_for == ["windows:0.3", "windows:0.6", "windows:0.6"]
     again = asked(pictures, tmp_path / "other")
     sql = "select * from rows order by operator, image, kind, judged_by"
+    assert run.rows(sql).fetchall() == again.rows(sql).fetchall()
+
+
+def test_a_run_goes_on_inside_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large map what was answered is kept, and asked for no more."""
+    monkeypatch.setattr("brinell.lenses.fragility.PIECE", 300)
+    monkeypatch.setitem(LENSES._parts, "fragility", replace(LENSES["fragility"], trials_a_unit=500))
+    images = [(np.random.default_rng(7).integers(0, 256, (40, 44, 3), np.uint8), 1)]
+    counts: list[int] = []
+    own = Bench.ask
+
+    def stopped(self: Bench, trials: Any) -> Any:
+        counts.append(len(trials.samples))
+        if len(counts) == 3:
+            raise KeyboardInterrupt
+        return own(self, trials)
+
+    monkeypatch.setattr(Bench, "ask", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        asked(images, tmp_path / "run", sizes=[0.5])
+    run = asked(images, tmp_path / "run", sizes=[0.5])
+    hood = Neighbourhood.of(21, 40, 44)
+    assert sum(counts) == len(hood) + 300  # the piece that it was stopped in was asked twice
+    assert not run.store.exists("unfinished", "fragility", "lighter", "windows%3A0.5", "00000")
+    again = asked(images, tmp_path / "other", sizes=[0.5])
+    sql = "select * from rows order by kind, judged_by"
     assert run.rows(sql).fetchall() == again.rows(sql).fetchall()
 
 

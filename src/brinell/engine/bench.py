@@ -13,6 +13,7 @@ from torch import Tensor
 from brinell.boxes import Detections, areas, clipped, moved
 from brinell.criteria import Answer, Criterion, Scene, Verdict, own_regions, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
+from brinell.engine.journal import Journal
 from brinell.engine.threads import CORES, batches, halving, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses import Outcome, Shard, Trials
@@ -78,12 +79,21 @@ class Bench:
         sizes = torch.tensor([original.shape[1:] for original in self.originals]) if self.originals else None
         return Shard(count, height, width, self.clean, full, sizes, self._boxes, self.ids.cpu(), self.model.name)
 
-    def drive(self, asking: Asking) -> Columns:
-        """Let a lens ask until it has its rows."""
+    def drive(self, asking: Asking, journal: Journal | None = None) -> Columns:
+        """Let a lens ask until it has its rows; what a journal holds is not asked again."""
+        place = 0
         try:
             trials = next(asking)
             while True:
-                trials = asking.send(self.ask(trials))
+                outcome = None if journal is None else journal.kept(place, len(trials.samples))
+                if outcome is None:
+                    outcome = self.ask(trials)
+                    if journal is not None:
+                        journal.keep(place, outcome)
+                else:
+                    self._tick(len(trials.samples))
+                    self.asked += len(trials.samples)
+                trials, place = asking.send(outcome), place + 1
         except StopIteration as finished:
             columns: Columns = finished.value
             return columns

@@ -20,6 +20,7 @@ from brinell.datasets import open_dataset
 from brinell.engine.bench import Bench
 from brinell.engine.clean import answer_clean, keep, label_indices, readable
 from brinell.engine.exhibits import write_exhibits
+from brinell.engine.journal import Journal
 from brinell.engine.manifest import counted, new_manifest, refuse_other_images, refuse_other_settings
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numbers, load_images, one_ahead, worker_count
@@ -313,11 +314,14 @@ def _measure(
             )
             for unit, operator in _units_of(job, number, missing):
                 asked_before = bench.asked
-                columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options))
+                journal = Journal(store, unit) if most[unit] > (job.lens.trials_a_unit or most[unit]) else None
+                columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options), journal)
                 if not job.model.scores:  # nobody knows them
                     columns = {name: column for name, column in columns.items() if name not in ANSWERED_SCORES}
                 tick(most[unit] - (bench.asked - asked_before))  # what a search could spare
                 _write(store, unit, entries, truth, columns)
+                if journal is not None:
+                    journal.clear()
                 give_back_freed_memory()
             batch = bench.batch  # what memory allowed here holds for the next shard
             del bench, images  # or they would stay until the next ones are there

@@ -27,8 +27,8 @@ from brinell.registry import nearest
 from brinell.types import id_text
 
 WINDOWS, LOCATION, MINIMAL = LOOKS = ("windows", "location", "minimal")
-PIECE = 16_384  # windows that are asked about at once
-UNIT = 16_384  # windows of a unit, as far as images allow: what is lost when a run is stopped
+PIECE = 16_384  # windows that are asked about at once: what is lost when a run is stopped
+UNIT = 16_384  # windows of a unit, as far as images allow
 
 
 class FragilityOptions(LensOptions):

@@ -122,7 +122,8 @@ class Lens:
     `trials` is told the options, what is asked about, and the height and width of the canvas. A `searching` lens asks
     less than that where it finds what it seeks. A lens that looks at `originals` has them beside their canvases, and its
     units hold no more than `unit` images. Where the number of trials depends on an image's size, `counted` is told that,
-    too (heights and widths of image and canvas), and units hold about `trials_a_unit`. `fits` is told the sizes of all
+    too (heights and widths of image and canvas), and units hold about `trials_a_unit`; of one that must hold more, what was
+    answered is kept while it is measured. `fits` is told the sizes of all
     images and the canvas's, before anything is asked: it says what can't be measured, or raises.
     """
 

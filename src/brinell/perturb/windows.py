@@ -85,12 +85,13 @@ def _resized(original: Tensor, side: int, corners: Tensor, height: int, width: i
     device, channels = original.device, len(original)
     lefts, which = torch.unique(corners[:, 0], return_inverse=True)
     first, last = int(corners[:, 1].min()), int(corners[:, 1].max()) + side
+    begins = which * channels * (last - first) + corners[:, 1] - first
+    lefts, begins = (each.to(device, non_blocking=True) for each in (lefts, begins))  # at once, and nothing is waited for
     places, whole = _taps(side, width, how, device)
-    across = (lefts.to(device)[None, :, None] + places[:, None, :]).flatten(1)
+    across = (lefts[None, :, None] + places[:, None, :]).flatten(1)
     strips = _weighted(original[:, first:last], 2, across, whole.repeat(1, len(lefts)))
     strips = strips.view(channels, last - first, len(lefts), width).permute(2, 0, 1, 3).reshape(-1, width)
     places, whole = _taps(side, height, how, device)
-    begins = (which * channels * (last - first) + corners[:, 1] - first).to(device)
     begins = begins[:, None] + torch.arange(channels, device=device) * (last - first)  # (T, C)
     chunk = CHUNK if device.type == "cpu" else len(corners)
     made = original.new_empty(len(corners), channels, height, width)
