@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import altair as alt
 import numpy as np
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from brinell.lenses import KINDS, Answers, Grid, Neighbourhood, fragile
 from brinell.perturb import location_view, windows
 from fidelity.cifar_net import SIDE, Recipe, SmallAlexNet, standardised, train
 from fidelity.measure import ASSETS, ROOT, require_assets
+from fidelity.words import grid
 
 SIZES = (28, 24, 20, 16, 12)
 POOLS = (3, 9, 15, 21, 27, 32)
@@ -149,6 +151,86 @@ def _located(net: SmallAlexNet, images: Tensor, labels: Tensor, size: int, devic
         answers = _answers(grid, scores, label)
         total += float(fragile(hood, answers, answers, "shift", "label").loose.float().mean())
     return total / len(images)
+
+
+def page(effort: Effort) -> dict[str, Any]:
+    """What the page of the fragility lens tells of the study."""
+    found = study(effort)
+    trained, pooled = ([name for name in RECIPES if bool(RECIPES[name].pool) is pooling] for pooling in (False, True))
+    smallest = {name: one["resized"]["12"] for name, one in found.items()}
+    accuracy = [one["accuracy"]["test"] for one in found.values()]
+    ends = pooled[0], pooled[-1]
+    return {
+        "width": effort.width,
+        "epochs": effort.epochs,
+        "images": effort.images,
+        "networks": len(RECIPES),
+        "minutes": sum(sum(one["seconds"].values()) for one in found.values()) / 60,
+        "accuracy": (min(accuracy), max(accuracy)),
+        "fragile": {name: one["loose shift by correct"] for name, one in smallest.items()},
+        "right": {name: one["right"] for name, one in smallest.items()},
+        "moved": [found[name]["location"]["12"] for name in ends],
+        "label": [smallest[name]["loose shift by label"] for name in ends],
+        "training": _training_table(found, trained),
+        "pooling": _pooling_table(found, pooled),
+        "figure": _figure(found, trained, pooled),
+    }
+
+
+def _training_table(found: dict[str, Any], names: list[str]) -> str:
+    lines = []
+    for name in names:
+        sizes = [found[name]["resized"][str(size)] for size in SIZES]
+        cells = [f"{100 * one['loose shift by correct']:.0f} % ({100 * one['right']:.0f} %)" for one in sizes]
+        lines.append([name, *cells, f"{100 * found[name]['accuracy']['test']:.0f} %"])
+    return grid(["fragile (right)", *(f"{size} px" for size in SIZES), "accuracy"], lines)
+
+
+def _pooling_table(found: dict[str, Any], names: list[str]) -> str:
+    lines = []
+    for name in names:
+        for what in ("location", "resized", "padded"):
+            own = found[name][what]
+            values = [own[str(size)] if what == "location" else own[str(size)]["loose shift by label"] for size in SIZES]
+            lines.append(
+                [
+                    name,
+                    {"location": "on black"}.get(what, f"windows, {what}"),
+                    *(f"{100 * value:.0f} %" for value in values),
+                ]
+            )
+    return grid(["", "label changes", *(f"{size} px" for size in SIZES)], lines)
+
+
+def _figure(found: dict[str, Any], trained: list[str], pooled: list[str]) -> Any:
+    """Fig. 6 and Fig. 7: lines over crop sizes, and over pooling sizes."""
+    records = []
+    for name in trained:
+        panel = "crops in training" if name == "28" or name.startswith(">=") else "regularisers and scales"
+        panels = ["crops in training", "regularisers and scales"] if name == "28" else [panel]
+        for size in SIZES:
+            share = found[name]["resized"][str(size)]["loose shift by correct"]
+            records += [{"panel": each, "line": name, "x": size, "share": round(100 * share, 2)} for each in panels]
+    for name in pooled:
+        for size in SIZES:
+            at = {"line": f"{size} px", "x": RECIPES[name].pool}
+            moved, label = found[name]["location"][str(size)], found[name]["resized"][str(size)]["loose shift by label"]
+            records.append({"panel": "pooling: label changes on black", **at, "share": round(100 * moved, 2)})
+            records.append({"panel": "pooling: label changes in windows", **at, "share": round(100 * label, 2)})
+    charts = []
+    for panel, x in zip(
+        dict.fromkeys(record["panel"] for record in records), ["window, px"] * 2 + ["pooling"] * 2, strict=True
+    ):
+        data = alt.InlineData(values=[record for record in records if record["panel"] == panel])
+        chart = (
+            alt.Chart(data, title=panel)
+            .mark_line(point=True)
+            .encode(
+                x=alt.X("x:Q", title=x), y=alt.Y("share:Q", title="%"), color=alt.Color("line:N", title=None, sort=None)
+            )
+        )
+        charts.append(chart.properties(width=230, height=150))
+    return alt.concat(*charts, columns=2).resolve_scale(color="independent")
 
 
 def main() -> None:
