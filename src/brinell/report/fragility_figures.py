@@ -67,7 +67,7 @@ def sign_bars(found: Fragility) -> Figure:
     chart = alt.Chart(alt.InlineData(values=records)).transform_filter("datum.kind === chosen_part_kind")
     bars = chart.mark_bar().encode(
         x=alt.X("part:N", title=None, sort=None),
-        y=alt.Y("value:Q", axis=alt.Axis(format="%"), title="share of windows that are fragile"),
+        y=alt.Y("value:Q", axis=alt.Axis(format="%"), title="fragile"),
         color=alt.Color("part:N", legend=None, sort=None),
         tooltip=["model:N", "size:N", "part:N", alt.Tooltip("value:Q", format=".2%")],
     )
