@@ -20,7 +20,7 @@ from brinell.criteria import find_criterion
 from brinell.engine.bench import Bench
 from brinell.errors import BrinellError, ConfigError
 from brinell.execution import Execution
-from brinell.lenses import LENSES, FragilityOptions, Maps, Neighbourhood, unpacked
+from brinell.lenses import LENSES, FragilityOptions, Maps, Neighbourhood, fragile, unpacked
 from brinell.lenses.fragility import chosen_views, fragility
 from brinell.lenses.minimal import Descent, descend, first_windows
 from brinell.models import Model, Preprocess, activations
@@ -440,6 +440,11 @@ def test_windows_inside_and_outside_of_an_object(tmp_path: Path) -> None:
     (row,) = run.rows(f"select windows, inside, fragile, inside_fragile from rows where {kind}").fetchall()
     middles = [(top + 4.5, left + 4.5) for top in range(22) for left in range(32)]
     assert row[:2] == (22 * 32, sum(6 <= y <= 21 and 8 <= x <= 20 for y, x in middles))
+    maps = run.maps("lighter", "windows:9px", run.rows("select image from samples").fetchall()[0][0])
+    hood = Neighbourhood.of(9, 30, 40)
+    flips = fragile(hood, maps.large, maps.large, "shift", "correct").loose.flatten().tolist()
+    pairs = zip(middles, flips, strict=True)
+    assert row[3] == sum(flip and 6 <= y <= 21 and 8 <= x <= 20 for (y, x), flip in pairs) < row[1]
     share = found_in(run).share("lighter", "windows:9px", "loose shift")
     assert share is not None and share.inside.value == pytest.approx(row[3] / row[1])
     assert share.outside.value == pytest.approx((row[2] - row[3]) / (row[0] - row[1]))
