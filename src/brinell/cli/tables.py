@@ -12,7 +12,7 @@ from brinell.datasets import SOURCES as DATASETS
 from brinell.engine.manifest import priced
 from brinell.engine.plan import Plan
 from brinell.errors import UnknownName
-from brinell.lenses import KINDS, LENSES
+from brinell.lenses import KINDS, LENSES, LOOKS
 from brinell.models import SOURCES as MODELS
 from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
 from brinell.registry import nearest
@@ -33,7 +33,7 @@ def _fragility_table(found: Fragility) -> list[Any]:
         table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
         table.add_column("windows", no_wrap=True)
         for kind in KINDS:
-            table.add_column(f"{kind} (95 %)", justify="right")
+            table.add_column(f"{kind} (95 %)", justify="right", overflow="fold")
         table.add_column("recognised", justify="right")
         table.add_column("images", justify="right")
         for operator in found.operators:
@@ -199,6 +199,9 @@ def _operators() -> Table:
         white = ("white box",) if operator.white_box else ()
         doc = (inspect.getdoc(operator.function) or "").splitlines()[0]
         table.add_row(operator.name if usual else f"  :{operator.semantics}", ", ".join((*operator.tags, *white)), doc)
+    table.add_section()
+    for name, what in LOOKS.items():
+        table.add_row(name, "fragility lens", what)
     table.add_section()
     for one in PROPERTIES.values():
         usual = find_property(one.name) is one

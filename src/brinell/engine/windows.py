@@ -30,6 +30,7 @@ PHOTOS, PAIRS = 4, 4  # photographs a model; pairs a model, size and change
 SHOWN = (160, 160)  # of activations
 ACTIVATED = 1  # pairs a model whose activations are shown
 LONGEST = 640  # pixels of a photograph's longer side
+YELLOW = (255, 210, 0)
 FILE = "fragility/exhibits.json"
 
 
@@ -200,7 +201,9 @@ def _boxed(picture: Image.Image, found: Detections, classes: Classes | None) -> 
     draw = ImageDraw.Draw(picture)
     for box, label, score in zip(found.boxes[0].tolist(), found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
         if label >= 0:
-            draw.rectangle(box, outline=(255, 210, 0), width=2)
-            name = classes.short(label) if classes is not None else str(label)
-            draw.text((max(0, box[0]) + 3, max(0, box[1]) + 2), f"{name} {score:.0%}", fill=(255, 210, 0))
+            draw.rectangle(box, outline=YELLOW, width=3)
+            told = f"{classes.short(label) if classes is not None else label} {score:.0%}"
+            place = max(0, box[0]) + 5, max(0, box[1]) + 4
+            draw.rectangle(draw.textbbox(place, told, font_size=15), fill=YELLOW)
+            draw.text(place, told, fill=(0, 0, 0), font_size=15)
     return picture

@@ -26,7 +26,12 @@ from brinell.perturb import View, location_view, window_view
 from brinell.registry import nearest
 from brinell.types import id_text
 
-WINDOWS, LOCATION, MINIMAL = LOOKS = ("windows", "location", "minimal")
+LOOKS = {
+    "windows": "all square windows of a size, and the smaller ones inside",
+    "location": "the whole image, made small, at every place of a black canvas",
+    "minimal": "a tree search for the smallest windows that are still recognised",
+}
+WINDOWS, LOCATION, MINIMAL = LOOKS
 PIECE = 16_384  # windows that are asked about at once: what is lost when a run is stopped
 UNIT = 16_384  # windows of a unit, as far as images allow
 
