@@ -129,11 +129,11 @@ def test_rows_count_what_the_maps_show(pictures: Path, tmp_path: Path) -> None:
            where status = 'measured' and judged_by = 'correct'"""
     ).fetchall()
     assert len(rows) == 3 * 2 * 4  # images, sizes, kinds
-    for operator, image, kind, side, windows, recognised, fragile, lost, gained, x, y, to_x, to_y, fall in rows:
+    for operator, image, kind, side, windows, recognised, flips, lost, gained, x, y, to_x, to_y, fall in rows:
         maps = run.maps("lighter", operator, image)
         large, small = maps.large, maps.small
         assert small is not None and large.grid.side == side and windows == large.correct.numel()
-        assert recognised == int(large.correct.sum()) and fragile == lost + gained
+        assert recognised == int(large.correct.sum()) and flips == lost + gained
         if kind == "loose shrink":
             patches = small.correct.unfold(0, 3, 1).unfold(1, 3, 1).flatten(2)
             assert lost == int((large.correct & ~patches.all(2)).sum())
@@ -142,7 +142,7 @@ def test_rows_count_what_the_maps_show(pictures: Path, tmp_path: Path) -> None:
                 assert bool(large.correct[y, x]) and not bool(small.correct[to_y, to_x])
                 drop = float(large.confidence[y, x] - small.confidence[to_y, to_x])
                 assert fall == pytest.approx(drop, abs=0.01)
-        if kind == "strict shift" and fragile == windows:
+        if kind == "strict shift" and flips == windows:
             pytest.fail("grainy images have some windows that are not fragile")
     shares = found_in(run).share("lighter", "windows:0.6", "loose shift")
     assert shares is not None and shares.images == 3
@@ -399,7 +399,12 @@ def test_summary_figures_and_report(pictures: Path, tmp_path: Path, capsys: pyte
         "activations of look",
     ):
         assert words in page
-    assert "fragile-strict-shrink.svg" in run.figures()
+    written = run.figures()
+    assert "fragile-strict-shrink.svg" in written
+    for begin, width in (("maps-lighter-", 2 * 226), ("pair-lighter-", 446)):
+        files = [name for name in written if name.startswith(begin)]
+        with Image.open(Path(run.folder) / "figures" / files[0]) as sheet:
+            assert 200 < sheet.width <= width
     assert run.figure("fragile", kind="loose shrink").to_dict()
     assert "P = 0.3" in run._repr_html_()
     with pytest.raises(ConfigError, match="loose shrink"):

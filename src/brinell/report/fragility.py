@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from PIL import Image
-from torch import Tensor
 
 from brinell.engine import PairPicture, Photo, WindowExhibits
-from brinell.lenses import KINDS, Maps, Neighbourhood, fragile
+from brinell.lenses import KINDS
 from brinell.report.figures import Figure
 from brinell.report.fragility_figures import class_bars, fragile_curves, location_curves, recognised_curves, sign_bars
+from brinell.report.overlays import overlays, png
 from brinell.report.section import Namer, Picture, Section, inline, sure
-from brinell.results import Fragility, Store, map_file, read_maps, title
-
-LEVELS = 32  # of confidence, on the page
-# red, green, blue, opacity: unjudged or nothing, right and becomes wrong, wrong and becomes right
-FLIPS = ((0, 0, 0, 110), (255, 80, 80, 235), (80, 160, 255, 235))
-RIGHTS = ((214, 90, 160, 130), (60, 180, 75, 130))
+from brinell.results import Fragility, Store, title
 
 
 def fragility_section(
@@ -46,6 +39,9 @@ def fragility_section(
         content={
             "kinds": KINDS,
             "windows": windows,
+            "smallest": {
+                model: [side for (own, _), side in found.smallest.items() if own == model] for model in found.models
+            },
             "viewers": {
                 model: json.dumps(viewer(store, found, model, exhibits.photos.get(model, []))) for model in found.models
             },
@@ -67,13 +63,16 @@ def fragility_figures(found: Fragility) -> dict[str, Figure]:
 
 def viewer(store: Store, found: Fragility, model: str, photos: list[Photo]) -> list[dict[str, Any]]:
     """What the page's viewer of maps needs: photographs, and for each size where its maps lie and their pictures."""
-    operators = [name for name in found.operators if name.startswith("windows:")]
     shown = []
     for photo in photos:
         sizes = [
-            {"title": title(operator), **_overlays(read_maps(store, model, operator, photo.image), photo, found.neighbours)}
-            for operator in operators
-            if store.exists(*map_file(model, operator, photo.image))
+            {
+                "title": one.title,
+                "side": one.side,
+                "box": [round(100 * share, 3) for share in one.box],
+                "maps": {kind: _source(picture) for kind, picture in one.maps.items()},
+            }
+            for one in overlays(store, found, model, photo)
         ]
         squares = [
             {"side": side, "x": left, "y": top, "sure": confidence}
@@ -86,45 +85,8 @@ def viewer(store: Store, found: Fragility, model: str, photos: list[Photo]) -> l
     return shown
 
 
-def _overlays(maps: Maps, photo: Photo, neighbours: int) -> dict[str, Any]:
-    """Maps as pictures, and the part of the photograph that they lie on: each pixel over the middle of its window."""
-    hood = Neighbourhood.of(maps.large.grid.side, photo.height, photo.width, maps.stride)
-    tops, lefts, side = hood.judged.tops, hood.judged.lefts, hood.judged.side
-    right, _ = maps.large.at(tops, lefts, "correct")
-    confidence, _ = maps.large.at(tops, lefts, "confidence")
-    pictures = {
-        "right or wrong": _indexed(right.to(torch.uint8), RIGHTS),
-        "confidence": _indexed((confidence * (LEVELS - 1)).round().to(torch.uint8), _heat()),
-    }
-    assert maps.small is not None
-    for kind in KINDS:
-        degree, change = kind.split()
-        after = maps.large if change == "shift" else maps.small
-        flips = fragile(hood, maps.large, after, change, "correct", neighbours).signs(degree)  # type: ignore[arg-type]
-        pictures[kind] = _indexed((flips.to(torch.int64) % 3).to(torch.uint8), FLIPS)
-    begin = side / 2 - maps.stride / 2
-    box = [
-        begin / photo.width,
-        begin / photo.height,
-        len(lefts) * maps.stride / photo.width,
-        len(tops) * maps.stride / photo.height,
-    ]
-    return {"side": side, "box": [round(100 * number, 3) for number in box], "maps": pictures}
-
-
-def _heat() -> tuple[tuple[int, int, int, int], ...]:
-    """From dark blue over red to yellow."""
-    steps = [place / (LEVELS - 1) for place in range(LEVELS)]
-    return tuple((int(255 * min(1, 1.6 * s)), int(255 * max(0, 1.8 * s - 0.8)), int(110 * (1 - s)), 170) for s in steps)
-
-
-def _indexed(values: Tensor, colours: tuple[tuple[int, int, int, int], ...]) -> str:
-    """A map of places in a list of colours, as the source of an image element."""
-    picture = Image.fromarray(values.contiguous().numpy(), "P")
-    picture.putpalette([part for colour in colours for part in colour[:3]])
-    sink = io.BytesIO()
-    picture.save(sink, "png", transparency=bytes(colour[3] for colour in colours), optimize=True)
-    return "data:image/png;base64," + base64.b64encode(sink.getvalue()).decode()
+def _source(picture: Image.Image) -> str:
+    return "data:image/png;base64," + base64.b64encode(png(picture)).decode()
 
 
 def _gallery(

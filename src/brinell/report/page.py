@@ -17,9 +17,10 @@ from brinell.engine.manifest import told_queries
 from brinell.report.figures import Figure
 from brinell.report.fragility import fragility_figures, fragility_section
 from brinell.report.knob import knob_figures, knob_section
+from brinell.report.overlays import sheets
 from brinell.report.profile import profile_figures, profile_section
 from brinell.report.section import Section
-from brinell.results import Knobs, Profiles, Store, findings, title
+from brinell.results import Fragility, Knobs, Profiles, Store, findings, title
 
 
 def write_report(store: Store) -> str:
@@ -122,12 +123,19 @@ def _short(manifest: dict[str, Any]) -> dict[str, Any]:
 def write_figures(store: Store, folder: str = "figures") -> list[str]:
     """All figures of the run's lenses as SVG and PNG."""
     charts: dict[str, Figure] = {}
+    pictures: dict[str, bytes] = {}
     for found in findings(store.connect(), store.manifest()).values():
         if isinstance(found, Profiles):
             charts |= profile_figures(found)
         else:
             charts |= knob_figures(found) if isinstance(found, Knobs) else fragility_figures(found)
+        if isinstance(found, Fragility):
+            names = {model: _namer(facts["classes"]) for model, facts in store.manifest()["models"].items()}
+            pictures |= sheets(store, found, read_window_exhibits(store), names)
     written = []
+    for name, content in pictures.items():
+        store.write(content, folder, f"{name}.png")
+        written.append(f"{name}.png")
     for name, chart in charts.items():
         text = chart.to_json(indent=None)
         store.write(vl_convert.vegalite_to_svg(text).encode(), folder, f"{name}.svg")
