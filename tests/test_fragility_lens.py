@@ -188,6 +188,8 @@ def test_images_that_are_too_small_are_counted(pictures: Path, tmp_path: Path, c
         ({"neighbours": 6}, "neighbours"),
         ({"layers": ["nose"]}, "has no layer 'nose'; "),
         ({"fit": "pad", "sizes": [20]}, "padded to 16×16"),
+        ({"fit": "pad", "operators": ["minimal"]}, "which can't be padded; use another fit"),
+        ({"step": 1.5}, "or a whole number of pixels; not 1.5"),
     ],
 )
 def test_wrong_options_are_told_in_a_line(pictures: Path, tmp_path: Path, options: dict[str, Any], words: str) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 from urllib.parse import quote
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from brinell.errors import ConfigError
@@ -75,13 +75,27 @@ class FragilityOptions(LensOptions):
                 raise ConfigError(f"windows of {size:g} pixels can't be shrunk by two; take {SMALLEST} or more")
         return tuple(dict.fromkeys(sizes))
 
+    @model_validator(mode="after")
+    def _searchable(self) -> FragilityOptions:
+        if self.step > 1 and not self.step.is_integer():
+            raise ConfigError(f"a step is a share of a window's side, or a whole number of pixels; not {self.step:g}")
+        if self.fit == "pad" and {MINIMAL, "all"} & set(self.operators):
+            raise ConfigError(
+                "the search for minimal images begins at the whole image, which can't be padded; use another fit"
+            )
+        return self
+
 
 def fragility(shard: Shard, operator: View, options: LensOptions) -> Asking:
     """Map every sample's windows, and count the fragile ones; or search its minimal images."""
     assert isinstance(options, FragilityOptions) and shard.sizes is not None
+    located = operator.name == LOCATION
+    if shard.clean.detections is not None and (located or options.fit == "own"):
+        raise ConfigError(
+            f"{shard.model} is a detector, whose boxes follow windows that are resized or padded, and no others"
+        )
     if operator.name == MINIMAL:
         return (yield from _search(shard, operator, options))
-    located = operator.name == LOCATION
     size = _size(operator)
     if located:
         view = location_view(operator.semantics, shard.height, shard.width)
