@@ -40,12 +40,16 @@ class Recipe:
 
 
 class SmallAlexNet(nn.Module):
-    """Takes standardised images (N, 3, 32, 32) and gives scores (N, 10). `width` 1 is the paper's."""
+    """Takes standardised images (N, 3, 32, 32) and gives scores (N, 10).
+
+    With a `width` below 1 convolutions have fewer channels than the paper's.
+    """
 
     def __init__(self, recipe: Recipe, width: float, generator: torch.Generator) -> None:
         super().__init__()
         self.recipe, self.generator = recipe, generator
-        first, second, third, fourth = (max(8, round(count * width)) for count in (96, 256, 384, 192))
+        first, second = (max(8, round(count * width)) for count in (96, 256))
+        third, fourth = 384, 192
         self.first = nn.Conv2d(6 if recipe.scales else 3, first, 5, padding=2)
         self.second = nn.Conv2d(first, second, 5, padding=2)
         side = SCALE if recipe.scales else SIDE
