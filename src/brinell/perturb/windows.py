@@ -89,27 +89,30 @@ def _resized(original: Tensor, side: int, corners: Tensor, height: int, width: i
     lefts, begins = (each.to(device, non_blocking=True) for each in (lefts, begins))  # at once, and nothing is waited for
     places, whole = _taps(side, width, how, device)
     across = (lefts[None, :, None] + places[:, None, :]).flatten(1)
-    strips = _weighted(original[:, first:last], 2, across, whole.repeat(1, len(lefts)))
+    strips = _weighted(original[:, first:last], 2, across, whole.repeat(1, len(lefts)), how)
     strips = strips.view(channels, last - first, len(lefts), width).permute(2, 0, 1, 3).reshape(-1, width)
     places, whole = _taps(side, height, how, device)
     begins = begins[:, None] + torch.arange(channels, device=device) * (last - first)  # (T, C)
     chunk = CHUNK if device.type == "cpu" else len(corners)
-    made = original.new_empty(len(corners), channels, height, width)
-    for start in range(0, len(corners), chunk):
-        part = slice(start, start + chunk)
-        down = (begins[part, :, None] + places[:, None, None, :]).flatten(1)
-        made[part] = _weighted(strips, 0, down, whole.repeat(1, down.shape[1] // height)).view(-1, channels, height, width)
-    return made
+    made = []
+    for part in begins.split(chunk):
+        down = (part[:, :, None] + places[:, None, None, :]).flatten(1)
+        sums = _weighted(strips, 0, down, whole.repeat(1, part.numel()), how)
+        made.append(sums.view(len(part), channels, height, width))
+    return made[0] if len(made) == 1 else torch.cat(made)
 
 
-def _weighted(values: Tensor, axis: int, places: Tensor, whole: Tensor) -> Tensor:
+def _weighted(values: Tensor, axis: int, places: Tensor, whole: Tensor, how: Interpolation) -> Tensor:
     """Sums of bytes at places (taps, K) along an axis, with weights (taps, K), rounded to bytes, half up."""
     shape = [1] * values.ndim
     shape[axis] = -1
     total = values.new_full((), 1 << (BITS - 1), dtype=torch.int32)
     for place, weight in zip(places, whole, strict=True):
         total = torch.mul(values.index_select(axis, place), weight.view(shape)).add_(total)
-    return total.bitwise_right_shift_(BITS).clamp_(0, 255).to(torch.uint8)
+    total.bitwise_right_shift_(BITS)
+    if how != "bilinear":  # whose weights are all positive
+        total.clamp_(0, 255)
+    return total.to(torch.uint8)
 
 
 @lru_cache(64)
