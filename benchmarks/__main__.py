@@ -1,8 +1,9 @@
 """`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
 
-Sections: processor, operators, memory, knob; `page` alone writes the page from what is kept. The accelerator's figures come
-from `python -m benchmarks.accelerator profile` and `… search`, run where there is one, their output kept as
-accelerator.json and accelerator_search.json in benchmarks/results.
+Sections: processor, operators, memory, knob, fragility; `page` alone writes the page from what is kept. The accelerator's
+figures come from `python -m benchmarks.accelerator profile`, `… search` and `python -m benchmarks.fragility`, run where
+there is one, their output kept in benchmarks/results as accelerator.json, accelerator_search.json and
+fragility_accelerator.json.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from pathlib import Path
 
 import jinja2
 
-from benchmarks import knob, memory, operators, processor
+from benchmarks import fragility, knob, memory, operators, processor
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
 SECTIONS = {
+    "fragility": fragility.measure,
     "knob": knob.measure,
     "memory": memory.measure,
     "operators": operators.measure,

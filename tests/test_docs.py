@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -96,12 +97,17 @@ def test_every_module_is_in_the_architecture() -> None:
 
 
 def test_the_questions_can_be_asked(greys: Path, tmp_path: Path) -> None:
-    lenses = ({"name": "profile", "operators": ["fade_black"], "levels": 12}, {"name": "knob", "operators": ["brightness"]})
-    runs = [
-        brinell.run("fake:grey", greys, lens=lens, out=tmp_path / lens["name"], execution=PLAIN, quiet=True)
-        for lens in lenses
-    ]
+    lenses: dict[str, dict[str, Any]] = {
+        "profile": {"operators": ["fade_black"], "levels": 12},
+        "knob": {"operators": ["brightness"]},
+        "fragility": {"sizes": [0.3]},
+    }
+    runs = {
+        name: brinell.run("fake:grey", greys, lens={"name": name, **own}, out=tmp_path / name, execution=PLAIN, quiet=True)
+        for name, own in lenses.items()
+    }
     (text,) = blocks("docs/rows.md", "sql")
     for question in text.strip().split("\n\n"):
-        answer = runs["knob" in question].rows(question).fetchall()
+        lens = next((name for name in lenses if f"'{name}'" in question), "profile")
+        answer = runs[lens].rows(question).fetchall()
         assert answer or "left out" in question

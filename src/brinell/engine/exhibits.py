@@ -22,6 +22,7 @@ from brinell.criteria import USUAL, find_criterion
 from brinell.engine.bench import Bench
 from brinell.engine.clean import readable
 from brinell.engine.shards import Entry, id_numbers, load_canvases
+from brinell.engine.windows import write_window_exhibits
 from brinell.models import Model
 from brinell.perturb import find_operator, find_property
 from brinell.results import Breaker, Least, Store, breakers, least, profiles
@@ -77,6 +78,8 @@ def write_exhibits(store: Store, dataset: Dataset, models: Sequence[Model], seed
             wanted += _failure_points(connection) + _breaks_first(connection)
         elif lens["name"] == "knob":
             wanted += _least_changes(connection, lens["distance"], lens["resample"])
+        elif lens["name"] == "fragility":
+            write_window_exhibits(store, dataset, models, lens)
     entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}  # the first of equal images
     for model in models:
         mine = [exhibit for exhibit in wanted if exhibit.model == model.name]

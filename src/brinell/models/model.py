@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from brinell.boxes import Detections
 from brinell.classes import Classes
@@ -28,7 +28,8 @@ class Model:
     gradients, where the model has them. `facts` go into the manifest: source, runtime, precision and the like. A model
     without `scores` names a class and says no more: its answers are 1 for that class and 0 for the others. A model with
     a `service` is asked over HTTP, which may cost something. To whoever asks for scores over classes, a model with a
-    `detector` gives the best score of each class's detections in the image, 0 where there are none.
+    `detector` gives the best score of each class's detections in the image, 0 where there are none. `module` is the torch
+    module that it was made from, if any, whose layers can be looked at.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Model:
     scores: bool = True
     service: Service | None = None
     detector: Detector | None = None
+    module: nn.Module | None = None
 
     def predict(self, canvases: Tensor) -> Tensor:
         """Probabilities as float32 (N, K) for uint8 canvases on the model's device."""

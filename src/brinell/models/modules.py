@@ -43,6 +43,7 @@ def from_module(
         probabilities=first_look.probabilities,
         classes=classes,
         differentiable=_in_torch(module, execution) if running["runtime"] != "onnxruntime" else module,
+        module=module,
         facts={"source": source, **running, "precision": execution.precision, "device": str(device)},
     )
 

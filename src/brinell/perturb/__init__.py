@@ -28,6 +28,7 @@ from brinell.perturb.property import (
 )
 from brinell.perturb.view import View
 from brinell.perturb.warp import warp
+from brinell.perturb.windows import location_view, window_view, windows
 
 __all__ = [
     "OPERATORS",
@@ -50,6 +51,7 @@ __all__ = [
     "find_property",
     "frost",
     "gradient",
+    "location_view",
     "luminance",
     "mean_grey",
     "motion",
@@ -65,4 +67,6 @@ __all__ = [
     "use_frost_template",
     "warp",
     "weather",
+    "window_view",
+    "windows",
 ]

@@ -12,13 +12,15 @@ import vl_convert
 
 from brinell.classes import Classes
 from brinell.criteria import USUAL, usual
-from brinell.engine import read_exhibits
+from brinell.engine import read_exhibits, read_window_exhibits
 from brinell.engine.manifest import told_queries
 from brinell.report.figures import Figure
+from brinell.report.fragility import fragility_figures, fragility_section
 from brinell.report.knob import knob_figures, knob_section
+from brinell.report.overlays import sheets
 from brinell.report.profile import profile_figures, profile_section
 from brinell.report.section import Section
-from brinell.results import Profiles, Store, findings, title
+from brinell.results import Fragility, Knobs, Profiles, Store, findings, title
 
 
 def write_report(store: Store) -> str:
@@ -60,8 +62,11 @@ def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
     for lens, findings_of_lens in found.items():
         if isinstance(findings_of_lens, Profiles):
             sections.append(profile_section(store, findings_of_lens, options[lens], exhibits, names))
-        else:
+        elif isinstance(findings_of_lens, Knobs):
             sections.append(knob_section(store, findings_of_lens, options[lens], exhibits, names))
+        else:
+            windows = read_window_exhibits(store)
+            sections.append(fragility_section(store, findings_of_lens, options[lens], windows, names))
     return sections
 
 
@@ -118,9 +123,19 @@ def _short(manifest: dict[str, Any]) -> dict[str, Any]:
 def write_figures(store: Store, folder: str = "figures") -> list[str]:
     """All figures of the run's lenses as SVG and PNG."""
     charts: dict[str, Figure] = {}
+    pictures: dict[str, bytes] = {}
     for found in findings(store.connect(), store.manifest()).values():
-        charts |= profile_figures(found) if isinstance(found, Profiles) else knob_figures(found)
+        if isinstance(found, Profiles):
+            charts |= profile_figures(found)
+        else:
+            charts |= knob_figures(found) if isinstance(found, Knobs) else fragility_figures(found)
+        if isinstance(found, Fragility):
+            names = {model: _namer(facts["classes"]) for model, facts in store.manifest()["models"].items()}
+            pictures |= sheets(store, found, read_window_exhibits(store), names)
     written = []
+    for name, content in pictures.items():
+        store.write(content, folder, f"{name}.png")
+        written.append(f"{name}.png")
     for name, chart in charts.items():
         text = chart.to_json(indent=None)
         store.write(vl_convert.vegalite_to_svg(text).encode(), folder, f"{name}.svg")

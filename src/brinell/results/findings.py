@@ -8,10 +8,11 @@ from typing import Any
 import duckdb
 
 from brinell.errors import RunError
+from brinell.results.fragility import Fragility, fragility
 from brinell.results.knobs import Knobs, knobs
 from brinell.results.profiles import THRESHOLDS, Profiles, profiles
 
-Findings = Profiles | Knobs
+Findings = Profiles | Knobs | Fragility
 
 
 def findings(
@@ -27,4 +28,6 @@ def findings(
             found["profile"] = profiles(connection, thresholds)
         elif lens["name"] == "knob" and "knob" in measured:
             found["knob"] = knobs(connection, lens["distance"], search=lens["search"], resample=lens["resample"])
+        elif lens["name"] == "fragility" and "fragility" in measured:
+            found["fragility"] = fragility(connection, lens["stride"], lens["neighbours"])
     return found
