@@ -54,7 +54,9 @@ $(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt
 
 $(ZOO)/zoo: pyproject.toml constraints-zoo.txt
 	$(PYTHON) -m venv $(ZOO)
-	$(ZOO)/bin/python $(PIP) --constraint constraints-zoo.txt --editable '.[onnx,timm,torchvision,hf]' pytest hypothesis
+	$(ZOO)/bin/python $(PIP) --constraint constraints-zoo.txt --editable '.[onnx,timm,torchvision,hf]' pytest hypothesis \
+		ttach matplotlib scikit-learn
+	$(ZOO)/bin/python $(PIP) --constraint constraints-zoo.txt --no-deps grad-cam  # which asks for an OpenCV with windows
 	touch $@
 
 clean:

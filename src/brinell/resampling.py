@@ -85,14 +85,20 @@ def nearest(source: int, target: int) -> Tensor:
 
 
 def _by_pillow(images: Tensor, height: int, width: int, how: Interpolation) -> Tensor:
-    count, channels = images.shape[:2]
-    layout = images.permute(0, 2, 3, 1) if channels == 3 else images.reshape(count * channels, *images.shape[2:])
-    made = np.empty((len(layout), height, width, *layout.shape[3:]), np.uint8)
-    for place, pixels in enumerate(layout.numpy()):
-        picture = Image.fromarray(np.ascontiguousarray(pixels))
-        made[place] = picture.resize((width, picture.height), _PILLOW[how]).resize((width, height), _PILLOW[how])
-    back = torch.from_numpy(made)
-    return back.permute(0, 3, 1, 2).contiguous() if channels == 3 else back.view(count, channels, height, width)
+    made = np.empty((len(images), height, width, images.shape[1]), np.uint8)
+    for place, pixels in enumerate(images.permute(0, 2, 3, 1).numpy()):
+        made[place] = in_pillow(pixels, height, width, how)
+    return torch.from_numpy(made).permute(0, 3, 1, 2).contiguous()
+
+
+def in_pillow(pixels: np.ndarray, height: int, width: int, how: Interpolation) -> np.ndarray:
+    """One image (H, W, C) resized by Pillow, across and then down."""
+    grey = pixels.shape[2] == 1
+    picture = Image.fromarray(np.ascontiguousarray(pixels[:, :, 0] if grey else pixels))
+    for size in ((width, picture.height), (width, height)):
+        picture = picture.resize(size, _PILLOW[how]) if picture.size != size else picture
+    made = np.asarray(picture)
+    return made[:, :, None] if grey else made
 
 
 def _triangle(x: float) -> float:

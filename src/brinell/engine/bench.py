@@ -134,8 +134,17 @@ class Bench:
         """Originals under a view; those of one image are made together."""
         which, counts = torch.unique_consecutive(samples, return_counts=True)
         parts = zip(which.tolist(), torch.split(parameters, counts.tolist()), strict=True)
-        to_canvases = self.model.preprocess.canvases
-        return torch.cat([view.canvases(self.originals[sample], own, to_canvases) for sample, own in parts])
+        return torch.cat([self._looked(view, self.originals[sample], own) for sample, own in parts])
+
+    def _looked(self, view: View, original: Tensor, parameters: Tensor) -> Tensor:
+        preprocess, local = self.model.preprocess, view.local
+        if local is None:
+            return view.canvases(original, parameters, preprocess.canvases)
+
+        def paint(windows: Tensor, corners: Tensor, which: Tensor) -> Tensor:
+            return local.paint(windows, corners, parameters[which])
+
+        return preprocess.repainted(original, local.boxes(parameters, *original.shape[1:]), paint)
 
     def _ask(self, trials: Trials, part: slice) -> Outcome:
         samples, told, compares = trials.samples[part], None, True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from brinell.boxes import Detections
 from brinell.classes import Classes
@@ -18,6 +18,17 @@ from brinell.models.service import Service
 
 A = TypeVar("A")
 Forward = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Insides:
+    """A torch model as it can be looked into: its module, and how that gives scores over classes, with gradients.
+
+    Scores are logits, the logarithms of probabilities, or a detector's best ones of each class.
+    """
+
+    module: nn.Module
+    scores: Forward
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,7 @@ class Model:
     scores: bool = True
     service: Service | None = None
     detector: Detector | None = None
+    insides: Insides | None = None
 
     def predict(self, canvases: Tensor) -> Tensor:
         """Probabilities as float32 (N, K) for uint8 canvases on the model's device."""
@@ -113,6 +125,7 @@ def as_detector(
     fingerprint: str,
     classes: Classes | None,
     facts: Mapping[str, str],
+    insides: Insides | None = None,
 ) -> Model:
     """A detector from a function that gives a network's outputs in their places."""
 
@@ -142,6 +155,7 @@ def as_detector(
         classes=classes,
         facts=facts,
         detector=Detector(detect, how),
+        insides=insides,
     )
 
 
