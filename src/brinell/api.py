@@ -13,10 +13,11 @@ from typing import Any
 import duckdb
 from torch import nn
 
+from brinell.attention import AttentionOptions
 from brinell.classes import Classes
 from brinell.config import RunConfig, load_config
 from brinell.datasets import DataOptions
-from brinell.engine import Parts, assemble, execute, reporter
+from brinell.engine import Parts, assemble, execute, look, reporter
 from brinell.errors import ConfigError, RunError
 from brinell.execution import Execution
 from brinell.lenses import LensOptions
@@ -25,17 +26,22 @@ from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
 from brinell.report import (
     Figure,
+    accuracy_bars,
     area_bars,
     average_profiles,
+    cell_map,
+    drift_bars,
     fooling_bars,
     operator_profiles,
+    place_bars,
     robustness_bars,
     sides,
+    size_bars,
     threshold_curves,
     write_figures,
     write_report,
 )
-from brinell.results import METRICS, THRESHOLDS, Findings, Profiles, Store, findings
+from brinell.results import AT_LEAST, METRICS, THRESHOLDS, Attention, Findings, Highlights, Profiles, Store, findings
 from brinell.validation import validated
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
@@ -77,9 +83,36 @@ class Run:
             raise ConfigError(f"this run has no lens {lens!r}; {nearest(lens, list(found))}")
         return found[lens]
 
-    def findings(self, thresholds: tuple[float, ...] = THRESHOLDS) -> dict[str, Findings]:
+    def findings(
+        self, thresholds: tuple[float, ...] = THRESHOLDS, at_least: tuple[int, ...] = AT_LEAST
+    ) -> dict[str, Findings]:
         """What every lens of the run found, by the lens's name."""
-        return findings(self.store.connect(), self.manifest, thresholds)
+        return findings(self.store.connect(), self.manifest, thresholds, at_least)
+
+    def attention(
+        self,
+        how: Mapping[str, Any] | AttentionOptions | None = None,
+        *,
+        models: Sequence[Model] | None = None,
+        data: Any = None,
+        quiet: bool = False,
+    ) -> Attention:
+        """Compare where the models look, on clean images and on changed ones, and give what is found.
+
+        Models and data are opened again as the run named them; what was given as an object is to be given again.
+        """
+        config = load_config(self.manifest["source"])
+        lost = [one.source for one in config.models if one.source.startswith("object:")]
+        if models is None and lost:
+            raise ConfigError(f"the run was given a model as an object ({lost[0]}); give it again: attention(models=[…])")
+        if data is None and config.data.source.startswith("object:"):
+            raise ConfigError("the run was given its data as an object; give it again: attention(data=…)")
+        options = how if isinstance(how, AttentionOptions) else validated(AttentionOptions, dict(how or {}))
+        with reporter(quiet) as telling:
+            look(self.store, options, assemble(config, models, data), telling)
+        found = self.findings()["attention"]
+        assert isinstance(found, Attention)
+        return found
 
     def report(self) -> str:
         """Write the HTML report into the run's folder and give its place."""
@@ -93,7 +126,8 @@ class Run:
         """One figure as an Altair chart.
 
         Of profiles: "average", "operators" or "areas" (choose model=…, metric=…); of smallest changes: "robustness",
-        "fooling", "thresholds" or "sides" (choose operator=…). Without a name, the first of the run's first lens.
+        "fooling", "thresholds" or "sides" (choose operator=…); of highlights: "highlight-accuracy", "-sizes", "-cells" or
+        "-place"; of attention: "attention-moved". Without a name, the first of the run's first lens.
         """
         makers: dict[str, tuple[Findings, Callable[..., Figure], tuple[str, ...]]] = {}
         for found in self.findings().values():
@@ -103,6 +137,16 @@ class Run:
                     "operators": (found, operator_profiles, ("model", "metric")),
                     "areas": (found, area_bars, ()),
                 }
+            elif isinstance(found, Highlights):
+                makers |= {
+                    "highlight-accuracy": (found, accuracy_bars, ("operator",)),
+                    "highlight-sizes": (found, size_bars, ("operator",)),
+                    "highlight-cells": (found, cell_map, ("operator",)),
+                }
+                if any(one.place is not None and one.failing for one in found.glare.values()):
+                    makers["highlight-place"] = (found, place_bars, ("operator",))
+            elif isinstance(found, Attention):
+                makers["attention-moved"] = (found, drift_bars, ())
             else:
                 makers |= {
                     "robustness": (found, robustness_bars, ()),
@@ -148,6 +192,7 @@ def run(
     lens: str | Mapping[str, Any] | LensOptions = "profile",
     select: str = "all",
     seed: int = 0,
+    attention: bool | Mapping[str, Any] = False,
     out: str | os.PathLike[str] | None = None,
     execution: Execution | None = None,
     quiet: bool = False,
@@ -155,9 +200,19 @@ def run(
     """Test models on data, or go on with a test that was stopped, and give the run.
 
     Models are strings ("timm:resnet50", "onnx:FILE"), or modules wrapped by `wrap`. Data is a path, a mapping with a
-    `source` and options (limit, shuffle, labels), or any sequence of (image, label).
+    `source` and options (limit, shuffle, labels), or any sequence of (image, label). With `attention` (True, or options) it
+    is compared where torch models look, too.
     """
-    parts = assembled(model, data, lens=lens, select=select, seed=seed, out=out, execution=execution or Execution())
+    parts = assembled(
+        model,
+        data,
+        lens=lens,
+        select=select,
+        seed=seed,
+        attention=attention,
+        out=out,
+        execution=execution or Execution(),
+    )
     with reporter(quiet) as telling:
         store = execute(parts, telling)
     return Run(store.url)
@@ -203,6 +258,7 @@ def assembled(
     lens: str | Mapping[str, Any] | LensOptions = "profile",
     select: str = "all",
     seed: int = 0,
+    attention: bool | Mapping[str, Any] = False,
     out: str | os.PathLike[str] | None = None,
     execution: Execution,
 ) -> Parts:
@@ -222,6 +278,7 @@ def assembled(
             "lens": lens.model_dump(mode="json") if isinstance(lens, LensOptions) else lens,
             "select": select,
             "seed": seed,
+            "attention": {} if attention is True else attention or None,
             "out": os.fspath(out) if out is not None else None,
             "execution": execution.model_dump(mode="json"),
         }

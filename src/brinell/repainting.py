@@ -1,9 +1,9 @@
 """Resizing an image again after a change in a part of it, at the cost of that part.
 
-A spot on a photograph leaves most of it as it was. What is resized in two passes, across and then down, changes only where
-the weights of a target pixel meet the changed window. The pixels are those that resizing the whole would give, to the bit
-(see `resampling`). On a CPU the window's rows are resized across, then the columns that they change down, each by Pillow; on
-an accelerator windows of about one size are resized together by products with their parts of the weights.
+A spot on a photograph leaves most of it as it was. What is resized in two passes, across and then down, changes only
+where the weights of a target pixel meet the changed window. The pixels are those that resizing the whole would give, to
+the bit (see `resampling`). On a CPU the window's rows are resized across, then the columns that they change down, each by
+Pillow; on an accelerator windows of about one size are resized together by products with their parts of the weights.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def _by_products(image: Tensor, boxes: Tensor, paint: Paint, across: Reach, down
     made = resampled(image[None], down.target, across.target, how).expand(len(boxes), -1, -1, -1).contiguous()
     top, left, bottom, right = boxes.numpy().T
     order = torch.from_numpy(np.argsort((bottom - top) * (right - left), kind="stable"))
-    for which in order.split(TOGETHER):
+    for start in range(0, len(order), TOGETHER):
+        which = order[start : start + TOGETHER]
         rows, source_rows = down.even(top[which], bottom[which])
         columns, source_columns = across.even(left[which], right[which])
         corners = torch.stack([source_rows[:, 0], source_columns[:, 0]], 1)

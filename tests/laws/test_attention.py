@@ -109,7 +109,8 @@ def test_maps_are_the_papers_formulas(plain: Model, method: str) -> None:
     images, classes = canvases(3), torch.tensor([0, 3, 4])
     net = plain.insides.module  # type: ignore[union-attr]
     assert isinstance(net, Plain)
-    maps = eyes.maps(images, classes)
+    with eyes:
+        maps = eyes.maps(images, classes)
     assert maps.shape == (3, 32, 32)
     for place in range(3):
         # the same network again, cut in two by hand
@@ -128,8 +129,8 @@ def test_maps_are_the_papers_formulas(plain: Model, method: str) -> None:
 def test_maps_do_not_depend_on_the_batch_or_on_threads(plain: Model) -> None:
     eyes = open_eyes(plain)
     images, classes = canvases(8), torch.arange(8) % 5
-    together = eyes.maps(images, classes)
-    with ThreadPoolExecutor(4) as pool:
+    with eyes, ThreadPoolExecutor(4) as pool:
+        together = eyes.maps(images, classes)
         alone = list(pool.map(lambda place: eyes.maps(images[place : place + 1], classes[place : place + 1]), range(8)))
     assert torch.allclose(torch.cat(alone), together, atol=1e-5)
     assert torch.equal(plain.predict(images), plain.predict(images))
@@ -144,7 +145,8 @@ def test_the_last_convolution_is_found_with_what_follows_it(plain: Model) -> Non
 def test_a_transformer_is_looked_at_before_its_last_attention(tokens: Model) -> None:
     eyes = open_eyes(tokens)
     assert eyes.layer.name == "before"
-    maps = eyes.maps(canvases(2, 32, 48), torch.tensor([1, 2]))
+    with eyes:
+        maps = eyes.maps(canvases(2, 32, 48), torch.tensor([1, 2]))
     assert maps.shape == (2, 32, 48)
     assert bool((maps.amax((1, 2)) > 0.5).any())
 
@@ -160,7 +162,7 @@ def test_tokens_lie_row_by_row_behind_those_of_no_place() -> None:
 
 
 def test_who_has_no_eyes_says_why(plain: Model) -> None:
-    with pytest.raises(NoAttention, match="no layer 'secnd'.*second"):
+    with pytest.raises(NoAttention, match=r"no layer 'secnd'.*second"):
         open_eyes(plain, layer="secnd")
     with pytest.raises(NoAttention, match="no places"):
         open_eyes(plain, layer="squeeze")
@@ -221,16 +223,18 @@ def test_ties_go_to_the_first_cell_and_are_told() -> None:
 def test_a_remainder_draws_the_papers_rule_and_not_equal_cells() -> None:
     everywhere = torch.ones(1, 224, 224, dtype=torch.bool)  # cells of 44 pixels, the last of 48
     assert fullest(everywhere, 5)[0].tolist() == [24]
-    assert fullest(everywhere, 5, equal=True)[0].tolist() == [0]  # all alike: the first
-    assert fullest(everywhere, 5, equal=True)[1].tolist() == [True]
+    heat = torch.ones(1, 224, 224)
+    heat[0, 100:120, 60:80] = 2
+    cell, tied = fullest(everywhere, 5, heat)
+    assert (cell.tolist(), tied.tolist()) == ([2 * 5 + 1], [True])  # all equally full: the hottest
 
 
 def test_equal_cells_share_the_pixels_on_their_borders() -> None:
     pixels = torch.zeros(1, 3, 3, dtype=torch.bool)
     pixels[0, 1, 1] = True  # in the middle of four cells of one and a half
-    assert fullest(pixels, 2, equal=True) == (torch.tensor([0]), torch.tensor([True]))
+    assert fullest(pixels, 2, torch.zeros(1, 3, 3)) == (torch.tensor([0]), torch.tensor([True]))
     pixels[0, 2, 2] = True
-    assert fullest(pixels, 2, equal=True)[0].tolist() == [3]
+    assert fullest(pixels, 2, torch.zeros(1, 3, 3))[0].tolist() == [3]
 
 
 def test_drift_of_a_map_that_moves() -> None:

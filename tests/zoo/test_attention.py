@@ -63,7 +63,8 @@ def test_maps_are_those_of_pytorch_grad_cam(make: Any, method: str, monkeypatch:
     values = (torch.arange(3 * 3 * 224 * 224) * 2654435761 >> 7) % 256
     canvases = values.to(torch.uint8).view(3, 3, 224, 224)
     classes = [1, 7, 400]
-    ours = eyes.maps(canvases, torch.tensor(classes)).numpy()
+    with eyes:
+        ours = eyes.maps(canvases, torch.tensor(classes)).numpy()
     target = theirs.utils.model_targets.ClassifierOutputTarget
     made = {"gradcam": theirs.GradCAM, "gradcam++": theirs.GradCAMPlusPlus}[method]
     with made(net, [net.get_submodule(layer)], reshape_transform=reshape) as their:

@@ -2,10 +2,13 @@
 
 from brinell.attention.cam import METHODS, Method
 from brinell.attention.drift import Drift, centre, drift, fullest, hot
-from brinell.attention.eyes import Eyes, NoAttention, open_eyes
+from brinell.attention.eyes import Eyes, open_eyes
+from brinell.attention.layers import NoAttention
+from brinell.attention.options import AttentionOptions
 
 __all__ = [
     "METHODS",
+    "AttentionOptions",
     "Drift",
     "Eyes",
     "Method",

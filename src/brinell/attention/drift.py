@@ -1,9 +1,10 @@
 """Where two heat maps differ: has the model's attention moved? Pure functions of maps (N, H, W).
 
-The paper's rule (seed 5): what lies above a map's third quartile is hot; the image is cut into cells, and the max-cell is the
-one with the most hot pixels; attention has moved if the max-cells of two maps differ. Its cells are of whole pixels, and what
-is left over goes to the last ones, which are larger then and draw the maximum. With `equal` cells a pixel on a border counts
-for both sides in part, and all cells are of one size. Two continuous measures stand beside the rule.
+The paper's rule (seed 5): what lies above a map's third quartile is hot; the image is cut into cells, and the max-cell is
+the one with the most hot pixels; attention has moved if the max-cells of two maps differ. Its cells are of whole pixels,
+and what is left over goes to the last ones, which are larger then and draw the maximum; and often several cells are all
+hot, of which the first counts. With equal cells a pixel on a border counts for both sides in part, all cells are of one
+size, and of those that are equally full the hottest counts. Two continuous measures stand beside the rule.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ QUARTILE = 0.75
 class Drift:
     """How attention moved from one map to another, (N,) each.
 
-    `cell` is the max-cell by the paper's rule, `equal_cell` with cells of one size, counted row by row from 0 and -1 for a map
-    of which nothing is hot; `tied` says that several cells are the fullest, of which the first counts. `overlap` is
+    `cell` is the max-cell by the paper's rule, `equal_cell` with cells of one size, counted row by row from 0 and -1 for
+    a map of which nothing is hot; `tied` says that several cells are the fullest, of which the first counts. `overlap` is
     intersection over union of the hot pixels, `distance` that of the maps' centres of mass, as a share of the image's
     diagonal; both are NaN where a map is empty.
     """
@@ -39,7 +40,7 @@ def drift(clean: Tensor, changed: Tensor, cells: int = 5) -> Drift:
     """How the model's attention moved between pairs of maps."""
     before, after = hot(clean), hot(changed)
     (clean_cell, first), (cell, second) = (fullest(each, cells) for each in (before, after))
-    (clean_equal, _), (equal, _) = (fullest(each, cells, equal=True) for each in (before, after))
+    (clean_equal, _), (equal, _) = (fullest(each, cells, maps) for each, maps in ((before, clean), (after, changed)))
     either = (before | after).flatten(1).sum(1)
     return Drift(
         clean_cell=clean_cell,
@@ -61,15 +62,21 @@ def hot(maps: Tensor) -> Tensor:
     return (flat > torch.lerp(low, high, place - int(place))).view_as(maps)
 
 
-def fullest(pixels: Tensor, cells: int, *, equal: bool = False) -> tuple[Tensor, Tensor]:
-    """The cell with the most of some pixels, and whether others have as many; -1 where there are none at all."""
+def fullest(pixels: Tensor, cells: int, heat: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The cell with the most of some pixels, and whether others have as many; -1 where there are none at all.
+
+    With the pixels' `heat` cells are equal, and of several the hottest is told; without it, the first of the paper's.
+    """
     height, width = pixels.shape[1:]
-    rows, columns = (_shares(side, cells, equal).to(pixels.device) for side in (height, width))
+    rows, columns = (_shares(side, cells, heat is not None).to(pixels.device) for side in (height, width))
     inside = (rows @ pixels.to(torch.float64) @ columns.T).flatten(1)
     most = inside.amax(1, keepdim=True)
     best = inside >= most - 1e-9 * height * width  # parts of pixels don't add up to the last digit
     none = most[:, 0] <= 0
-    return best.to(torch.int8).argmax(1).masked_fill(none, -1), (best.sum(1) > 1) & ~none
+    weight = best.to(torch.float64)
+    if heat is not None:
+        weight *= 1 + (rows @ heat.to(torch.float64) @ columns.T).flatten(1)
+    return weight.argmax(1).masked_fill(none, -1), (best.sum(1) > 1) & ~none
 
 
 def _shares(side: int, cells: int, equal: bool) -> Tensor:

@@ -6,10 +6,8 @@ a map costs a forward pass and little more.
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -22,24 +20,43 @@ from brinell.models import Insides, Model
 from brinell.models.model import probe_images
 
 
-@dataclass(frozen=True)
 class Eyes:
-    """A model's layer, watched. Several threads may ask at once."""
+    """A model's layer, watched while the eyes are open (`with eyes:`). Several threads may ask at once."""
 
-    model: Model
-    insides: Insides
-    layer: Layer
-    method: Method
+    def __init__(self, model: Model, insides: Insides, layer: Layer, method: Method) -> None:
+        self.model, self.insides, self.layer, self.method = model, insides, layer, method
+        self._seeing = threading.local()
+        self._hook: Any = None
+
+    def __enter__(self) -> Eyes:
+        self._hook = self.layer.module.register_forward_hook(self._catch)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._hook.remove()
 
     def maps(self, canvases: Tensor, classes: Tensor) -> Tensor:
         """Where the model looks for these classes, float32 (N, H, W) in 0..1; uint8 canvases on its device."""
-        with torch.enable_grad(), _cut(self.layer.module) as caught:
-            scores = self.insides.scores(self.model.preprocess.normalise(canvases)).to(torch.float32)
-            chosen = scores.gather(1, classes[:, None]).sum()
-            found = torch.autograd.grad(chosen, caught.output, allow_unused=True)[0]  # None: it has no part in the answer
-        gradients = torch.zeros_like(caught.output) if found is None else found
-        activations, slopes = (self.layer.spread(each.detach().to(torch.float32)) for each in (caught.output, gradients))
+        self._seeing.asked, self._seeing.caught = True, None
+        try:
+            with torch.inference_mode(False), torch.enable_grad():
+                scores = self.insides.scores(self.model.preprocess.normalise(canvases)).to(torch.float32)
+                output: Tensor = self._seeing.caught
+                chosen = scores.gather(1, classes[:, None]).sum()
+                slope = torch.autograd.grad(chosen, output, allow_unused=True)[0]  # None: it has no part in the answer
+        finally:
+            self._seeing.asked, self._seeing.caught = False, None
+        gradients = torch.zeros_like(output) if slope is None else slope
+        activations, slopes = (self.layer.spread(each.detach().to(torch.float32)) for each in (output, gradients))
         return class_activation(activations, WEIGHTS[self.method](activations, slopes), *canvases.shape[2:])
+
+    def _catch(self, _: nn.Module, __: Any, output: Tensor) -> Tensor | None:
+        """Keep what the layer gives in this thread, and go on with a copy that begins a graph of its own."""
+        if not getattr(self._seeing, "asked", False):
+            return None
+        self._seeing.caught = output.detach().requires_grad_()
+        copied: Tensor = self._seeing.caught.clone()  # what follows may overwrite it
+        return copied
 
 
 def open_eyes(model: Model, method: Method = "gradcam++", layer: str | None = None) -> Eyes:
@@ -52,33 +69,3 @@ def open_eyes(model: Model, method: Method = "gradcam++", layer: str | None = No
     except ModelError as error:
         raise NoAttention(str(error)) from None
     return Eyes(model, model.insides, found, method)
-
-
-@dataclass
-class _Caught:
-    """The last output of a layer, as the leaf that gradients are computed for."""
-
-    output: Any = None
-
-
-_watching = threading.local()
-
-
-@contextlib.contextmanager
-def _cut(layer: nn.Module) -> Iterator[_Caught]:
-    """Catch what a layer gives in this thread, and go on with a copy that begins a graph of its own."""
-    caught = _Caught()
-    _watching.caught = caught
-
-    def catch(_: nn.Module, __: Any, output: Tensor) -> Tensor | None:
-        if getattr(_watching, "caught", None) is not caught:  # another thread's
-            return None
-        caught.output = output.detach().requires_grad_()
-        return caught.output.clone()  # what follows may overwrite it
-
-    hook = layer.register_forward_hook(catch)
-    try:
-        yield caught
-    finally:
-        hook.remove()
-        _watching.caught = None

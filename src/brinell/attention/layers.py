@@ -1,8 +1,8 @@
 """Which layer of a network to look at, and how its output lies in the image.
 
-Of a convolutional network it is the last convolution, with what follows it at the same size: norms, activations, the block's
-sum or concatenation. Of a transformer it is the last norm whose image tokens still speak for the answer: behind the last
-attention only the class token does. Both are found by asking the network about plain images once.
+Of a convolutional network it is the last convolution, with what follows it at the same size: norms, activations, the
+block's sum or concatenation. Of a transformer it is the last norm whose image tokens still speak for the answer: behind
+the last attention only the class token does. Both are found by asking the network about plain images once.
 """
 
 from __future__ import annotations

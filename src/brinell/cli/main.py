@@ -21,7 +21,7 @@ from brinell.engine.plan import plan as plan_of
 from brinell.errors import BrinellError, ConfigError
 from brinell.execution import Execution
 from brinell.models import open_model
-from brinell.results import THRESHOLDS
+from brinell.results import AT_LEAST, THRESHOLDS
 from brinell.serve import Server, served_lines
 
 app = typer.Typer(
@@ -100,12 +100,15 @@ def summary(
     threshold: Annotated[
         list[float] | None, typer.Option(min=0, max=1, help="Accuracies to find failure points for.")
     ] = None,
+    at_least: Annotated[
+        list[int] | None, typer.Option(min=1, help="Of highlights: so many failing variants make an image fail (S ≥ k).")
+    ] = None,
 ) -> None:
     """Print what a run found: areas, failure points and a verdict for each model.
 
     Example: [bold]brinell summary runs/first --json[/]
     """
-    found = Run(folder).findings(tuple(threshold) if threshold else THRESHOLDS)
+    found = Run(folder).findings(tuple(threshold) if threshold else THRESHOLDS, tuple(at_least) if at_least else AT_LEAST)
     if as_json:
         told = {lens: one.to_dict() for lens, one in found.items()}
         data = next(iter(told.values())) if len(told) == 1 else told
@@ -115,6 +118,28 @@ def summary(
         for one in found.values():
             out.print(*summary_table(one), sep="\n")
         _say_queries(Run(folder))
+
+
+def attention(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder.")],
+    method: Annotated[str, typer.Option(help="gradcam++ or gradcam.")] = "gradcam++",
+    target: Annotated[str, typer.Option(help="Maps for the class that is named (prediction) or the right one (label).")] = (
+        "prediction"
+    ),
+    layer: Annotated[
+        str | None, typer.Option(help="The layer to look at; without it, the last convolution is found.")
+    ] = None,
+    cells: Annotated[int, typer.Option(help="Cells a side that attention is told by.")] = 5,
+    pairs: Annotated[int, typer.Option(help="Changed images to look at, of each kind and operator.")] = 200,
+) -> None:
+    """Compare where a run's models look, on clean images and on changed ones that fail or don't.
+
+    Example: [bold]brinell attention runs/first --pairs 500[/]
+    """
+    run = Run(folder)
+    how = {"method": method, "target": target, "layer": layer, "cells": cells, "pairs": pairs}
+    out.print(*summary_table(run.attention(how)), sep="\n")
+    _say_report(run.report())
 
 
 def rows(
@@ -186,7 +211,7 @@ def show(
     out.print(f"wrote {file}", highlight=False)
 
 
-for _command in (demo, report, summary, rows, ls, serve, show):
+for _command in (demo, report, summary, attention, rows, ls, serve, show):
     app.command()(_command)
 app.command("run")(with_settings(run))
 app.command("plan")(with_settings(plan))

@@ -16,12 +16,63 @@ from brinell.lenses import LENSES
 from brinell.models import SOURCES as MODELS
 from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
 from brinell.registry import nearest
-from brinell.results import Findings, Hardness, Knobs, Profiles, title
+from brinell.results import Attention, Findings, Hardness, Highlights, Knobs, Profiles, title
 
 
 def summary_table(found: Findings) -> list[Any]:
     """What a lens found, as a table and a sentence for each model."""
-    return _profile_table(found) if isinstance(found, Profiles) else _knob_table(found)
+    if isinstance(found, Profiles):
+        return _profile_table(found)
+    if isinstance(found, Highlights):
+        return _highlight_table(found)
+    return _attention_table(found) if isinstance(found, Attention) else _knob_table(found)
+
+
+def _highlight_table(found: Highlights) -> list[Any]:
+    """Accuracy with and without spots of light, by how many variants may fail; and the least light."""
+    tables: list[Any] = []
+    for operator in found.grids:
+        own = [one for model in found.models for one in [found.glare.get((model, operator))] if one is not None]
+        table = Table(title=f"\n{title(operator)}", title_justify="left", title_style="bold")
+        counts = list(own[0].at_least)
+        for head in ("model", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}, if right" for k in counts)):
+            table.add_column(head)
+        table.add_column("failing variants")
+        for one in own:
+            figures = [one.top1, one.average, *one.at_least.values(), *one.over_right.values()]
+            each = f"{one.failing} of {one.failing_images} images"
+            table.add_row(one.model, *(f"{each.value:.1%} ({each.low:.0%}–{each.high:.0%})" for each in figures), each)
+        tables.append(table)
+    if found.least:
+        table = Table(title=f"\n{title('highlight:least')}", title_justify="left", title_style="bold")
+        for head in (
+            "model",
+            "mean light, grey levels (95 %)",
+            "median",
+            "broken / survived / skipped / failed",
+            "queries",
+        ):
+            table.add_column(head)
+        for least in found.least.values():
+            light = f"{least.light.value:.2g} ({least.light.low:.2g}–{least.light.high:.2g})" if least.broken else "–"
+            median = "–" if least.middle is None else f"{least.middle:.2g}"
+            counted = " / ".join(map(str, (least.broken, least.survived, least.skipped, least.failed)))
+            table.add_row(least.model, light, median, counted, f"{least.queries:.0f}")
+        tables.append(table)
+    return [*tables, *(found.verdict(model) for model in found.models)]
+
+
+def _attention_table(found: Attention) -> list[Any]:
+    """How often attention moved, where the model fails and where it doesn't."""
+    table = Table(title="\nattention", title_justify="left", title_style="bold")
+    for head in ("model", "under", "fails", "pairs", "moved", "moved (equal cells)", "overlap", "distance"):
+        table.add_column(head)
+    for one in found.moves:
+        shares = [f"{each.value:.0%} ({each.low:.0%}–{each.high:.0%})" for each in (one.moved, one.equal_moved)]
+        failed = "yes" if one.failed else "no"
+        means = (f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}")
+        table.add_row(one.model, title(one.operator), failed, str(one.pairs), *shares, *means)
+    return [table, *(found.verdict(model) for model in found.models)]
 
 
 def _knob_table(found: Knobs) -> list[Any]:

@@ -146,18 +146,19 @@ class Bench:
 
         return preprocess.repainted(original, local.boxes(parameters, *original.shape[1:]), paint)
 
-    def _ask(self, trials: Trials, part: slice) -> Outcome:
-        samples, told, compares = trials.samples[part], None, True
-        rows = _rows(samples, self.canvases.device)
+    def images(self, trials: Trials, part: slice) -> Tensor:
+        """The canvases of some trials, as the model is asked about them."""
+        samples, levels = trials.samples[part], trials.levels[part]
         if isinstance(trials.operator, View):
-            images = self.viewed(trials.operator, samples, trials.levels[part])
-            compares = trials.operator.compares
-        elif isinstance(trials.operator, Property):
-            fields = None if trials.fields is None else trials.fields[part]
-            images = self.changed(trials.operator, samples, trials.levels[part], fields)
-        else:
-            images = self.perturbed(trials.operator, samples, trials.levels[part])
-            told = trials.operator.facts.told
+            return self.viewed(trials.operator, samples, levels)
+        if isinstance(trials.operator, Property):
+            return self.changed(trials.operator, samples, levels, None if trials.fields is None else trials.fields[part])
+        return self.perturbed(trials.operator, samples, levels)
+
+    def _ask(self, trials: Trials, part: slice) -> Outcome:
+        rows, images = _rows(trials.samples[part], self.canvases.device), self.images(trials, part)
+        compares = trials.operator.compares if isinstance(trials.operator, View) else True
+        told = trials.operator.facts.told if isinstance(trials.operator, Operator) else None
         read, broken, detections = self._judged(images, rows, trials.operator, trials.levels[part])
         return Outcome(
             verdict=read,

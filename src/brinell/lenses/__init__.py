@@ -1,5 +1,6 @@
 """Which trials to ask. Importing this package registers every lens."""
 
+from brinell.lenses.highlights import HighlightOptions
 from brinell.lenses.knob import KnobOptions
 from brinell.lenses.lens import LENSES, Change, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
 from brinell.lenses.profile import ProfileOptions
@@ -11,6 +12,7 @@ __all__ = [
     "STATUSES",
     "Change",
     "Files",
+    "HighlightOptions",
     "KnobOptions",
     "Known",
     "Lens",

@@ -96,6 +96,7 @@ class Files:
 
 Columns = dict[str, Tensor | Known | Words | Detections | Files]
 Asking = Generator[Trials, Outcome, Columns]
+Again = Callable[[Any, str, Tensor, Mapping[str, Tensor]], Trials]
 
 
 class LensOptions(BaseModel):
@@ -115,7 +116,9 @@ class Lens:
 
     `trials` is told the options, what is asked about, and the height and width of the canvas. A `searching` lens asks
     less than that where it finds what it seeks. A lens that looks at `originals` has them beside their canvases, and its
-    units hold no more than `unit` images.
+    units hold no more than `unit` images. `again` makes the trials that rows are of, so that what the model saw can be made
+    again: it is told the options, the operator's full name, the samples, and the rows' numbers by column, NaN where empty.
+    Where rows tell of failures alone, `control` makes weaker changes to compare them with.
     """
 
     name: str
@@ -127,6 +130,8 @@ class Lens:
     searching: bool = False
     originals: bool = False
     unit: int | None = None
+    again: Again | None = None
+    control: Again | None = None
 
 
 LENSES: Registry[Lens] = Registry("lens")

@@ -16,6 +16,7 @@ from brinell.perturb import (
 )
 from brinell.perturb.difference import Difference, colours, difference, mean_grey, no_difference
 from brinell.perturb.frost import use_frost_template
+from brinell.perturb.highlight import WHITE, grid, highlight, highlighted
 from brinell.perturb.operator import OPERATORS, Facts, Kind, Operator, find_operator, operator_names, pixels, step
 from brinell.perturb.property import (
     PROPERTIES,
@@ -32,6 +33,7 @@ from brinell.perturb.warp import warp
 __all__ = [
     "OPERATORS",
     "PROPERTIES",
+    "WHITE",
     "Difference",
     "Facts",
     "Kind",
@@ -50,6 +52,9 @@ __all__ = [
     "find_property",
     "frost",
     "gradient",
+    "grid",
+    "highlight",
+    "highlighted",
     "luminance",
     "mean_grey",
     "motion",

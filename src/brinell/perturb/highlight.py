@@ -1,8 +1,9 @@
 """Specular highlights (seed 5): a spot of light, a Gaussian of peak 255 that is added to the image and clipped.
 
-A spot is four numbers: x and y of its centre, sigma, and its strength, all in pixels of the image it falls on; the strength
-is the peak as a share of 255. Coordinates are pixel indices: a spot at (0, 0) is brightest in the middle of the first pixel.
-The authors published no code; on the one pair of images that they did publish, the formula holds to 0.7 grey levels.
+A spot is four numbers: x and y of its centre, sigma, and its strength, all in pixels of the image it falls on; the
+strength is the peak as a share of 255. Coordinates are pixel indices: a spot at (0, 0) is brightest in the middle of the
+first pixel. The authors published no code; on the one pair of images that they did publish, the formula holds to 0.7 grey
+levels.
 
 Same light on every device: a Gaussian is a product of a row and a column, both made on the host in float64; a device only
 multiplies them and rounds down.
@@ -22,10 +23,11 @@ WHITE: Colour = (255.0, 255.0, 255.0)
 
 
 def highlighted(images: Tensor, spots: Tensor, colour: Colour = WHITE, corners: Tensor | None = None) -> Tensor:
-    """Images under spots, one each: uint8 (N, C, H, W), where N is 1 or the number of spots, and float64 (T, 4) on the host.
+    """Images under spots, one each: uint8 (N, C, H, W), where N is 1 or the number of spots, and float64 (T, 4) on the
+    host.
 
-    What a spot can't add any more is lost: white stays white. On a grey image a coloured spot is as grey as its colour. Where
-    images are windows of larger ones, `corners` says where they lie, int64 (T, 2), y and x.
+    What a spot can't add any more is lost: white stays white. On a grey image a coloured spot is as grey as its colour.
+    Where images are windows of larger ones, `corners` says where they lie, int64 (T, 2), y and x.
     """
     parts = colour if images.shape[1] == 3 else (_grey(colour),)
     height, width = images.shape[2:]
@@ -81,7 +83,9 @@ def cell_centres(cells: int, length: int) -> Tensor:
 
 
 def authors_centres(cells: int, length: int) -> Tensor:
-    """As measured on the authors' images: cells of whole pixels, each two wider, so that spots lie a little right and low."""
+    """As measured on the authors' images: cells of whole pixels, each two wider, so that spots lie a little right and
+    low.
+    """
     return (torch.arange(cells, dtype=torch.float64) + 0.5) * (length // cells + 2)
 
 

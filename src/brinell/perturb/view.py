@@ -2,9 +2,9 @@
 
 Operators and properties change the canvas, the image at a model's input size. A view begins before that: a window cut out
 of the photograph, a light that falls on it. Its function is given one original (uint8 (C, H, W), where the model is), the
-parameters of as many views as are asked (float64 (T, P), on the host), and the model's own way to a canvas (images
-(T, C, H, W) to canvases); it returns uint8 canvases (T, C, h, w). A `local` view changes a window of the original and leaves
-the rest as it is, so that only what the window is part of is resized anew.
+parameters of as many views as are asked (float64 (T, P), on the host), and the model's own way to a canvas (images (T, C,
+H, W) to canvases); it returns uint8 canvases (T, C, h, w). A `local` view changes a window of the original and leaves the
+rest as it is, so that only what the window is part of is resized anew.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Look = Callable[[Tensor, Tensor, ToCanvases], Tensor]
 
 @dataclass(frozen=True)
 class Local:
-    """What a view changes: its `boxes` (parameters (T, P), height and width to int64 (T, 4): top, left, bottom, right, on the
-    host), and how it paints any windows (T, C, h, w) of an original: given where their corners lie, int64 (T, 2), y and x,
-    and its parameters.
+    """What a view changes: its `boxes` (parameters (T, P), height and width to int64 (T, 4): top, left, bottom, right, on
+    the host), and how it paints any windows (T, C, h, w) of an original: given where their corners lie, int64 (T, 2), y
+    and x, and its parameters.
     """
 
     boxes: Callable[[Tensor, int, int], Tensor]

@@ -12,13 +12,14 @@ import vl_convert
 
 from brinell.classes import Classes
 from brinell.criteria import USUAL, usual
-from brinell.engine import read_exhibits
+from brinell.engine import read_exhibits, read_glances
 from brinell.engine.manifest import told_queries
 from brinell.report.figures import Figure
+from brinell.report.highlight import attention_figures, attention_section, highlight_figures, highlight_section
 from brinell.report.knob import knob_figures, knob_section
 from brinell.report.profile import profile_figures, profile_section
 from brinell.report.section import Section
-from brinell.results import Profiles, Store, findings, title
+from brinell.results import Attention, Findings, Highlights, Profiles, Store, findings, title
 
 
 def write_report(store: Store) -> str:
@@ -60,6 +61,10 @@ def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
     for lens, findings_of_lens in found.items():
         if isinstance(findings_of_lens, Profiles):
             sections.append(profile_section(store, findings_of_lens, options[lens], exhibits, names))
+        elif isinstance(findings_of_lens, Highlights):
+            sections.append(highlight_section(store, findings_of_lens, options[lens], exhibits, names))
+        elif isinstance(findings_of_lens, Attention):
+            sections.append(attention_section(store, findings_of_lens, read_glances(store), names))
         else:
             sections.append(knob_section(store, findings_of_lens, options[lens], exhibits, names))
     return sections
@@ -115,11 +120,19 @@ def _short(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**manifest, "models": models}
 
 
+def _figures(found: Findings) -> dict[str, Figure]:
+    if isinstance(found, Profiles):
+        return profile_figures(found)
+    if isinstance(found, Highlights):
+        return highlight_figures(found)
+    return attention_figures(found) if isinstance(found, Attention) else knob_figures(found)
+
+
 def write_figures(store: Store, folder: str = "figures") -> list[str]:
     """All figures of the run's lenses as SVG and PNG."""
     charts: dict[str, Figure] = {}
     for found in findings(store.connect(), store.manifest()).values():
-        charts |= profile_figures(found) if isinstance(found, Profiles) else knob_figures(found)
+        charts |= _figures(found)
     written = []
     for name, chart in charts.items():
         text = chart.to_json(indent=None)

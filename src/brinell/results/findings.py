@@ -8,16 +8,21 @@ from typing import Any
 import duckdb
 
 from brinell.errors import RunError
+from brinell.results.attention import Attention, attention
+from brinell.results.highlights import AT_LEAST, Highlights, highlights
 from brinell.results.knobs import Knobs, knobs
 from brinell.results.profiles import THRESHOLDS, Profiles, profiles
 
-Findings = Profiles | Knobs
+Findings = Profiles | Knobs | Highlights | Attention
 
 
 def findings(
-    connection: duckdb.DuckDBPyConnection, manifest: Mapping[str, Any], thresholds: tuple[float, ...] = THRESHOLDS
+    connection: duckdb.DuckDBPyConnection,
+    manifest: Mapping[str, Any],
+    thresholds: tuple[float, ...] = THRESHOLDS,
+    at_least: tuple[int, ...] = AT_LEAST,
 ) -> dict[str, Findings]:
-    """By the name of each of a run's lenses that has rows, in their order."""
+    """By the name of each of a run's lenses that has rows, in their order, and of attention where that was looked at."""
     measured = {lens for (lens,) in connection.execute("select distinct lens from rows").fetchall()}
     if not measured:
         raise RunError("the run has no rows yet; finish it with the command that began it")
@@ -27,4 +32,8 @@ def findings(
             found["profile"] = profiles(connection, thresholds)
         elif lens["name"] == "knob" and "knob" in measured:
             found["knob"] = knobs(connection, lens["distance"], search=lens["search"], resample=lens["resample"])
+        elif lens["name"] == "highlights" and "highlights" in measured:
+            found["highlights"] = highlights(connection, lens, at_least)
+    if "attention" in manifest:
+        found["attention"] = attention(connection, manifest["attention"])
     return found

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from brinell.perturb import find_operator, find_property, property_facts, property_names
 
+HIGHLIGHTS = {
+    "exact": "a spot of light",
+    "authors": "a spot of light (the authors' grid)",
+    "least": "the faintest spot of light",
+}
+
 
 def title(name: str) -> str:
     """An operator's or property's name for people; its semantics are told where they are not the usual ones."""
     plain, _, semantics = name.partition(":")
+    if plain == "highlight":
+        return HIGHLIGHTS.get(semantics, "a spot of light")
     if plain in property_names():
         facts, usual = property_facts(name).title, find_property(plain).semantics
     else:
