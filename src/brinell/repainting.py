@@ -13,34 +13,87 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
-from brinell.resampling import Interpolation, in_pillow, resampled, rounded, weights
+from brinell.resampling import Interpolation, in_one_pass, picture_of, resampled, rounded, weights
 
 # images (T, C, h, w), which it may not overwrite; where their corners lie, int64 (T, 2), y and x; which changes, int64 (T,)
 Paint = Callable[[Tensor, Tensor, Tensor], Tensor]
 TOGETHER = 25  # windows that an accelerator resizes together, each as large as the largest of them
 
 
-def repainted(
-    image: Tensor, boxes: Tensor, paint: Paint, height: int, width: int, how: Interpolation = "bilinear"
-) -> Tensor:
-    """An image (C, H, W) under T changes, resized: uint8 (T, C, height, width), where the image is.
+class Repainting:
+    """An image (C, H, W), ready to be resized again and again: what doesn't change is made once."""
 
-    Change t alters pixels of box t alone (int64 (T, 4) on the host: top, left, bottom, right); `paint` makes any window of
-    the changed image from the same window of the image.
-    """
-    if how == "nearest":
-        return _whole(image, boxes, paint, height, width, how)
-    across, down = Reach.of(image.shape[2], width, how), Reach.of(image.shape[1], height, how)
-    if image.device.type == "cpu":
-        return _by_pillow(image, boxes, paint, across, down, how)
-    return _by_products(image, boxes, paint, across, down, how)
+    def __init__(self, image: Tensor, height: int, width: int, how: Interpolation = "bilinear") -> None:
+        self.image, self.height, self.width, self.how = image, height, width, how
+        self.clean = resampled(image[None], height, width, how)[0]
+        if how != "nearest":
+            self.across, self.down = Reach.of(image.shape[2], width, how), Reach.of(image.shape[1], height, how)
+        if image.device.type == "cpu":
+            self.whole = picture_of(image.contiguous().numpy())
+            self.halfway = in_one_pass(self.whole, (width, self.whole.height), how)
 
+    def under(self, boxes: Tensor, paint: Paint) -> Tensor:
+        """The image under T changes, resized: uint8 (T, C, height, width), where the image is.
 
-def _whole(image: Tensor, boxes: Tensor, paint: Paint, height: int, width: int, how: Interpolation) -> Tensor:
-    corners = torch.zeros(len(boxes), 2, dtype=torch.int64)
-    return resampled(paint(image.expand(len(boxes), -1, -1, -1), corners, torch.arange(len(boxes))), height, width, how)
+        Change t alters pixels of box t alone (int64 (T, 4) on the host: top, left, bottom, right); `paint` makes any
+        window of the changed image from the same window of the image.
+        """
+        if self.how == "nearest":
+            corners, which = torch.zeros(len(boxes), 2, dtype=torch.int64), torch.arange(len(boxes))
+            whole = paint(self.image.expand(len(boxes), -1, -1, -1), corners, which)
+            return resampled(whole, self.height, self.width, self.how)
+        return self.by_pillow(boxes, paint) if self.image.device.type == "cpu" else self.by_products(boxes, paint)
+
+    def by_pillow(self, boxes: Tensor, paint: Paint) -> Tensor:
+        """One after the other, in pictures of Pillow's all the way: handing pixels over costs as much as resizing them."""
+        made = self.clean.repeat(len(boxes), 1, 1, 1).numpy()
+        left, right = self.across.targets(boxes[:, 1].numpy(), boxes[:, 3].numpy())
+        for place, window in self._painted(boxes, paint):
+            top, start, bottom, _ = boxes[place].tolist()
+            first, last = int(left[place]), int(right[place])
+            rows = self.whole.crop((0, top, self.whole.width, bottom))
+            rows.paste(window, (start, 0))
+            columns = self.halfway.crop((first, 0, last, self.halfway.height))
+            columns.paste(
+                in_one_pass(rows, (self.width, bottom - top), self.how).crop((first, 0, last, bottom - top)), (0, top)
+            )
+            for channel, band in enumerate(in_one_pass(columns, (last - first, self.height), self.how).split()):
+                made[place, channel, :, first:last] = band
+        return torch.from_numpy(made)
+
+    def _painted(self, boxes: Tensor, paint: Paint) -> Iterator[tuple[int, Image.Image]]:
+        """Every box's window of the changed image; boxes of one size are painted together."""
+        sizes, group = torch.unique(boxes[:, 2:] - boxes[:, :2], dim=0, return_inverse=True)
+        for number, (height, width) in enumerate(sizes.tolist()):
+            which = (group == number).nonzero()[:, 0]
+            corners = boxes[which, :2]
+            cuts = [self.image[:, top : top + height, left : left + width] for top, left in corners.tolist()]
+            painted = paint(torch.stack(cuts), corners, which).numpy()
+            yield from ((place, picture_of(window)) for place, window in zip(which.tolist(), painted, strict=True))
+
+    def by_products(self, boxes: Tensor, paint: Paint) -> Tensor:
+        """Boxes of about one area together, each window as large as the largest of them needs."""
+        device = self.image.device
+        horizontal, vertical = (weights(side.source, side.target, self.how, device) for side in (self.across, self.down))
+        made = self.clean.repeat(len(boxes), 1, 1, 1)
+        top, left, bottom, right = boxes.numpy().T
+        order = torch.from_numpy(np.argsort((bottom - top) * (right - left), kind="stable"))
+        for start in range(0, len(order), TOGETHER):
+            which = order[start : start + TOGETHER]
+            rows, source_rows = self.down.even(top[which], bottom[which])
+            columns, source_columns = self.across.even(left[which], right[which])
+            corners = torch.stack([source_rows[:, 0], source_columns[:, 0]], 1)
+            own, y, x, v, u = (each.to(device) for each in (which, rows, columns, source_rows, source_columns))
+            windows = paint(self.image[:, v[:, :, None], u[:, None, :]].transpose(0, 1), corners, which)
+            wide = horizontal[x[:, :, None], u[:, None, :]].transpose(1, 2)[:, None]
+            tall = vertical[y[:, :, None], v[:, None, :]][:, None]
+            passed = rounded(windows.to(torch.float64) @ wide)
+            passed = rounded(tall @ passed.to(torch.float64))
+            made[own[:, None, None], :, y[:, :, None], x[:, None, :]] = passed.permute(0, 2, 3, 1)
+        return made
 
 
 class Reach:
@@ -75,54 +128,3 @@ class Reach:
         places = (torch.from_numpy(each)[:, None] for each in (begin, low))
         first, second = (each + torch.arange(count) for each, count in zip(places, (most, size), strict=True))
         return first, second
-
-
-def _by_pillow(image: Tensor, boxes: Tensor, paint: Paint, across: Reach, down: Reach, how: Interpolation) -> Tensor:
-    """Channels last all the way, as Pillow has them."""
-    pixels = image.permute(1, 2, 0).contiguous().numpy()
-    halfway = in_pillow(pixels, len(pixels), across.target, how)
-    made = np.empty((len(boxes), down.target, across.target, len(image)), np.uint8)
-    made[:] = in_pillow(halfway, down.target, across.target, how)
-    left, right = across.targets(boxes[:, 1].numpy(), boxes[:, 3].numpy())
-    for place, window in _painted(image, boxes, paint):
-        top, start, bottom, stop = boxes[place].tolist()
-        rows = pixels[top:bottom].copy()
-        rows[:, start:stop] = window
-        changed = slice(left[place], right[place])
-        columns = halfway[:, changed].copy()
-        columns[top:bottom] = in_pillow(rows, bottom - top, across.target, how)[:, changed]
-        made[place, :, changed] = in_pillow(columns, down.target, columns.shape[1], how)
-    return torch.from_numpy(made).permute(0, 3, 1, 2).contiguous()
-
-
-def _painted(image: Tensor, boxes: Tensor, paint: Paint) -> Iterator[tuple[int, np.ndarray]]:
-    """Every box's window of the changed image, channels last; boxes of one size are painted together."""
-    sizes, group = torch.unique(boxes[:, 2:] - boxes[:, :2], dim=0, return_inverse=True)
-    for number, (height, width) in enumerate(sizes.tolist()):
-        which = (group == number).nonzero()[:, 0]
-        corners = boxes[which, :2]
-        windows = torch.stack([image[:, top : top + height, left : left + width] for top, left in corners.tolist()])
-        yield from zip(which.tolist(), paint(windows, corners, which).permute(0, 2, 3, 1).numpy(), strict=True)
-
-
-def _by_products(image: Tensor, boxes: Tensor, paint: Paint, across: Reach, down: Reach, how: Interpolation) -> Tensor:
-    """Boxes of about one area together, each window as large as the largest of them needs."""
-    device = image.device
-    horizontal, vertical = (weights(side.source, side.target, how, device) for side in (across, down))
-    made = resampled(image[None], down.target, across.target, how).expand(len(boxes), -1, -1, -1).contiguous()
-    top, left, bottom, right = boxes.numpy().T
-    order = torch.from_numpy(np.argsort((bottom - top) * (right - left), kind="stable"))
-    for start in range(0, len(order), TOGETHER):
-        which = order[start : start + TOGETHER]
-        rows, source_rows = down.even(top[which], bottom[which])
-        columns, source_columns = across.even(left[which], right[which])
-        corners = torch.stack([source_rows[:, 0], source_columns[:, 0]], 1)
-        own, y, x, v, u = (each.to(device) for each in (which, rows, columns, source_rows, source_columns))
-        windows = paint(image[:, v[:, :, None], u[:, None, :]].transpose(0, 1), corners, which)
-        wide = horizontal[x[:, :, None], u[:, None, :]].transpose(1, 2)[:, None]
-        tall = vertical[y[:, :, None], v[:, None, :]][:, None]
-        passed = rounded(windows.to(torch.float64) @ wide)
-        made[own[:, None, None], :, y[:, :, None], x[:, None, :]] = rounded(tall @ passed.to(torch.float64)).permute(
-            0, 2, 3, 1
-        )
-    return made

@@ -85,20 +85,24 @@ def nearest(source: int, target: int) -> Tensor:
 
 
 def _by_pillow(images: Tensor, height: int, width: int, how: Interpolation) -> Tensor:
-    made = np.empty((len(images), height, width, images.shape[1]), np.uint8)
-    for place, pixels in enumerate(images.permute(0, 2, 3, 1).numpy()):
-        made[place] = in_pillow(pixels, height, width, how)
-    return torch.from_numpy(made).permute(0, 3, 1, 2).contiguous()
+    made = np.empty((*images.shape[:2], height, width), np.uint8)
+    for place, planes in enumerate(images.contiguous().numpy()):
+        picture = picture_of(planes)
+        picture = in_one_pass(in_one_pass(picture, (width, picture.height), how), (width, height), how)
+        for channel, band in enumerate(picture.split()):
+            made[place, channel] = np.asarray(band)
+    return torch.from_numpy(made)
 
 
-def in_pillow(pixels: np.ndarray, height: int, width: int, how: Interpolation) -> np.ndarray:
-    """One image (H, W, C) resized by Pillow, across and then down."""
-    grey = pixels.shape[2] == 1
-    picture = Image.fromarray(np.ascontiguousarray(pixels[:, :, 0] if grey else pixels))
-    for size in ((width, picture.height), (width, height)):
-        picture = picture.resize(size, _PILLOW[how]) if picture.size != size else picture
-    made = np.asarray(picture)
-    return made[:, :, None] if grey else made
+def picture_of(planes: np.ndarray) -> Image.Image:
+    """An image (C, H, W) as a picture of Pillow's."""
+    bands = [Image.fromarray(plane) for plane in planes]
+    return bands[0] if len(bands) == 1 else Image.merge("RGB", bands)
+
+
+def in_one_pass(picture: Image.Image, size: tuple[int, int], how: Interpolation) -> Image.Image:
+    """A picture resized to (width, height), of which one is as it was."""
+    return picture if picture.size == size else picture.resize(size, _PILLOW[how])
 
 
 def _triangle(x: float) -> float:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from brinell.models import Preprocess
 from brinell.perturb.highlight import CENTRES, grid, highlight, highlighted, touched
-from brinell.repainting import Reach, _by_products, repainted
+from brinell.repainting import Repainting
 from brinell.resampling import resampled
 
 SIGMAS = torch.tensor([10.0, 20.0, 30.0, 40.0])
@@ -118,11 +118,10 @@ def test_repainting_gives_what_resizing_the_whole_gives(how: str, height: int, w
         return highlighted(windows, spots[which], corners=corners)
 
     whole = resampled(highlighted(image[None], spots), 64, 64, how)  # type: ignore[arg-type]
-    assert torch.equal(repainted(image, boxes, paint, 64, 64, how), whole)  # type: ignore[arg-type]
+    ready = Repainting(image, 64, 64, how)  # type: ignore[arg-type]
+    assert torch.equal(ready.under(boxes, paint), whole)
     if how != "nearest":
-        across, down = Reach.of(width, 64, how), Reach.of(height, 64, how)  # type: ignore[arg-type]
-        made = _by_products(image, boxes, paint, across, down, how)  # type: ignore[arg-type]
-        assert torch.equal(made, whole)  # what an accelerator computes
+        assert torch.equal(ready.by_products(boxes, paint), whole)  # what an accelerator computes
 
 
 @pytest.mark.parametrize("short_side", [None, 40])
@@ -134,7 +133,9 @@ def test_a_view_of_a_spot_is_the_canvas_of_the_spotted_photograph(short_side: in
     slow = view.canvases(image, spots, preprocess.canvases)
     local = view.local
     fast = preprocess.repainted(
-        image, local.boxes(spots, 61, 90), lambda windows, corners, which: local.paint(windows, corners, spots[which])
+        preprocess.repainting(image),
+        local.boxes(spots, 61, 90),
+        lambda windows, corners, which: local.paint(windows, corners, spots[which]),
     )
     assert torch.equal(slow, fast)
     spotted = highlighted(image[None], spots[7:8])[0]

@@ -35,14 +35,14 @@ def _highlight_table(found: Highlights) -> list[Any]:
         own = [one for model in found.models for one in [found.glare.get((model, operator))] if one is not None]
         table = Table(title=f"\n{title(operator)}", title_justify="left", title_style="bold")
         counts = list(own[0].at_least)
-        for head in ("model", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}, if right" for k in counts)):
+        for head in ("model", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}*" for k in counts)):
             table.add_column(head)
-        table.add_column("failing variants")
+        table.add_column("failing", no_wrap=True)
         for one in own:
             figures = [one.top1, one.average, *one.at_least.values(), *one.over_right.values()]
-            each = f"{one.failing} of {one.failing_images} images"
-            table.add_row(one.model, *(f"{each.value:.1%} ({each.low:.0%}–{each.high:.0%})" for each in figures), each)
-        tables.append(table)
+            shares = (f"{each.value:.1%}\n{100 * each.low:.0f}–{100 * each.high:.0f}" for each in figures)
+            table.add_row(one.model, *shares, f"{one.failing} of\n{one.failing_images} images")
+        tables += [table, "* over images whose original is right"]
     if found.least:
         table = Table(title=f"\n{title('highlight:least')}", title_justify="left", title_style="bold")
         for head in (

@@ -30,6 +30,7 @@ from brinell.perturb import (
     mean_grey,
     no_difference,
 )
+from brinell.repainting import Repainting
 
 
 class Bench:
@@ -63,6 +64,7 @@ class Bench:
         self._tick = tick
         self.asked = 0
         self._levels = _Levels(self.canvases)
+        self._repaintings: dict[int, Repainting] = {}
         # where the preferred objects are, for a detector; NaN: where it finds them itself
         given = torch.full((len(canvases), 4), torch.nan) if regions is None else regions
         self._regions = given.to(model.device)
@@ -134,17 +136,20 @@ class Bench:
         """Originals under a view; those of one image are made together."""
         which, counts = torch.unique_consecutive(samples, return_counts=True)
         parts = zip(which.tolist(), torch.split(parameters, counts.tolist()), strict=True)
-        return torch.cat([self._looked(view, self.originals[sample], own) for sample, own in parts])
+        return torch.cat([self._looked(view, sample, own) for sample, own in parts])
 
-    def _looked(self, view: View, original: Tensor, parameters: Tensor) -> Tensor:
-        preprocess, local = self.model.preprocess, view.local
+    def _looked(self, view: View, sample: int, parameters: Tensor) -> Tensor:
+        original, preprocess, local = self.originals[sample], self.model.preprocess, view.local
         if local is None:
             return view.canvases(original, parameters, preprocess.canvases)
+        if sample not in self._repaintings:
+            self._repaintings[sample] = preprocess.repainting(original)
 
         def paint(windows: Tensor, corners: Tensor, which: Tensor) -> Tensor:
             return local.paint(windows, corners, parameters[which])
 
-        return preprocess.repainted(original, local.boxes(parameters, *original.shape[1:]), paint)
+        boxes = local.boxes(parameters, *original.shape[1:])
+        return preprocess.repainted(self._repaintings[sample], boxes, paint)
 
     def images(self, trials: Trials, part: slice) -> Tensor:
         """The canvases of some trials, as the model is asked about them."""

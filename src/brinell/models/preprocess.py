@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from brinell.repainting import Paint, repainted
+from brinell.repainting import Paint, Repainting
 from brinell.resampling import Interpolation, resampled
 
 
@@ -42,9 +42,13 @@ class Preprocess:
         images = self.coloured(images)
         return self._cut(resampled(images, *self._full(*images.shape[2:]), self.interpolation))
 
-    def repainted(self, image: Tensor, boxes: Tensor, paint: Paint) -> Tensor:
-        """The canvases of one image (C, H, W), in the model's channels, under changes in boxes: see `repainting`."""
-        return self._cut(repainted(image, boxes, paint, *self._full(*image.shape[1:]), self.interpolation))
+    def repainting(self, image: Tensor) -> Repainting:
+        """One image (C, H, W), in the model's channels, ready to be changed in windows: see `repainting`."""
+        return Repainting(image, *self._full(*image.shape[1:]), self.interpolation)
+
+    def repainted(self, ready: Repainting, boxes: Tensor, paint: Paint) -> Tensor:
+        """The canvases of such an image under changes in boxes."""
+        return self._cut(ready.under(boxes, paint))
 
     def _full(self, height: int, width: int) -> tuple[int, int]:
         """The height and width that an image is resized to, before the middle is cut out."""

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from brinell.report.figures import PALETTE, Figure
-from brinell.results import Attention, Estimate, Glare, Highlights, title
+from brinell.results import Attention, Glare, Highlights, title
 
 
 def accuracy_bars(found: Highlights, operator: str | None = None) -> Figure:
@@ -18,7 +18,7 @@ def accuracy_bars(found: Highlights, operator: str | None = None) -> Figure:
         figures = {"top-1 on originals": one.top1, "S-average": one.average}
         figures |= {f"S ≥ {k}": value for k, value in one.at_least.items()}
         names = list(figures)
-        records += [{"model": one.model, "figure": name, **_numbers(value)} for name, value in figures.items()]
+        records += [{"model": one.model, "figure": name, **vars(value)} for name, value in figures.items()]
     return _bars(records, found.models, "figure", names, "accuracy")
 
 
@@ -28,7 +28,7 @@ def size_bars(found: Highlights, operator: str | None = None) -> Figure:
     for one in _of(found, operator):
         names = [size.sigma for size in one.sizes]
         records += [
-            {"model": one.model, "sigma": size.sigma, "share of failures": size.share.value, **_numbers(size.rate)}
+            {"model": one.model, "sigma": size.sigma, "share of failures": size.share.value, **vars(size.rate)}
             for size in one.sizes
         ]
     return _bars(records, found.models, "sigma", names, "share of spots that break", more="share of failures")
@@ -50,7 +50,7 @@ def cell_map(found: Highlights, operator: str | None = None) -> Figure:
             }
             for place, rate in enumerate(one.cells)
         ]
-    base = alt.Chart(alt.InlineData(values=records)).encode(
+    base = alt.Chart(alt.InlineData(values=_known(records))).encode(
         x=alt.X("column:O", title=None, axis=alt.Axis(labelAngle=0)), y=alt.Y("row:O", title=None)
     )
     colour = alt.Color("rate:Q", scale=alt.Scale(scheme="inferno"), legend=alt.Legend(format="%", title="spots that break"))
@@ -66,11 +66,11 @@ def cell_map(found: Highlights, operator: str | None = None) -> Figure:
 def place_bars(found: Highlights, operator: str | None = None) -> Figure:
     """The share of failures whose spot lies in the object's box (bars), and that of all spots (ticks) (Fig. 11)."""
     records = [
-        {"model": one.model, "all": one.place.all.value, "images": one.place.images, **_numbers(one.place.failing)}
+        {"model": one.model, "all": one.place.all.value, "images": one.place.images, **vars(one.place.failing)}
         for one in _of(found, operator)
         if one.place is not None and one.failing
     ]
-    base = alt.Chart(alt.InlineData(values=records)).encode(
+    base = alt.Chart(alt.InlineData(values=_known(records))).encode(
         y=alt.Y("model:N", sort=found.models, title=None, axis=alt.Axis(labelLimit=240)),
         tooltip=[
             "model:N",
@@ -97,12 +97,12 @@ def drift_bars(found: Attention, rule: str = "moved") -> Figure:
             "under": title(one.operator),
             "kind": kinds[not one.failed],
             "pairs": one.pairs,
-            **_numbers(getattr(one, rule)),
+            **vars(getattr(one, rule)),
         }
         for one in found.moves
         if one.pairs and getattr(one, rule).value == getattr(one, rule).value
     ]
-    base = alt.Chart(alt.InlineData(values=records)).encode(
+    base = alt.Chart(alt.InlineData(values=_known(records))).encode(
         y=alt.Y("model:N", sort=found.models, title=None, axis=alt.Axis(labelLimit=240)),
         yOffset=alt.YOffset("kind:N", sort=kinds),
         tooltip=[
@@ -129,15 +129,16 @@ def _of(found: Highlights, operator: str | None) -> list[Glare]:
     return [found.glare[model, own] for model in found.models if (model, own) in found.glare]
 
 
-def _numbers(value: Estimate) -> dict[str, Any]:
-    return {name: each for name, each in vars(value).items() if each == each}
+def _known(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Records without what can't be told: NaN is no JSON."""
+    return [{name: value for name, value in record.items() if value == value} for record in records]
 
 
 def _bars(
     records: list[dict[str, Any]], models: list[str], kind: str, names: list[str], what: str, more: str | None = None
 ) -> Figure:
     """Bars side by side for each model, with intervals."""
-    base = alt.Chart(alt.InlineData(values=records)).encode(
+    base = alt.Chart(alt.InlineData(values=_known(records))).encode(
         x=alt.X("model:N", sort=models, title=None, axis=alt.Axis(labelAngle=0, labelLimit=200)),
         xOffset=alt.XOffset(f"{kind}:N", sort=names),
         tooltip=[

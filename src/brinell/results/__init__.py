@@ -8,7 +8,7 @@ from brinell.results.knobs import Hardness, Knobs, Least, Side, knobs, least
 from brinell.results.names import title
 from brinell.results.profiles import METRICS, THRESHOLDS, Breaker, Failure, Point, Profiles, breakers, profiles, told
 from brinell.results.schema import ATTENTION, CLEAN, PRECISION, ROWS, SAMPLES, Unit
-from brinell.results.statistics import Estimate, mean, proportion
+from brinell.results.statistics import Estimate, mean, proportion, ratio
 from brinell.results.store import Store
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "precisions",
     "profiles",
     "proportion",
+    "ratio",
     "require_evaluation",
     "spotted",
     "title",

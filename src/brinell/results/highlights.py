@@ -93,7 +93,7 @@ class LeastLight:
 
 @dataclass(frozen=True)
 class Spotted:
-    """An image that a spot makes a model lose. `inside`: whether the spot's centre lies in the object's box, where known."""
+    """An image that a spot makes a model lose. `inside`: whether the spot's centre lies in the object's box, if known."""
 
     model: str
     operator: str
@@ -230,7 +230,8 @@ _SPOTS = "(select * from rows where lens = 'highlights' and operator != 'highlig
 # an image of a model under a grid: is its original right, and how many of its variants fail
 _IMAGES = f"""
     (select model, operator, image, bool_or(correct) filter (level = 0) as is_right,
-            count(*) filter (level > 0) as variants, avg(correct::int) filter (level > 0) as kept, count(*) filter (level > 0 and not correct) as failing
+            count(*) filter (level > 0) as variants, avg(correct::int) filter (level > 0) as kept,
+            count(*) filter (level > 0 and not correct) as failing
      from {_SPOTS} group by all)
 """
 _GLARE = f"""
@@ -387,7 +388,7 @@ def _sigma(value: float, options: Mapping[str, Any]) -> str:
 
 
 def spotted(connection: duckdb.DuckDBPyConnection, most: int, options: Mapping[str, Any]) -> list[Spotted]:
-    """For each model the images that the least light breaks: of the grid, inside and outside of boxes, and of the search."""
+    """For each model the images that the least light breaks: of the grid, inside and outside of boxes, and of a search."""
     given = {"cells": options["cells"] ** 2, "most": most}
     found = connection.execute(_SPOTTED, given).fetchall()
     found += connection.execute(_FAINTEST, {"most": most}).fetchall()
