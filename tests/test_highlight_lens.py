@@ -298,3 +298,75 @@ def test_the_interval_of_a_ratio_is_over_groups() -> None:
     assert found.high - share == pytest.approx(2.776445 * spread, rel=1e-5)
     assert ratio(0, 10, 0, 0, 100, 1).low != ratio(0, 10, 0, 0, 100, 1).low  # one group tells no interval
     assert ratio(0, 10, 0, 0, 50, 2).high > 0
+
+
+# ---- real photographs ----
+
+
+def photographed(folder: Path) -> Path:
+    """Three scenes: one that no variant breaks, one that two of three break, and one that is wrong itself."""
+    values = {"a": [20, 30, 40, 25], "b": [20, 220, 210, 30], "c": [230, 20, 20, 230]}
+    for scene, levels in values.items():
+        for number, level in enumerate(levels):
+            noise = np.random.default_rng(number).integers(0, 8, (40, 40, 3))
+            (folder / "dark").mkdir(parents=True, exist_ok=True)
+            name = f"{scene}.png" if number == 0 else f"{scene}_torch{number}.png"
+            Image.fromarray((level + noise).astype(np.uint8)).save(folder / "dark" / name)
+    return folder
+
+
+PATTERN = r"(?P<original>[^/]+?)(_torch(?P<variant>\d+))?\.png$"
+
+
+def check_scenes(run: brinell.Run) -> None:
+    one = run.findings()["photographs"].scenes["watchman"]  # type: ignore[union-attr]
+    assert (one.scenes, one.right, one.variants, one.failing, one.failing_scenes) == (3, 2, 9, 2, 1)
+    assert one.top1.value == 2 / 3
+    assert one.average.value == pytest.approx((3 + 1 + 2) / 9)
+    assert {k: value.value for k, value in one.at_least.items()} == {1: 1 / 3, 2: 1 / 3}
+    assert {k: value.value for k, value in one.over_right.items()} == {1: 1 / 2, 2: 1 / 2}
+    assert run.findings(at_least=(3,))["photographs"].scenes["watchman"].at_least[3].value == 2 / 3  # type: ignore[union-attr]
+
+
+def test_photographed_variants_by_a_pattern(tmp_path: Path) -> None:
+    data = {"source": str(photographed(tmp_path / "photos")), "pattern": PATTERN}
+    given: dict[str, Any] = {"lens": "photographs", "out": tmp_path / "run", "execution": PLAIN, "quiet": True}
+    run = brinell.run(watchman(), data, attention=True, **given)
+    check_scenes(run)
+    pairs = run.rows("select failed, count(*) from attention group by all order by all").fetchall()
+    assert pairs == [(False, 4), (True, 2)]  # against the originals that are right
+    assert "photographed variants" in Path(run.report()).read_text().lower()
+
+
+def test_photographed_variants_by_a_manifest(tmp_path: Path) -> None:
+    folder = photographed(tmp_path / "photos")
+    lines = ["file_name,label,original,variant"]
+    for path in sorted((folder / "dark").iterdir()):
+        scene, _, variant = path.stem.partition("_torch")
+        lines.append(f"dark/{path.name},dark,{scene},{variant}")
+    (folder / "list.csv").write_text("\n".join(lines))
+    check_scenes(
+        brinell.run(watchman(), folder / "list.csv", lens="photographs", out=tmp_path / "run", execution=PLAIN, quiet=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [("(?P<original>.+", "no regular expression"), ("(.+)", "needs the groups"), (PATTERN + "x", "doesn't fit")],
+)
+def test_a_wrong_pattern_is_told(pattern: str, told: str, tmp_path: Path) -> None:
+    data = {"source": str(photographed(tmp_path / "photos")), "pattern": pattern}
+    with pytest.raises(brinell.BrinellError, match=told):
+        brinell.run(watchman(), data, lens="photographs", out=tmp_path / "run", execution=PLAIN, quiet=True)
+
+
+def test_without_groups_there_is_nothing_to_tell(tmp_path: Path) -> None:
+    with pytest.raises(brinell.BrinellError, match=r"data\.pattern"):
+        brinell.run(
+            watchman(),
+            photographed(tmp_path / "photos"),
+            lens="photographs",
+            out=tmp_path / "run",
+            execution=PLAIN,
+            quiet=True,
+        ).findings()

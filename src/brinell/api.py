@@ -35,13 +35,14 @@ from brinell.report import (
     operator_profiles,
     place_bars,
     robustness_bars,
+    scene_bars,
     sides,
     size_bars,
     threshold_curves,
     write_figures,
     write_report,
 )
-from brinell.results import AT_LEAST, METRICS, THRESHOLDS, Attention, Findings, Highlights, Profiles, Store, findings
+from brinell.results import METRICS, THRESHOLDS, Attention, Findings, Highlights, Photographs, Profiles, Store, findings
 from brinell.validation import validated
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
@@ -84,7 +85,7 @@ class Run:
         return found[lens]
 
     def findings(
-        self, thresholds: tuple[float, ...] = THRESHOLDS, at_least: tuple[int, ...] = AT_LEAST
+        self, thresholds: tuple[float, ...] = THRESHOLDS, at_least: tuple[int, ...] | None = None
     ) -> dict[str, Findings]:
         """What every lens of the run found, by the lens's name."""
         return findings(self.store.connect(), self.manifest, thresholds, at_least)
@@ -145,6 +146,8 @@ class Run:
                 }
                 if any(one.place is not None and one.failing for one in found.glare.values()):
                     makers["highlight-place"] = (found, place_bars, ("operator",))
+            elif isinstance(found, Photographs):
+                makers["photographs"] = (found, scene_bars, ())
             elif isinstance(found, Attention):
                 makers["attention-moved"] = (found, drift_bars, ())
             else:

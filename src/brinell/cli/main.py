@@ -21,7 +21,7 @@ from brinell.engine.plan import plan as plan_of
 from brinell.errors import BrinellError, ConfigError
 from brinell.execution import Execution
 from brinell.models import open_model
-from brinell.results import AT_LEAST, THRESHOLDS
+from brinell.results import THRESHOLDS
 from brinell.serve import Server, served_lines
 
 app = typer.Typer(
@@ -108,7 +108,7 @@ def summary(
 
     Example: [bold]brinell summary runs/first --json[/]
     """
-    found = Run(folder).findings(tuple(threshold) if threshold else THRESHOLDS, tuple(at_least) if at_least else AT_LEAST)
+    found = Run(folder).findings(tuple(threshold) if threshold else THRESHOLDS, tuple(at_least) if at_least else None)
     if as_json:
         told = {lens: one.to_dict() for lens, one in found.items()}
         data = next(iter(told.values())) if len(told) == 1 else told

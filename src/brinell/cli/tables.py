@@ -16,7 +16,7 @@ from brinell.lenses import LENSES
 from brinell.models import SOURCES as MODELS
 from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
 from brinell.registry import nearest
-from brinell.results import Attention, Findings, Hardness, Highlights, Knobs, Profiles, title
+from brinell.results import Attention, Findings, Hardness, Highlights, Knobs, Photographs, Profiles, title
 
 
 def summary_table(found: Findings) -> list[Any]:
@@ -25,6 +25,8 @@ def summary_table(found: Findings) -> list[Any]:
         return _profile_table(found)
     if isinstance(found, Highlights):
         return _highlight_table(found)
+    if isinstance(found, Photographs):
+        return _photograph_table(found)
     return _attention_table(found) if isinstance(found, Attention) else _knob_table(found)
 
 
@@ -60,6 +62,21 @@ def _highlight_table(found: Highlights) -> list[Any]:
             table.add_row(least.model, light, median, counted, f"{least.queries:.0f}")
         tables.append(table)
     return [*tables, *(found.verdict(model) for model in found.models)]
+
+
+def _photograph_table(found: Photographs) -> list[Any]:
+    """Accuracy on originals and their variants."""
+    table = Table(title="\nphotographed variants", title_justify="left", title_style="bold")
+    counts = list(next(iter(found.scenes.values())).at_least)
+    heads = ("model", "scenes", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}*" for k in counts))
+    for head in heads:
+        table.add_column(head)
+    for model in found.models:
+        one = found.scenes[model]
+        figures = [one.top1, one.average, *one.at_least.values(), *one.over_right.values()]
+        shares = (f"{each.value:.1%}\n{100 * each.low:.0f}–{100 * each.high:.0f}" for each in figures)
+        table.add_row(model, str(one.scenes), *shares)
+    return [table, "* over scenes whose original is right", *(found.verdict(model) for model in found.models)]
 
 
 def _attention_table(found: Attention) -> list[Any]:

@@ -40,11 +40,16 @@ BATCH = 16
 SHOWN = 2  # pairs that are drawn for each model and operator
 NUMBERS = ("level", "severity", "severity_x", "severity_y", "spot_x", "spot_y", "sigma", "strength")
 _CHANGED = """
-    select rows.image, rows.label, rows.prediction, not rows.correct as failed, {numbers}
-    from rows join (
-        select model, image, bool_or(clean.correct) as is_right from clean join samples using (index) group by all)
-    using (model, image)
-    where lens = $lens and model = $model and operator = $operator and is_right and coalesce(level, 1) > 0
+    with known as (
+        select model, image, bool_or(clean.correct) as is_right from clean join samples using (index) group by all),
+    pairs as (  -- what an image is compared with: itself before the change, or the original that it is a variant of
+        select own.image, any_value(case when $lens = 'photographs' then base.image else own.image end) as clean_image
+        from samples own left join samples base
+             on base.original = own.original and base.variant is null and own.variant is not null
+        where own.image is not null group by all)
+    select rows.image, pairs.clean_image, rows.label, rows.prediction, not rows.correct as failed, {numbers}
+    from rows join pairs using (image) join known on known.model = rows.model and known.image = pairs.clean_image
+    where lens = $lens and rows.model = $model and operator = $operator and is_right and coalesce(level, 1) > 0
           and (status is null or status = 'broken')
     order by all
 """
@@ -202,12 +207,13 @@ class _Desk:
     ) -> None:
         self.look, self.rows = look, rows
         self.model = look.eyes.model
-        known, places = np.unique(rows["image"].astype(str), return_inverse=True)
-        self.samples = torch.from_numpy(places)
+        both = np.concatenate([rows["image"].astype(str), rows["clean_image"].astype(str)])
+        known, places = np.unique(both, return_inverse=True)
+        self.samples, self.before = torch.from_numpy(places).chunk(2)
         own = [entries[image] for image in known]
         images = load_images(dataset, own, self.model.preprocess, pool, with_originals=look.lens.originals)
         labels = torch.zeros(len(own), dtype=torch.int64)
-        labels[self.samples] = torch.from_numpy(rows["label"].astype(np.int64))
+        labels[self.samples] = labels[self.before] = torch.from_numpy(rows["label"].astype(np.int64))
         self.bench = Bench(
             self.model,
             images.canvases,
@@ -219,7 +225,7 @@ class _Desk:
             originals=images.originals,
         )
         self.labels = self.bench.labels
-        self.clean = self._maps(self.bench.canvases, self._target(self.bench.clean.verdict.prediction, self.labels))
+        self.clean = self.maps(self.bench.canvases, self.target(self.bench.clean.verdict.prediction, self.labels))
 
     def compared(self, make: Any, failed: np.ndarray | None) -> pa.Table:
         """Rows of drift; without knowing who `failed`, the model is asked, and who does is left out."""
@@ -233,8 +239,8 @@ class _Desk:
             predicted = said[part.to(said.device)]
             if failed is None:
                 predicted = torch.cat([self.model.predict(some).argmax(1) for some in torch.split(images, BATCH)])
-            maps = self._maps(images, self._target(predicted, own[part.to(own.device)]))
-            drifts.append(drift(self.clean[self.samples[part].to(maps.device)], maps, self.look.how.cells))
+            maps = self.maps(images, self.target(predicted, own[part.to(own.device)]))
+            drifts.append(drift(self.clean[self.before[part].to(maps.device)], maps, self.look.how.cells))
             order.append(part)
             kept.append(predicted.cpu())
         place, predictions = torch.cat(order), torch.cat(kept)
@@ -253,13 +259,24 @@ class _Desk:
         some = Trials(trials.samples[part], trials.operator, trials.levels[part], fields)
         return self.bench.images(some, slice(0, len(part)))
 
-    def _target(self, predictions: Tensor, labels: Tensor) -> Tensor:
+    def drawn(self, one: dict[str, Any]) -> Tensor:
+        """The picture of the first pair, of which this row of drift is."""
+        image = self.images(self.trials(self.look.lens.again), torch.tensor([0]))
+        said, label = (torch.tensor([one[name]], device=image.device) for name in ("prediction", "label"))
+        before = self.before[:1].to(image.device)
+        maps = torch.cat([self.clean[before], self.maps(image, self.target(said, label))]).cpu()
+        images = torch.cat([self.bench.canvases[before], image]).cpu()
+        return sheet(images, maps, hot(maps), [one["clean_cell"], one["cell"]], self.look.how.cells)
+
+    def target(self, predictions: Tensor, labels: Tensor) -> Tensor:
         """Which class's map is made of each image."""
         if self.look.how.target == "label" or self.model.detector is not None:
             return labels
         return predictions
 
-    def _maps(self, images: Tensor, classes: Tensor) -> Tensor:
+    def maps(self, images: Tensor, classes: Tensor) -> Tensor:
+        """Heat maps in batches."""
+
         def ask(part: slice) -> Tensor:
             return self.look.eyes.maps(images[part], classes[part])
 
@@ -279,7 +296,7 @@ class _Desk:
             "operator": [self.look.operator] * count,
             "image": self.rows["image"][place].astype(str),
             "label": self.rows["label"][place],
-            "clean_prediction": self.bench.clean.verdict.prediction.cpu().numpy()[self.samples.numpy()[place]],
+            "clean_prediction": self.bench.clean.verdict.prediction.cpu().numpy()[self.before.numpy()[place]],
             "prediction": predictions,
             "failed": failed[place] if failed is not None else np.zeros(count, bool),
             "tied": values["tied"],
@@ -322,28 +339,20 @@ def _drawn(
     shown = list({one["image"]: one for one in reversed(records)}.values())[::-1][:SHOWN]
     glances = []
     for number, one in enumerate(shown):
-        same = np.flatnonzero(found["failed"].astype(bool) & (found["image"].astype(str) == one["image"]))
-        told = [
-            place
-            for place in same
-            if all(_alike(found[name][place], one[name]) for name in ("level", "spot_x", "severity"))
-        ]
-        desk = _Desk(look, {name: values[told[:1]] for name, values in found.items()}, entries, dataset, pool)
-        trials = desk.trials(look.lens.again)
-        image = desk.images(trials, torch.tensor([0]))
-        said = torch.tensor([one["prediction"]], device=image.device)
-        maps = torch.cat([desk.clean, desk._maps(image, desk._target(said, desk.labels))]).cpu()
-        cells = [(one[f"{when}equal_cell"], one[f"{when}cell"]) for when in ("clean_", "")]
-        picture = sheet(
-            torch.cat([desk.bench.canvases, image]).cpu(), maps, hot(maps), [c[1] for c in cells], look.how.cells
-        )
-        folder = f"attention/{quote(desk.model.name, safe='')}"
-        file = f"{folder}/{look.lens.name}-{quote(look.operator, safe='')}-{number}.webp"
-        store.write(webp(picture), file)
+        place = _place_of(one, found)
+        desk = _Desk(look, {name: values[place : place + 1] for name, values in found.items()}, entries, dataset, pool)
+        folder, operator = quote(desk.model.name, safe=""), quote(look.operator, safe="")
+        file = f"attention/{folder}/{look.lens.name}-{operator}-{number}.webp"
+        store.write(webp(desk.drawn(one)), file)
         facts = (look.lens.name, desk.model.name, look.operator, one["image"], one["label"], one["prediction"])
         glances.append(Glance(*facts, one["overlap"], one["moved"], file))
     return glances
 
 
-def _alike(first: float, second: float | None) -> bool:
-    return bool(np.isnan(first)) if second is None else bool(first == second)
+def _place_of(one: dict[str, Any], found: dict[str, np.ndarray]) -> int:
+    """The chosen row that a row of drift is of."""
+    same = found["failed"].astype(bool) & (found["image"].astype(str) == one["image"])
+    for name in ("level", "spot_x", "severity"):
+        numbers = found[name].astype(np.float64)
+        same &= np.isnan(numbers) if one[name] is None else numbers == one[name]
+    return int(np.flatnonzero(same)[0])

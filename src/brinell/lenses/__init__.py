@@ -3,6 +3,7 @@
 from brinell.lenses.highlights import HighlightOptions
 from brinell.lenses.knob import KnobOptions
 from brinell.lenses.lens import LENSES, Change, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
+from brinell.lenses.photographs import PhotographOptions
 from brinell.lenses.profile import ProfileOptions
 from brinell.lenses.search import DISTANCES, STATUSES
 
@@ -18,6 +19,7 @@ __all__ = [
     "Lens",
     "LensOptions",
     "Outcome",
+    "PhotographOptions",
     "ProfileOptions",
     "Shard",
     "Trials",

@@ -1,7 +1,7 @@
 """Telling what was found: figures, and one HTML page."""
 
 from brinell.report.figures import Figure, area_bars, average_profiles, operator_profiles
-from brinell.report.highlight_figures import accuracy_bars, cell_map, drift_bars, place_bars, size_bars
+from brinell.report.highlight_figures import accuracy_bars, cell_map, drift_bars, place_bars, scene_bars, size_bars
 from brinell.report.knob_figures import fooling_bars, robustness_bars, sides, threshold_curves
 from brinell.report.page import render, write_figures, write_report
 
@@ -17,6 +17,7 @@ __all__ = [
     "place_bars",
     "render",
     "robustness_bars",
+    "scene_bars",
     "sides",
     "size_bars",
     "threshold_curves",

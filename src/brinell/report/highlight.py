@@ -7,9 +7,9 @@ from typing import Any
 
 from brinell.engine import Exhibit, Glance
 from brinell.report.figures import Figure
-from brinell.report.highlight_figures import accuracy_bars, cell_map, drift_bars, place_bars, size_bars
+from brinell.report.highlight_figures import accuracy_bars, cell_map, drift_bars, place_bars, scene_bars, size_bars
 from brinell.report.section import Namer, Picture, Section, inline, pairs
-from brinell.results import Attention, Highlights, Store, title
+from brinell.results import Attention, Highlights, Photographs, Store, title
 
 
 def highlight_section(
@@ -44,6 +44,19 @@ def _grid_charts(found: Highlights, operator: str) -> dict[str, Figure]:
         "highlight-cells": cell_map(found, operator),
         **({"highlight-place": place_bars(found, operator)} if placed else {}),
     }
+
+
+def photograph_section(found: Photographs, options: Mapping[str, Any]) -> Section:
+    """Accuracies on scenes that were photographed under something real."""
+    return Section(
+        template="photographs.html",
+        question="Does the model know what it sees when the light is real?",
+        what="photographed variants",
+        found=found,
+        options=options,
+        charts={"photographs": scene_bars(found)},
+        content={},
+    )
 
 
 def attention_section(store: Store, found: Attention, glances: list[Glance], names: dict[str, Namer]) -> Section:

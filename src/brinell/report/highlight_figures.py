@@ -8,13 +8,24 @@ from typing import Any
 import altair as alt
 
 from brinell.report.figures import PALETTE, Figure
-from brinell.results import Attention, Glare, Highlights, title
+from brinell.results import Attention, Glare, Highlights, Photographs, title
 
 
 def accuracy_bars(found: Highlights, operator: str | None = None) -> Figure:
     """Accuracy on originals, on all variants, and if so many failing variants make an image fail (Figs. 5 and 7)."""
     records, names = [], []
     for one in _of(found, operator):
+        figures = {"top-1 on originals": one.top1, "S-average": one.average}
+        figures |= {f"S ≥ {k}": value for k, value in one.at_least.items()}
+        names = list(figures)
+        records += [{"model": one.model, "figure": name, **vars(value)} for name, value in figures.items()]
+    return _bars(records, found.models, "figure", names, "accuracy")
+
+
+def scene_bars(found: Photographs) -> Figure:
+    """The same of photographed variants (Fig. 7)."""
+    records, names = [], []
+    for one in found.scenes.values():
         figures = {"top-1 on originals": one.top1, "S-average": one.average}
         figures |= {f"S ≥ {k}": value for k, value in one.at_least.items()}
         names = list(figures)

@@ -15,11 +15,18 @@ from brinell.criteria import USUAL, usual
 from brinell.engine import read_exhibits, read_glances
 from brinell.engine.manifest import told_queries
 from brinell.report.figures import Figure
-from brinell.report.highlight import attention_figures, attention_section, highlight_figures, highlight_section
+from brinell.report.highlight import (
+    attention_figures,
+    attention_section,
+    highlight_figures,
+    highlight_section,
+    photograph_section,
+)
+from brinell.report.highlight_figures import scene_bars
 from brinell.report.knob import knob_figures, knob_section
 from brinell.report.profile import profile_figures, profile_section
 from brinell.report.section import Section
-from brinell.results import Attention, Findings, Highlights, Profiles, Store, findings, title
+from brinell.results import Attention, Findings, Highlights, Photographs, Profiles, Store, findings, title
 
 
 def write_report(store: Store) -> str:
@@ -63,6 +70,8 @@ def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
             sections.append(profile_section(store, findings_of_lens, options[lens], exhibits, names))
         elif isinstance(findings_of_lens, Highlights):
             sections.append(highlight_section(store, findings_of_lens, options[lens], exhibits, names))
+        elif isinstance(findings_of_lens, Photographs):
+            sections.append(photograph_section(findings_of_lens, options[lens]))
         elif isinstance(findings_of_lens, Attention):
             sections.append(attention_section(store, findings_of_lens, read_glances(store), names))
         else:
@@ -125,6 +134,8 @@ def _figures(found: Findings) -> dict[str, Figure]:
         return profile_figures(found)
     if isinstance(found, Highlights):
         return highlight_figures(found)
+    if isinstance(found, Photographs):
+        return {"photographs": scene_bars(found)}
     return attention_figures(found) if isinstance(found, Attention) else knob_figures(found)
 
 

@@ -6,6 +6,7 @@ from brinell.results.findings import Findings, findings
 from brinell.results.highlights import AT_LEAST, ByPlace, Glare, Highlights, LeastLight, Spotted, highlights, spotted
 from brinell.results.knobs import Hardness, Knobs, Least, Side, knobs, least
 from brinell.results.names import title
+from brinell.results.photographs import Photographs, Scenes, photographs
 from brinell.results.profiles import METRICS, THRESHOLDS, Breaker, Failure, Point, Profiles, breakers, profiles, told
 from brinell.results.schema import ATTENTION, CLEAN, PRECISION, ROWS, SAMPLES, Unit
 from brinell.results.statistics import Estimate, mean, proportion, ratio
@@ -33,9 +34,11 @@ __all__ = [
     "Least",
     "LeastLight",
     "Moved",
+    "Photographs",
     "Point",
     "Precision",
     "Profiles",
+    "Scenes",
     "Side",
     "Spotted",
     "Store",
@@ -47,6 +50,7 @@ __all__ = [
     "knobs",
     "least",
     "mean",
+    "photographs",
     "precision",
     "precisions",
     "profiles",

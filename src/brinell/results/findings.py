@@ -11,16 +11,18 @@ from brinell.errors import RunError
 from brinell.results.attention import Attention, attention
 from brinell.results.highlights import AT_LEAST, Highlights, highlights
 from brinell.results.knobs import Knobs, knobs
+from brinell.results.photographs import AT_LEAST as FEWER
+from brinell.results.photographs import Photographs, photographs
 from brinell.results.profiles import THRESHOLDS, Profiles, profiles
 
-Findings = Profiles | Knobs | Highlights | Attention
+Findings = Profiles | Knobs | Highlights | Photographs | Attention
 
 
 def findings(
     connection: duckdb.DuckDBPyConnection,
     manifest: Mapping[str, Any],
     thresholds: tuple[float, ...] = THRESHOLDS,
-    at_least: tuple[int, ...] = AT_LEAST,
+    at_least: tuple[int, ...] | None = None,
 ) -> dict[str, Findings]:
     """By the name of each of a run's lenses that has rows, in their order, and of attention where that was looked at."""
     measured = {lens for (lens,) in connection.execute("select distinct lens from rows").fetchall()}
@@ -33,7 +35,9 @@ def findings(
         elif lens["name"] == "knob" and "knob" in measured:
             found["knob"] = knobs(connection, lens["distance"], search=lens["search"], resample=lens["resample"])
         elif lens["name"] == "highlights" and "highlights" in measured:
-            found["highlights"] = highlights(connection, lens, at_least)
+            found["highlights"] = highlights(connection, lens, at_least or AT_LEAST)
+        elif lens["name"] == "photographs" and "photographs" in measured:
+            found["photographs"] = photographs(connection, at_least or FEWER)
     if "attention" in manifest:
         found["attention"] = attention(connection, manifest["attention"])
     return found

@@ -14,6 +14,8 @@ HIGHLIGHTS = {
 def title(name: str) -> str:
     """An operator's or property's name for people; its semantics are told where they are not the usual ones."""
     plain, _, semantics = name.partition(":")
+    if plain == "photograph":
+        return "photographed variants"
     if plain == "highlight":
         return HIGHLIGHTS.get(semantics, "a spot of light")
     if plain in property_names():

@@ -69,6 +69,8 @@ SAMPLES = pa.schema(
         ("boxes", pa.list_(_BOX)),  # of its objects, in its own pixels
         ("box_labels", pa.list_(pa.string())),  # as the dataset had them
         ("object", pa.int32()),  # which of the boxes the label is of
+        ("original", pa.string()),  # the scene that it is a photograph of, where photographs have variants
+        ("variant", pa.string()),  # which one; null for the original
     ]
 )
 

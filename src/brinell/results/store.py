@@ -141,8 +141,17 @@ class Store:
         rows = pyarrow.dataset.dataset(files, ROWS, filesystem=self.fs) if files else ROWS.empty_table()
         connection.register("rows", rows)
         for name, schema in _TABLES.items():
-            connection.register(name, self.table(name) if self.exists(f"{name}.parquet") else schema.empty_table())
+            there = self.exists(f"{name}.parquet")
+            connection.register(name, _whole(self.table(name), schema) if there else schema.empty_table())
         return connection
+
+
+def _whole(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table with all columns: those that runs did not have when it was written are empty."""
+    for field in schema:
+        if field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table
 
 
 def _packed(table: pa.Table) -> bytes:
