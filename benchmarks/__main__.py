@@ -1,7 +1,8 @@
 """`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
 
 Sections: processor, operators, memory, knob, highlights. The accelerator's figures come from
-`python -m benchmarks.accelerator` and `python -m benchmarks.highlights --device cuda`, run where there is one, their output kept as
+`python -m benchmarks.accelerator` and `python -m benchmarks.highlights --device cuda`, run where there is one, their output
+kept as
 benchmarks/results/accelerator.json and highlights_accelerator.json.
 """
 
