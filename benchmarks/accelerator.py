@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 
 import brinell
-from benchmarks.end_to_end import one_round, operators, summary
+from benchmarks.end_to_end import one_round, operators, per_second, summary
+from brinell.criteria import find_criterion
+from brinell.engine.bench import Bench
+from brinell.engine.threads import answers
 from brinell.execution import Execution
+from brinell.lenses import KnobOptions
+from brinell.lenses.knob import knob
 from brinell.models import Model
+from brinell.perturb import find_property, property_names
 
 
 def pictures(count: int) -> list[tuple[np.ndarray, None]]:
@@ -42,20 +50,53 @@ def bare_model(model: Model, batch: int) -> Callable[[], int]:
     return ask
 
 
+def profile(model: Model, given: argparse.Namespace, execution: Execution) -> dict[str, Any]:
+    """A whole run of the profile lens beside the bare model."""
+    data, bare = pictures(given.images), bare_model(model, given.batch)
+    return summary([one_round(model, data, operators(), execution, bare, 2.0) for _ in range(given.rounds)])
+
+
+def search(model: Model, given: argparse.Namespace, execution: Execution) -> dict[str, Any]:
+    """Forward passes a second inside the exact search of every property, over the bare model's."""
+    images = torch.stack([torch.from_numpy(image).permute(2, 0, 1) for image, _ in pictures(given.images)])
+    bare, labels = bare_model(model, given.batch), answers(model, images, given.batch).argmax(1)
+    criterion = find_criterion("misclassification")
+    bench = Bench(model, images, torch.arange(len(images)), labels, criterion=criterion, seed=0, batch=given.batch)
+    rates, spent, alone, broke = {}, 0.0, 0.0, {}
+    before = per_second(bare, 1.0)
+    searched(bench, "brightness", points=2)  # the first of all is slower
+    for name in property_names():
+        asked, seconds, broken = searched(bench, name, points=given.points)
+        after = per_second(bare, 1.0)
+        rate = (before + after) / 2
+        rates[name], broke[name] = asked / seconds / rate, broken / len(images)
+        spent, alone, before = spent + seconds, alone + asked / rate, after
+    return {"bare": before, "ratio": alone / spent, "points": given.points, "properties": rates, "broken": broke}
+
+
+def searched(bench: Bench, name: str, *, points: int, resample: bool = False) -> tuple[int, float, int]:
+    """Queries, seconds, and how many images broke."""
+    options = KnobOptions(operators=(name,), points=points, resample=resample)
+    asked, start = bench.asked, time.perf_counter()
+    columns = bench.drive(knob(bench.shard(), find_property(name), options))
+    seconds = time.perf_counter() - start
+    status = columns["status"]
+    return bench.asked - asked, seconds, int((status.places == 0).sum())  # type: ignore[union-attr]
+
+
 def main() -> None:
     """Print the figures as JSON."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["profile", "search"])
     parser.add_argument("--images", type=int, default=2048)
     parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--points", type=int, default=50)
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--rounds", type=int, default=1)
     given = parser.parse_args()
     execution = Execution(device="cuda", precision=given.precision, batch=given.batch, compile=given.compile)
     model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
-    data = pictures(given.images)
-    bare = bare_model(model, given.batch)
-    rounds = [one_round(model, data, operators(), execution, bare, 2.0) for _ in range(given.rounds)]
     facts = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
@@ -64,7 +105,8 @@ def main() -> None:
         "batch": given.batch,
         "images": given.images,
     }
-    print(json.dumps(facts | summary(rounds), indent=1))
+    measure = {"profile": profile, "search": search}[given.what]
+    print(json.dumps(facts | measure(model, given, execution), indent=1))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import brinell
+from benchmarks.accelerator import searched
 from benchmarks.end_to_end import per_second
 from benchmarks.processor import MODEL
 from brinell.criteria import find_criterion
@@ -19,10 +20,8 @@ from brinell.engine.bench import Bench
 from brinell.engine.threads import answers, torch_alone
 from brinell.engine.tuning import best_batch
 from brinell.execution import Execution
-from brinell.lenses import KnobOptions
-from brinell.lenses.knob import knob
 from brinell.models import Model
-from brinell.perturb import find_property, property_names
+from brinell.perturb import property_names
 from brinell.types import id_number, image_id
 
 IMAGES, POINTS, ROUNDS = 24, 100, 3
@@ -64,23 +63,13 @@ def _round(bench: Bench, canvases: Tensor) -> dict[str, Any]:
     rates, seconds_bare, spent = {}, 0.0, 0.0
     before = bare()
     for name in property_names():
-        asked, seconds, _ = _searched(bench, name, resample=False)
+        asked, seconds, _ = searched(bench, name, points=POINTS)
         after = bare()
         rates[name] = asked / seconds / ((before + after) / 2)
         spent += seconds
         seconds_bare += asked / ((before + after) / 2)
         before = after
     return {"rates": rates, "ratio": seconds_bare / spent}
-
-
-def _searched(bench: Bench, name: str, *, resample: bool, points: int = POINTS) -> tuple[int, float, int]:
-    """Queries, seconds, and how many images broke."""
-    options = KnobOptions(operators=(name,), points=points, resample=resample)
-    asked, start = bench.asked, time.perf_counter()
-    columns = bench.drive(knob(bench.shard(), find_property(name), options))
-    seconds = time.perf_counter() - start
-    status = columns["status"]
-    return bench.asked - asked, seconds, int((status.places == 0).sum())  # type: ignore[union-attr]
 
 
 class _Counted(nn.Module):
@@ -111,7 +100,7 @@ def _beside_foolbox(model: Model, bench: Bench, canvases: Tensor, labels: Tensor
         counted.asked, start = 0, time.perf_counter()
         _, _, success = make()(peer, clean, labels, epsilons=None)
         seconds = time.perf_counter() - start
-        queries, ours, broken = _searched(bench, name, resample=False)
+        queries, ours, broken = searched(bench, name, points=POINTS)
         found.append(
             {
                 "name": name,

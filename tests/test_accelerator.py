@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 import brinell
 from brinell.draws import Draws, key
 from brinell.execution import Execution
+from brinell.models import Preprocess
 from brinell.perturb import OPERATORS, Operator, colours, difference, mean_grey
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -42,6 +44,14 @@ def test_the_same_pixels_as_on_the_cpu(operator: Operator, channels: int, size: 
         there = operator.at(clean.cuda(), level, seed=9, ids=ids.cuda(), gradient=brighter_is_worse)
         assert there.device.type == "cuda"
         assert torch.equal(there.cpu(), here), f"level {level}: {int((there.cpu() != here).sum())} values differ"
+
+
+@pytest.mark.parametrize("how", ["nearest", "bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize("short_side", [None, 40])
+@pytest.mark.parametrize("size", [*SIZES, (299, 500)], ids=str)
+def test_the_same_canvases_as_on_the_cpu(how: Any, short_side: int | None, size: tuple[int, int]) -> None:
+    images, pre = pictures(*size, 3), Preprocess(32, 32, short_side=short_side, interpolation=how)
+    assert torch.equal(pre.canvases(images.cuda()).cpu(), pre.canvases(images))
 
 
 def test_the_same_draws_as_on_the_cpu() -> None:

@@ -109,7 +109,7 @@ def test_rows_of_a_detector(spots: Path, tmp_path: Path) -> None:
     assert problems == [("5.png", "no spot")]
     clean = run.rows("select index, label, prediction, correct, true_boxes, true_labels, region from clean").fetchall()
     assert [row[:4] for row in clean] == [(index, 1, 1, True) for index in range(5)]
-    assert clean[1][4] == [(4.0, 16.0, 12.0, 24.0), (0.0, 0.0, 2.0, pytest.approx(8 / 3))]
+    assert clean[1][4] == [[4.0, 16.0, 12.0, 24.0], [0.0, 0.0, 2.0, pytest.approx(8 / 3)]]
     assert clean[1][5] == [1, -1], "the model doesn't know flies"
     assert clean[1][6] == clean[1][4][0]
     bad = run.rows(

@@ -67,13 +67,12 @@ def test_the_lens_asks_in_order_and_sees_no_device() -> None:
     operator = find_operator("jpeg")
     clean = _outcome(3)
     asking = lens.ask(Shard(3, 8, 8, clean), operator, ProfileOptions(levels=4))
-    asked: list[Trials] = [next(asking)]
-    try:
-        while True:
-            asked.append(asking.send(_outcome(3)))
-    except StopIteration as finished:
-        columns = finished.value
-    assert [trials.levels.tolist() for trials in asked] == [[level] * 3 for level in range(1, 5)]
+    trials: Trials = next(asking)
+    assert trials.samples.tolist() == [0, 1, 2] * 4
+    assert trials.levels.tolist() == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+    with pytest.raises(StopIteration) as finished:
+        asking.send(_outcome(12))
+    columns = finished.value.value
     assert columns["level"].tolist() == sorted(list(range(5)) * 3)
     assert columns["amount"].unique().tolist() == [28, 29, 30, 31, 100]
     assert isinstance(clean, Outcome)

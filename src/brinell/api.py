@@ -42,6 +42,7 @@ from brinell.report import (
     write_figures,
     write_report,
 )
+from brinell.resampling import Interpolation
 from brinell.results import METRICS, THRESHOLDS, Attention, Findings, Highlights, Photographs, Profiles, Store, findings
 from brinell.validation import validated
 
@@ -231,13 +232,15 @@ def wrap(
     name: str | None = None,
     channels: int = 3,
     short_side: int | None = None,
+    interpolation: Interpolation = "bicubic",
     detection: Mapping[str, Any] | Decoding | None = None,
     execution: Execution | None = None,
 ) -> Model:
     """A torch module as a model: it gets images as (x/255 - mean) / std at `size` and gives class scores (N, K).
 
-    `short_side` resizes the shorter side to that and cuts out the middle; without it images are stretched. `detection`
-    makes it a detector, and says how its boxes and scores are read (see `Decoding`): {} if there is nothing to say.
+    `short_side` resizes the shorter side to that and cuts out the middle; without it images are stretched, in either case
+    by `interpolation`. `detection` makes it a detector, and says how its boxes and scores are read (see `Decoding`): {} if
+    there is nothing to say.
     """
     height, width = (size, size) if isinstance(size, int) else size
     own = copy.deepcopy(module)  # it is frozen, moved and cast, and the caller's may still be trained
@@ -247,7 +250,7 @@ def wrap(
         made = partial(detector_from_module, own, how)
     return made(
         name=name or type(module).__name__,
-        preprocess=Preprocess(height, width, channels, short_side, "bicubic", tuple(mean), tuple(std)),
+        preprocess=Preprocess(height, width, channels, short_side, interpolation, tuple(mean), tuple(std)),
         classes=classes if classes is None or isinstance(classes, Classes) else Classes(tuple(classes)),
         source=f"object:{type(module).__qualname__}",
         execution=execution or Execution(),

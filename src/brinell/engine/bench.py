@@ -13,7 +13,7 @@ from torch import Tensor
 from brinell.boxes import Detections, clipped, moved
 from brinell.criteria import Answer, Criterion, Scene, Verdict, own_regions, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
-from brinell.engine.threads import CORES, batches, halving, one_each_core, two_in_flight
+from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses import Outcome, Shard, Trials
 from brinell.lenses.lens import Asking, Columns
@@ -68,12 +68,13 @@ class Bench:
         # where the preferred objects are, for a detector; NaN: where it finds them itself
         given = torch.full((len(canvases), 4), torch.nan) if regions is None else regions
         self._regions = given.to(model.device)
-        self.clean = self._in_batches(len(canvases), self._ask_clean)
+        self.clean = self._in_batches(range(len(canvases)), self._ask_clean)
 
     def shard(self) -> Shard:
         """What a lens is told of the samples."""
         count, _, height, width = self.canvases.shape
-        side_by_side = CORES if self.model.device.type == "cpu" else 2
+        # an accelerator that waits for the last of few batches waits long
+        side_by_side = CORES if self.model.device.type == "cpu" else 8
         full = self.batch * side_by_side if self.model.service is None else 1  # who pays by the query asks no query ahead
         sizes = torch.tensor([original.shape[1:] for original in self.originals]) if self.originals else None
         return Shard(count, height, width, self.clean, full, sizes)
@@ -92,6 +93,9 @@ class Bench:
         """The outcome of each trial."""
         if isinstance(trials.operator, Operator):
             self._levels.begin(trials.operator)
+        if isinstance(trials.operator, View) and trials.operator.local is not None:
+            for sample in sorted(set(trials.samples.tolist())):  # here, where streams of an accelerator wait for it
+                self._ready(sample)
 
         def ask_and_tell(part: slice) -> Outcome:
             outcome = self._ask(trials, part)
@@ -99,14 +103,31 @@ class Bench:
             return outcome
 
         self.asked += len(trials.samples)
-        outcome = self._in_batches(len(trials.samples), ask_and_tell)
-        if not trials.may_fail and bool(outcome.verdict.confidence.isnan().any()):
-            count = int(outcome.verdict.confidence.isnan().sum())
-            raise ModelError(
-                f"model {self.model.name} gave NaN for {count} of {len(trials.samples)} images under "
-                f"{trials.operator.id} at level {float(trials.levels.flatten()[0]):g}; {NAN_FIX}"
-            )
+        count, turn = len(trials.samples), self._turn(trials)
+        outcome = joined([self._in_batches(range(at, min(at + turn, count)), ask_and_tell) for at in range(0, count, turn)])
+        if not trials.may_fail:
+            self._refuse_nan(trials, outcome.verdict.confidence.isnan().cpu())
         return outcome
+
+    def _turn(self, trials: Trials) -> int:
+        """How many trials may be under way before the first of them has to be done.
+
+        A step operator goes on from where it left an image: no image may be in two batches at a time.
+        """
+        count = len(trials.samples)
+        if not isinstance(trials.operator, Operator) or trials.operator.kind is not Kind.STEP:
+            return count
+        apart = _nearest_repeat(trials.samples)
+        return count if apart >= UNDER_WAY.get(self.model.device.type, 1) * self.batch else apart
+
+    def _refuse_nan(self, trials: Trials, unknown: Tensor) -> None:
+        if bool(unknown.any()):
+            level = trials.levels[unknown].flatten()[0]
+            here = trials.levels.flatten(1)[:, 0] == level if trials.levels.ndim > 1 else trials.levels == level
+            raise ModelError(
+                f"model {self.model.name} gave NaN for {int((unknown & here).sum())} of {int(here.sum())} images under "
+                f"{trials.operator.id} at level {float(level):g}; {NAN_FIX}"
+            )
 
     def changed(self, found: Property, samples: Tensor, severities: Tensor, fields: Tensor | None = None) -> Tensor:
         """Samples under a property at their severities."""
@@ -142,14 +163,18 @@ class Bench:
         original, preprocess, local = self.originals[sample], self.model.preprocess, view.local
         if local is None:
             return view.canvases(original, parameters, preprocess.canvases)
-        if sample not in self._repaintings:
-            self._repaintings[sample] = preprocess.repainting(original)
 
         def paint(windows: Tensor, corners: Tensor, which: Tensor) -> Tensor:
             return local.paint(windows, corners, parameters[which])
 
         boxes = local.boxes(parameters, *original.shape[1:])
-        return preprocess.repainted(self._repaintings[sample], boxes, paint)
+        return preprocess.repainted(self._ready(sample), boxes, paint)
+
+    def _ready(self, sample: int) -> Repainting:
+        """An original, ready to be changed in windows."""
+        if sample not in self._repaintings:
+            self._repaintings[sample] = self.model.preprocess.repainting(self.originals[sample])
+        return self._repaintings[sample]
 
     def images(self, trials: Trials, part: slice) -> Tensor:
         """The canvases of some trials, as the model is asked about them."""
@@ -187,7 +212,8 @@ class Bench:
         levels: Tensor | None = None,
     ) -> tuple[Verdict, Tensor, Detections | None]:
         """What the model says of images, whether that counts as broken, and what it found in them."""
-        probabilities, detections = self.model.answer(images)
+        with in_turn(self.model.device):
+            probabilities, detections = self.model.answer(images)
         labels, detector = self.labels[rows], self.model.detector
         if detector is None or detections is None:
             read = verdict(probabilities, labels)
@@ -210,13 +236,16 @@ class Bench:
         assert self.clean.detections is not None
         return self.clean.detections.at(rows)
 
-    def _in_batches(self, count: int, ask: Callable[[slice], Outcome]) -> Outcome:
+    def _in_batches(self, trials: range, ask: Callable[[slice], Outcome]) -> Outcome:
+        def ask_from_there(part: slice) -> Outcome:
+            return ask(slice(trials.start + part.start, trials.start + part.stop))
+
         if self.model.device.type == "cpu":
-            return joined(list(one_each_core(ask, batches(count, self.batch))))
+            return joined(list(one_each_core(ask_from_there, batches(len(trials), self.batch))))
         each: Callable[..., Iterable[Any]] = map
         if self.model.device.type == "cuda":
             each = partial(two_in_flight, device=self.model.device)
-        parts, self.batch = halving(ask, count, self.batch, each)
+        parts, self.batch = halving(ask_from_there, len(trials), self.batch, each)
         return joined(parts)
 
 
@@ -256,6 +285,13 @@ def _rows(samples: Tensor, device: torch.device) -> Tensor | slice:
     if torch.equal(samples, torch.arange(first, first + count)):
         return slice(first, first + count)
     return samples.to(device)
+
+
+def _nearest_repeat(samples: Tensor) -> int:
+    """How far apart the nearest two trials of one sample are; all of them, where none is asked about twice."""
+    order = torch.argsort(samples, stable=True)
+    again = samples[order].diff() == 0
+    return int(order.diff()[again].min()) if bool(again.any()) else len(samples)
 
 
 T = TypeVar("T", Outcome, Verdict, Difference, Detections)

@@ -66,8 +66,9 @@ def answer_clean(
     batch: int,
     pool: ThreadPoolExecutor,
     tick: Callable[[int], None],
+    seen: Callable[[Sequence[Entry], Tensor], None] | None = None,
 ) -> pa.Table:
-    """One model's answer on each clean image that has a label."""
+    """One model's answer on each clean image that has a label; `seen` is shown their canvases as they come."""
     asked = [entry for entry in entries if labels is None or entry.index in labels]
     parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     size = batch * (CORES if model.device.type == "cpu" else 2)
@@ -83,6 +84,8 @@ def answer_clean(
         own = None if labels is None else [labels[entry.index] for entry in asked[start : start + size]]
         parts.append(_judged(model, scores, own))
         tick(len(canvases))
+        if seen is not None:
+            seen(asked[start : start + size], canvases)
         del canvases
         give_back_freed_memory()
     truth, predictions, confidences, right = (torch.cat(each).tolist() for each in zip(*parts, strict=True))

@@ -116,8 +116,9 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
         refuse_other_images(store, parts.dataset, samples)
         manifest = _begin(store, parts, jobs, samples)
         with counted(store, parts.models, manifest):
-            clean = _clean(store, parts, samples, manifest, pool, reporter)
-            _measure(store, parts, jobs, samples, clean, manifest, pool, reporter)
+            ready: dict[int, Tensor] = {}
+            clean = _clean(store, parts, samples, manifest, pool, reporter, ready)
+            _measure(store, parts, jobs, samples, clean, manifest, pool, reporter, ready)
             write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
             _evaluate(store, jobs)
             if config.attention is not None:
@@ -182,8 +183,20 @@ def _begin(store: Store, parts: Parts, jobs: list[Job], samples: pa.Table) -> di
 
 
 def _clean(
-    store: Store, parts: Parts, samples: pa.Table, manifest: dict[str, Any], pool: ThreadPoolExecutor, reporter: Reporter
+    store: Store,
+    parts: Parts,
+    samples: pa.Table,
+    manifest: dict[str, Any],
+    pool: ThreadPoolExecutor,
+    reporter: Reporter,
+    ready: dict[int, Tensor],
 ) -> pa.Table:
+    """The clean answers. The canvases of the first shard to come stay `ready`, so that it begins without decoding."""
+
+    def keep_first(entries: Sequence[Entry], canvases: Tensor) -> None:
+        room = manifest["execution"]["shard"] - len(ready)
+        ready.update((entry.index, canvas) for entry, canvas in zip(entries[:room], canvases, strict=False))
+
     if store.exists("clean.parquet"):
         return store.table("clean")
     entries = readable(samples)
@@ -200,7 +213,10 @@ def _clean(
                 reporter.say(
                     f"{model.name} doesn't know {len(unknown)} of the objects' classes, which don't count: {shown}"
                 )
-        tables.append(answer_clean(model, parts.dataset, entries, labels, objects, batch=batch, pool=pool, tick=tick))
+        seen = keep_first if model is parts.models[0] else None
+        tables.append(
+            answer_clean(model, parts.dataset, entries, labels, objects, batch=batch, pool=pool, tick=tick, seen=seen)
+        )
     table = keep(pa.concat_tables(tables, promote_options="permissive"), parts.config.select)
     store.write_table("clean", table)
     return table
@@ -241,6 +257,7 @@ def _measure(
     manifest: dict[str, Any],
     pool: ThreadPoolExecutor,
     reporter: Reporter,
+    ready: dict[int, Tensor],
 ) -> None:
     """Ask for every unit that has no rows yet."""
     labels, regions, kept = _labels(clean), _regions(clean), _kept(samples, clean)
@@ -264,7 +281,9 @@ def _measure(
 
         def load(number: int, job: Job = job, shards: list[list[Entry]] = shards) -> tuple[int, Images]:
             preprocess, originals = job.model.preprocess, job.lens.originals
-            return number, load_images(parts.dataset, shards[number], preprocess, pool, with_originals=originals)
+            made = ready if preprocess == parts.models[0].preprocess and not originals else {}
+            images = load_images(parts.dataset, shards[number], preprocess, pool, with_originals=originals, ready=made)
+            return number, images
 
         for number, images in one_ahead(load, asked):
             entries = shards[number]

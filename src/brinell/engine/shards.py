@@ -6,7 +6,7 @@ import ctypes
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -75,13 +75,20 @@ def load_images(
     pool: ThreadPoolExecutor,
     *,
     with_originals: bool = False,
+    ready: Mapping[int, Tensor] = {},
 ) -> Images:
-    """The entries' canvases and, where they are asked for, the images that they are of."""
+    """The entries' canvases and, where they are asked for, the images that they are of.
+
+    Canvases that are `ready`, by their places in the dataset, are not made again.
+    """
     originals: dict[int, Tensor] = {}
     canvases = torch.empty(len(entries), preprocess.channels, preprocess.height, preprocess.width, dtype=torch.uint8)
 
     def load(start: int) -> None:
         for place, entry in enumerate(entries[start : start + ERRAND], start):
+            if entry.index in ready:
+                canvases[place] = ready[entry.index]
+                continue
             image = dataset[entry.index].image if entry.index < len(dataset) else None
             if image is None or image_id(image) != entry.image:
                 raise DataError(

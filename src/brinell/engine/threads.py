@@ -26,6 +26,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 CORES = torch.get_num_threads()
+# batches that are begun before the first of them is done, at most; a slow one holds up those after next and no more
+UNDER_WAY = {"cpu": 2 * CORES + 1, "cuda": 3}
 
 
 def batches(count: int, size: int) -> list[slice]:
@@ -38,7 +40,7 @@ def batches(count: int, size: int) -> list[slice]:
 
 def one_each_core(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
     """`work` on each item, in order, in as many threads as there are cores; in each of them torch computes alone."""
-    return _pool().map(work, items)
+    return in_order(_pool(), work, items, UNDER_WAY["cpu"] - 1)
 
 
 def halving(
@@ -84,7 +86,31 @@ def two_in_flight(work: Callable[[A], B], items: Iterable[A], device: torch.devi
         stream.synchronize()  # and what comes back may be used anywhere
         return result
 
-    return in_order(_flights(), in_a_stream, items, 2)
+    return in_order(_flights(), in_a_stream, items, UNDER_WAY["cuda"] - 1)
+
+
+_forward = threading.Lock()
+_passed: dict[torch.device, torch.cuda.Event] = {}
+
+
+@contextmanager
+def in_turn(device: torch.device) -> Iterator[None]:
+    """Forward passes of an accelerator one after the other, without a gap between them.
+
+    Two at once would end at the same time, and then both batches would be prepared while the accelerator has nothing to
+    do. In turns one is prepared while the other is computed.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    with _forward:  # while it is told what to do; the event below is what the next one waits for
+        stream = torch.cuda.current_stream(device)
+        if device in _passed:
+            stream.wait_event(_passed[device])
+        try:
+            yield
+        finally:
+            _passed[device] = stream.record_event()
 
 
 _local = threading.local()

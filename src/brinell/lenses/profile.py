@@ -26,20 +26,18 @@ class ProfileOptions(LensOptions):
 def profile(shard: Shard, operator: Operator, options: LensOptions) -> Asking:
     """Ask about every sample at every level; one row an answer, the clean one included."""
     assert isinstance(options, ProfileOptions)
-    samples = torch.arange(shard.count)
-    outcomes = [shard.clean]
-    for level in range(1, options.levels + 1):
-        outcome = yield Trials(samples, operator, torch.full_like(samples, level))
-        outcomes.append(outcome)
-    return _columns(shard, operator, outcomes)
+    levels = torch.arange(1, options.levels + 1).repeat_interleave(shard.count)
+    # level by level in one go: an image is asked about again long after the last time, and no batch waits for a level's end
+    outcome = yield Trials(torch.arange(shard.count).repeat(options.levels), operator, levels)
+    return _columns(shard, operator, options.levels, (shard.clean, outcome))
 
 
-def _columns(shard: Shard, operator: Operator, outcomes: list[Outcome]) -> Columns:
+def _columns(shard: Shard, operator: Operator, last: int, outcomes: tuple[Outcome, Outcome]) -> Columns:
     """The outcomes of levels 0..L one after the other."""
-    levels = torch.arange(len(outcomes))
+    levels = torch.arange(last + 1)
     amounts = torch.tensor([operator.facts.amount(level, shard.height, shard.width) for level in levels.tolist()])
     columns: Columns = {
-        "sample": torch.arange(shard.count).repeat(len(outcomes)),
+        "sample": torch.arange(shard.count).repeat(last + 1),
         "level": levels.repeat_interleave(shard.count),
         "amount": amounts.to(torch.float32).repeat_interleave(shard.count),
         "correct": ~torch.cat([outcome.broken for outcome in outcomes]),

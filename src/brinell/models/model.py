@@ -64,11 +64,13 @@ class Model:
     def answer(self, canvases: Tensor) -> tuple[Tensor, Detections | None]:
         """Probabilities, and the detections that a detector's are from."""
         with torch.inference_mode():
-            images = self.preprocess.normalise(canvases)
+            images, count = self.preprocess.normalise(canvases), len(canvases)
+            if self.device.type != "cpu":
+                images = filled_up(images)
             if self.detector is not None:
-                detections = self.detector.detect(images)
+                detections = self.detector.detect(images).at(slice(count))
                 return detections.class_scores(self.outputs), detections
-            scores = checked(self.forward(images), len(canvases), self.outputs, self.name)
+            scores = checked(self.forward(images), len(images), self.outputs, self.name)[:count]
             return (scores if self.probabilities else scores.softmax(1)), None
 
     def gradient(self, canvases: Tensor, labels: Tensor) -> Tensor:
@@ -81,6 +83,16 @@ class Model:
             logs = scores.clamp(min=1e-30).log() if self.probabilities else scores.log_softmax(1)
             loss = -logs.gather(1, labels[:, None]).sum()
             return torch.autograd.grad(loss, pixels)[0]
+
+
+def filled_up(images: Tensor) -> Tensor:
+    """A batch with its last image repeated, up to 1, 2, 4, 8 … images.
+
+    For every size of batch that is new to it, an accelerator chooses its way through a network anew, and a compiled
+    network is compiled anew: that takes longer than thousands of images, and searches ask for batches of every size.
+    """
+    missing = (1 << (len(images) - 1).bit_length()) - len(images)
+    return torch.cat([images, images[-1:].expand(missing, -1, -1, -1)]) if missing else images
 
 
 def checked(raw: Tensor, count: int, outputs: int | None, name: str) -> Tensor:

@@ -16,7 +16,7 @@ from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.execution import Execution
 from brinell.models.detection import Decoding, Heads, heads_of, scored
 from brinell.models.export import exported
-from brinell.models.model import Forward, Insides, Model, as_detector, probe
+from brinell.models.model import Forward, Insides, Model, as_detector, filled_up, probe
 from brinell.models.preprocess import Preprocess
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -113,7 +113,8 @@ def _fastest(
     module.to(device, dtype).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
     if not execution.compile:
         return _in_torch(module, execution), {"runtime": "torch", **slower}
-    return _padded(_in_torch(torch.compile(module), execution)), {"runtime": "torch compiled"}
+    compiled = _in_torch(torch.compile(module), execution)
+    return lambda images: compiled(filled_up(images))[: len(images)], {"runtime": "torch compiled"}
 
 
 def _in_torch(module: Forward, execution: Execution) -> Forward:
@@ -156,19 +157,6 @@ class _Tf32:
 
 
 _tf32 = _Tf32()
-
-
-def _padded(forward: Forward) -> Forward:
-    """Ask for batches of 1, 2, 4, 8 … images only, so that a compiled module meets few shapes."""
-
-    def padded(images: Tensor) -> Tensor:
-        count = len(images)
-        missing = (1 << (count - 1).bit_length()) - count
-        if missing:
-            images = torch.cat([images, images[-1:].expand(missing, -1, -1, -1)])
-        return forward(images)[:count]
-
-    return padded
 
 
 def weights_fingerprint(module: nn.Module) -> str:

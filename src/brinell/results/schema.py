@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
-_BOX = pa.list_(pa.float32(), 4)  # xyxy in pixels
+_BOX = pa.list_(pa.float32())  # xyxy in pixels; a list of fixed size that may be null can't be read back by older pyarrow
 
 ROWS = pa.schema(
     [
