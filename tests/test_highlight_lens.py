@@ -286,6 +286,19 @@ def test_the_commands_of_a_run(greys: Path, tmp_path: Path, capsys: Any) -> None
     assert "Nothing is known of where" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_spot_can_be_shown(greys: Path, tmp_path: Path, capsys: Any) -> None:
+    picture, sheet = str(greys / "light" / "00.png"), tmp_path / "sheet.png"
+    main(["show", picture, "--spot", "20,10,5", "--spot", "8.5,30,3,0.5", "--size", "32", "--out", str(sheet)])
+    with Image.open(sheet) as opened:
+        assert opened.size[0] == 6 + 3 * (32 + 6)
+    for wrong in ("20,10", "a,b,c", "1,2,0"):
+        with pytest.raises(SystemExit):
+            main(["show", picture, "--spot", wrong])
+        assert "a spot" in capsys.readouterr().err
+    main(["ls", "operators"])
+    assert "The faintest spot" in " ".join(capsys.readouterr().out.split())
+
+
 # ---- the interval of a ratio ----
 
 

@@ -194,6 +194,10 @@ def show(
         list[str] | None, typer.Option(help="NAME or NAME:SEMANTICS; may be repeated. Without it: all.")
     ] = None,
     level: Annotated[list[int] | None, typer.Option(help="Levels to show; may be repeated.")] = None,
+    spot: Annotated[
+        list[str] | None,
+        typer.Option(help="X,Y,SIGMA[,STRENGTH]: a spot of light, in pixels of the image; may be repeated."),
+    ] = None,
     size: Annotated[int, typer.Option(min=1, help="The side that the image is resized to.")] = 224,
     seed: Annotated[int, typer.Option(help="Names the random draws.")] = 0,
     model: Annotated[str | None, typer.Option(help="A torch model, for operators that need gradients.")] = None,
@@ -203,7 +207,7 @@ def show(
 
     Example: [bold]brinell show cat.jpg --operator white_fog --operator jpeg --out cat.png[/]
     """
-    sheet = pictures.contact_sheet(image, operator or [], level or [], size=size, seed=seed, model=model)
+    sheet = pictures.contact_sheet(image, operator or [], level or [], spot or [], size=size, seed=seed, model=model)
     try:
         sheet.save(file, "png")
     except OSError as error:

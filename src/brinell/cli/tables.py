@@ -12,7 +12,7 @@ from brinell.datasets import SOURCES as DATASETS
 from brinell.engine.manifest import priced
 from brinell.engine.plan import Plan
 from brinell.errors import UnknownName
-from brinell.lenses import LENSES
+from brinell.lenses import HIGHLIGHT_READINGS, LENSES
 from brinell.models import SOURCES as MODELS
 from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
 from brinell.registry import nearest
@@ -221,6 +221,9 @@ def _operators() -> Table:
         tags = ("knob lens", one.facts.category, "stochastic" if one.stochastic else "deterministic")
         doc = (inspect.getdoc(one.function) or "").splitlines()[0]
         table.add_row(one.name if usual else f"  :{one.semantics}", ", ".join(tags), doc)
+    table.add_section()
+    for name, what in HIGHLIGHT_READINGS.items():
+        table.add_row(name, "highlight lens, deterministic", what)
     return table
 
 

@@ -1,6 +1,6 @@
 """Which trials to ask. Importing this package registers every lens."""
 
-from brinell.lenses.highlights import HighlightOptions
+from brinell.lenses.highlights import HIGHLIGHT_READINGS, HighlightOptions
 from brinell.lenses.knob import KnobOptions
 from brinell.lenses.lens import LENSES, Change, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
 from brinell.lenses.photographs import PhotographOptions
@@ -9,6 +9,7 @@ from brinell.lenses.search import DISTANCES, STATUSES
 
 __all__ = [
     "DISTANCES",
+    "HIGHLIGHT_READINGS",
     "LENSES",
     "STATUSES",
     "Change",

@@ -22,6 +22,11 @@ from brinell.perturb import WHITE, View, grid, highlight
 from brinell.registry import nearest
 
 GRIDS = ("exact", "authors")
+HIGHLIGHT_READINGS = {
+    "highlight": "A spot of light in the middle of every cell of a grid, in several sizes.",
+    "  :authors": "The same where the paper's authors put it: a little right of and below the middle.",
+    "  :least": "The faintest spot that breaks, wherever it is.",
+}
 READINGS = (*GRIDS, "least")
 MOST = 30_000  # variants of an image: a level is a small number
 SPOT = ("spot_x", "spot_y", "sigma", "strength")
