@@ -139,7 +139,9 @@ def test_maps_do_not_depend_on_the_batch_or_on_threads(plain: Model) -> None:
 
 def test_the_last_convolution_is_found_with_what_follows_it(plain: Model) -> None:
     assert open_eyes(plain).layer.name == "relu"  # of the second convolution, and not the squeeze, which has no places
-    assert open_eyes(plain, layer="first").layer.name == "first"
+    with open_eyes(plain, layer="second") as eyes:  # before an activation that overwrites it
+        assert eyes.layer.name == "second"
+        assert eyes.maps(canvases(2), torch.tensor([0, 1])).shape == (2, 32, 32)
 
 
 def test_a_transformer_is_looked_at_before_its_last_attention(tokens: Model) -> None:
