@@ -31,6 +31,7 @@ from brinell.perturb import (
     mean_grey,
     no_difference,
 )
+from brinell.repainting import Repainting
 
 
 class Bench:
@@ -66,6 +67,7 @@ class Bench:
         self._tick = tick
         self.asked = 0
         self._levels = _Levels(self.canvases)
+        self._repaintings: dict[int, Repainting] = {}
         # where the preferred objects are, for a detector; NaN: where it finds them itself
         given = torch.full((len(canvases), 4), torch.nan) if regions is None else regions
         self._regions = given.to(model.device)
@@ -103,6 +105,9 @@ class Bench:
         """The outcome of each trial."""
         if isinstance(trials.operator, Operator):
             self._levels.begin(trials.operator)
+        if isinstance(trials.operator, View) and trials.operator.local is not None:
+            for sample in sorted(set(trials.samples.tolist())):  # here, where streams of an accelerator wait for it
+                self._ready(sample)
 
         def ask_and_tell(part: slice) -> Outcome:
             outcome = self._ask(trials, part)
@@ -164,21 +169,38 @@ class Bench:
         """Originals under a view; those of one image are made together."""
         which, counts = torch.unique_consecutive(samples, return_counts=True)
         parts = zip(which.tolist(), torch.split(parameters, counts.tolist()), strict=True)
-        to_canvases = self.model.preprocess.canvases
-        return torch.cat([view.canvases(self.originals[sample], own, to_canvases) for sample, own in parts])
+        return torch.cat([self._looked(view, sample, own) for sample, own in parts])
+
+    def _looked(self, view: View, sample: int, parameters: Tensor) -> Tensor:
+        original, preprocess, local = self.originals[sample], self.model.preprocess, view.local
+        if local is None:
+            return view.canvases(original, parameters, preprocess.canvases)
+
+        def paint(windows: Tensor, corners: Tensor, which: Tensor) -> Tensor:
+            return local.paint(windows, corners, parameters[which])
+
+        boxes = local.boxes(parameters, *original.shape[1:])
+        return preprocess.repainted(self._ready(sample), boxes, paint)
+
+    def _ready(self, sample: int) -> Repainting:
+        """An original, ready to be changed in windows."""
+        if sample not in self._repaintings:
+            self._repaintings[sample] = self.model.preprocess.repainting(self.originals[sample])
+        return self._repaintings[sample]
+
+    def images(self, trials: Trials, part: slice) -> Tensor:
+        """The canvases of some trials, as the model is asked about them."""
+        samples, levels = trials.samples[part], trials.levels[part]
+        if isinstance(trials.operator, View):
+            return self.viewed(trials.operator, samples, levels)
+        if isinstance(trials.operator, Property):
+            return self.changed(trials.operator, samples, levels, None if trials.fields is None else trials.fields[part])
+        return self.perturbed(trials.operator, samples, levels)
 
     def _ask(self, trials: Trials, part: slice) -> Outcome:
-        samples, told, compares = trials.samples[part], None, True
-        rows = _rows(samples, self.canvases.device)
-        if isinstance(trials.operator, View):
-            images = self.viewed(trials.operator, samples, trials.levels[part])
-            compares = trials.operator.compares
-        elif isinstance(trials.operator, Property):
-            fields = None if trials.fields is None else trials.fields[part]
-            images = self.changed(trials.operator, samples, trials.levels[part], fields)
-        else:
-            images = self.perturbed(trials.operator, samples, trials.levels[part])
-            told = trials.operator.facts.told
+        rows, images = _rows(trials.samples[part], self.canvases.device), self.images(trials, part)
+        compares = trials.operator.compares if isinstance(trials.operator, View) else True
+        told = trials.operator.facts.told if isinstance(trials.operator, Operator) else None
         read, broken, detections = self._judged(images, rows, trials.operator, trials.levels[part])
         return Outcome(
             verdict=read,

@@ -8,9 +8,10 @@ from __future__ import annotations
 import io
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 from urllib.parse import quote
 
 import duckdb
@@ -21,11 +22,11 @@ from torch import Tensor
 from brinell.criteria import USUAL, find_criterion
 from brinell.engine.bench import Bench
 from brinell.engine.clean import readable
-from brinell.engine.shards import Entry, id_numbers, load_canvases
+from brinell.engine.shards import Entry, id_numbers, load_images
 from brinell.engine.windows import write_window_exhibits
 from brinell.models import Model
-from brinell.perturb import find_operator, find_property
-from brinell.results import Breaker, Least, Store, breakers, least, profiles
+from brinell.perturb import find_operator, find_property, highlight
+from brinell.results import Breaker, Least, Spotted, Store, breakers, least, profiles, spotted
 from brinell.types import Dataset
 
 BREAKERS = 3  # images shown for each model and operator
@@ -52,6 +53,7 @@ class Exhibit:
     severities: tuple[float, ...] = ()
     field: int = 0
     told: str = ""
+    colour: tuple[float, ...] = ()  # of a spot of light, whose numbers are then the severities
 
     @property
     def file(self) -> str:
@@ -80,6 +82,8 @@ def write_exhibits(store: Store, dataset: Dataset, models: Sequence[Model], seed
             wanted += _least_changes(connection, lens["distance"], lens["resample"])
         elif lens["name"] == "fragility":
             write_window_exhibits(store, dataset, models, lens)
+        elif lens["name"] == "highlights":
+            wanted += _spots_that_break(connection, lens)
     entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}  # the first of equal images
     for model in models:
         mine = [exhibit for exhibit in wanted if exhibit.model == model.name]
@@ -126,7 +130,7 @@ def _breaks_first(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
     return [_broken(found, found.clean_confidence) for found in breakers(connection, BREAKERS)]
 
 
-def _broken(found: Breaker | Least, clean_confidence: float | None) -> Exhibit:
+def _broken(found: Breaker | Least | Spotted, clean_confidence: float | None) -> Exhibit:
     """A picture of an image that a model loses."""
     return Exhibit(
         model=found.model,
@@ -144,12 +148,7 @@ def _broken(found: Breaker | Least, clean_confidence: float | None) -> Exhibit:
 
 def _least_changes(connection: duckdb.DuckDBPyConnection, distance: str, resample: bool) -> list[Exhibit]:
     """For each model and property the images that the smallest changes break."""
-    sure = {
-        (model, image): confidence
-        for model, image, confidence in connection.execute(
-            "select model, image, any_value(clean.confidence) from clean join samples using (index) group by all"
-        ).fetchall()
-    }
+    sure = _clean_confidences(connection)
     return [
         replace(
             _broken(found, sure[found.model, found.image]),
@@ -159,6 +158,27 @@ def _least_changes(connection: duckdb.DuckDBPyConnection, distance: str, resampl
         )
         for found in least(connection, BREAKERS, distance)
     ]
+
+
+def _spots_that_break(connection: duckdb.DuckDBPyConnection, options: Mapping[str, Any]) -> list[Exhibit]:
+    """For each model the images that the least light breaks, with the spot on the object and beside it."""
+    sure = _clean_confidences(connection)
+    made = []
+    for found in spotted(connection, BREAKERS, options):
+        where = "" if found.inside is None else ", on the object" if found.inside else ", beside the object"
+        told = f"σ {found.spot[2]:.3g} px{where}: {found.light:.2g} grey levels"
+        exhibit = _broken(found, sure[found.model, found.image])
+        made.append(replace(exhibit, severities=found.spot, told=told, colour=tuple(options["colour"])))
+    return made
+
+
+def _clean_confidences(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], float | None]:
+    return {
+        (model, image): confidence
+        for model, image, confidence in connection.execute(
+            "select model, image, any_value(clean.confidence) from clean join samples using (index) group by all"
+        ).fetchall()
+    }
 
 
 def _make(
@@ -173,7 +193,8 @@ def _make(
     labels = {exhibit.image: exhibit.label for exhibit in wanted}
     entries = [known[image] for image in labels]
     row = {entry.image: place for place, entry in enumerate(entries)}
-    canvases = load_canvases(dataset, entries, model.preprocess, pool)
+    loaded = load_images(dataset, entries, model.preprocess, pool, with_originals=any(one.colour for one in wanted))
+    canvases = loaded.canvases
     bench = Bench(
         model,
         canvases,
@@ -182,12 +203,19 @@ def _make(
         criterion=find_criterion(USUAL, detector=model.detector is not None),
         seed=seed,
         batch=8,
+        originals=loaded.originals,
     )
     by_operator: dict[str, set[tuple[int, int]]] = defaultdict(set)
     files: dict[tuple[str, int, int], str] = {}
     for exhibit in wanted:
         place = row[exhibit.image]
         store.write(webp(canvases[place]), exhibit.clean_file)
+        if exhibit.colour:
+            red, green, blue = exhibit.colour
+            spot = torch.tensor([exhibit.severities], dtype=torch.float64)
+            view = highlight("exact", (red, green, blue))
+            store.write(webp(bench.viewed(view, torch.tensor([place]), spot)[0].cpu()), exhibit.file)
+            continue
         if exhibit.severities:
             fields = torch.tensor([exhibit.field])
             severities = torch.tensor([exhibit.severities], dtype=torch.float64)

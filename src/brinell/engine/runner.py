@@ -13,10 +13,12 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from brinell.attention import AttentionOptions
 from brinell.boxes import Detections
 from brinell.config import RunConfig
 from brinell.criteria import Criterion, find_criterion
 from brinell.datasets import open_dataset
+from brinell.engine.attention import attend
 from brinell.engine.bench import Bench
 from brinell.engine.clean import answer_clean, keep, label_indices, readable
 from brinell.engine.exhibits import write_exhibits
@@ -135,10 +137,21 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
             _measure(store, parts, jobs, samples, clean, manifest, pool, reporter, ready)
             write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
             _evaluate(store, jobs)
+            if config.attention is not None:
+                attend(store, config, parts.models, parts.dataset, config.attention, pool, reporter)
+                manifest["attention"] = store.manifest()["attention"]
     manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
     manifest["finished"] = True
     store.write_manifest(manifest)
     return store
+
+
+def look(store: Store, how: AttentionOptions, parts: Parts, reporter: Reporter | None = None) -> None:
+    """Compare attention in a run that is there; `parts` are its models and its data."""
+    reporter = reporter or Silent()
+    with torch_alone(), ThreadPoolExecutor(worker_count(parts.config.execution.workers), "decode") as pool:
+        refuse_other_settings(store, parts.config, parts.models)
+        attend(store, parts.config, parts.models, parts.dataset, how, pool, reporter)
 
 
 def _evaluate(store: Store, jobs: list[Job]) -> None:

@@ -102,6 +102,7 @@ class Files:
 
 Columns = dict[str, Tensor | Known | Words | Detections | Files]
 Asking = Generator[Trials, Outcome, Columns]
+Again = Callable[[Any, str, Tensor, Mapping[str, Tensor]], Trials]
 
 
 class LensOptions(BaseModel):
@@ -125,6 +126,9 @@ class Lens:
     too (heights and widths of image and canvas), and units hold about `trials_a_unit`; of one that must hold more, what was
     answered is kept while it is measured. `fits` is told the sizes of all
     images and the canvas's, before anything is asked: it says what can't be measured, or raises.
+    units hold no more than `unit` images. `again` makes the trials that rows are of, so that what the model saw can be made
+    again: it is told the options, the operator's full name, the samples, and the rows' numbers by column, NaN where empty.
+    Where rows tell of failures alone, `control` makes weaker changes to compare them with.
     """
 
     name: str
@@ -139,6 +143,8 @@ class Lens:
     counted: Callable[[LensOptions, Change, Size, Size], int] | None = None
     trials_a_unit: int | None = None
     fits: Callable[[LensOptions, Tensor, Size], list[str]] | None = None
+    again: Again | None = None
+    control: Again | None = None
 
 
 LENSES: Registry[Lens] = Registry("lens")

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from brinell.repainting import Paint, Repainting
 from brinell.resampling import Interpolation, resampled
 
 
@@ -39,11 +40,28 @@ class Preprocess:
     def canvases(self, images: Tensor) -> Tensor:
         """The same for images of one size (N, C, H, W), where they are."""
         images = self.coloured(images)
+        return self._cut(resampled(images, *self._full(*images.shape[2:]), self.interpolation))
+
+    def repainting(self, image: Tensor) -> Repainting:
+        """One image (C, H, W), in the model's channels, ready to be changed in windows: see `repainting`."""
+        return Repainting(image, *self._full(*image.shape[1:]), self.interpolation)
+
+    def repainted(self, ready: Repainting, boxes: Tensor, paint: Paint) -> Tensor:
+        """The canvases of such an image under changes in boxes."""
+        return self._cut(ready.under(boxes, paint))
+
+    def _full(self, height: int, width: int) -> tuple[int, int]:
+        """The height and width that an image is resized to, before the middle is cut out."""
         if self.short_side is None:
-            return resampled(images, self.height, self.width, self.interpolation)
-        width, height = self._resized((images.shape[3], images.shape[2]), self.short_side)
+            return self.height, self.width
+        wide, tall = self._resized((width, height), self.short_side)
+        return tall, wide
+
+    def _cut(self, images: Tensor) -> Tensor:
+        height, width = images.shape[2:]
+        if self.short_side is None:
+            return images
         left, top = self._corner(width, height)
-        images = resampled(images, height, width, self.interpolation)
         return pad(images, (-left, left + self.width - width, -top, top + self.height - height)).contiguous()
 
     def coloured(self, images: Tensor) -> Tensor:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from brinell.lenses import LOOKS
 from brinell.perturb import find_operator, find_property, property_facts, property_names
 
+HIGHLIGHTS = {
+    "exact": "a spot of light",
+    "authors": "a spot of light (the authors' grid)",
+    "least": "the faintest spot of light",
+}
+
 
 def title(name: str) -> str:
     """An operator's or property's name for people; its semantics are told where they are not the usual ones."""
@@ -12,6 +18,10 @@ def title(name: str) -> str:
     if plain in LOOKS:
         size = semantics.replace("px", " px") if semantics.endswith("px") else f"P = {semantics}"
         return {"windows": size, "location": f"on black ({size})", "minimal": "minimal images"}[plain]
+    if plain == "photograph":
+        return "photographed variants"
+    if plain == "highlight":
+        return HIGHLIGHTS.get(semantics, "a spot of light")
     if plain in property_names():
         facts, usual = property_facts(name).title, find_property(plain).semantics
     else:
