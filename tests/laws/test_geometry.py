@@ -119,8 +119,8 @@ def test_the_jacobian_is_that_of_differences(group: Group) -> None:
     columns = jacobian(frames.moved(matrices), frames, flows(group, frames))
     numbers = numerical_jacobian(frames, matrices, group, step=0.3 / 80)
     for own, other in zip(columns.transpose(0, 1), numbers.transpose(0, 1), strict=True):
-        assert (own - other).norm() < 0.12 * other.norm()
-        assert torch.corrcoef(torch.stack([own.flatten(), other.flatten()]))[0, 1] > 0.995
+        assert (own - other).norm() < 0.17 * other.norm()
+        assert torch.corrcoef(torch.stack([own.flatten(), other.flatten()]))[0, 1] > 0.99
 
 
 def test_the_gradient_is_taken_by_central_differences_with_zeros_outside() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import torch
@@ -13,9 +13,10 @@ from torch import Tensor
 from brinell.boxes import Detections, clipped, moved
 from brinell.criteria import Answer, Criterion, Scene, Verdict, own_regions, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
+from brinell.engine.stage import Stage
 from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, one_each_core, two_in_flight
 from brinell.errors import ModelError
-from brinell.lenses import Outcome, Shard, Trials
+from brinell.lenses import Outcome, Shard, Task, Trials
 from brinell.lenses.lens import Asking, Columns
 from brinell.models import Model
 from brinell.perturb import (
@@ -30,6 +31,8 @@ from brinell.perturb import (
     mean_grey,
     no_difference,
 )
+
+A = TypeVar("A")
 
 
 class Bench:
@@ -80,9 +83,10 @@ class Bench:
     def drive(self, asking: Asking) -> Columns:
         """Let a lens ask until it has its rows."""
         try:
-            trials = next(asking)
+            question = next(asking)
             while True:
-                trials = asking.send(self.ask(trials))
+                answer: Any = self.do(question) if isinstance(question, Task) else self.ask(question)
+                question = asking.send(answer)
         except StopIteration as finished:
             columns: Columns = finished.value
             return columns
@@ -123,6 +127,25 @@ class Bench:
                 f"model {self.model.name} gave NaN for {int((unknown & here).sum())} of {int(here.sum())} images under "
                 f"{trials.operator.id} at level {float(level):g}; {NAN_FIX}"
             )
+    def do(self, task: Task) -> dict[str, Tensor]:
+        """What comes of a task, on the host."""
+        stage = self.stage
+
+        def do_and_tell(part: slice) -> dict[str, Tensor]:
+            done = task.do(stage, part)
+            if task.images:
+                self._tick(part.stop - part.start)
+            return {name: values.cpu() for name, values in done.items()}
+
+        self.asked += task.images
+        parts = self._parts(task.count, do_and_tell)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    @cached_property
+    def stage(self) -> Stage:
+        """The shard's images as they move; the whole of them where the model cuts out the middle."""
+        wholes = [self.model.preprocess.wholes(original[None])[0] for original in self.originals]
+        return Stage(self.model, wholes or list(self.canvases), self.ids, self.labels, self.seed)
 
     def changed(self, found: Property, samples: Tensor, severities: Tensor, fields: Tensor | None = None) -> Tensor:
         """Samples under a property at their severities."""
@@ -214,16 +237,17 @@ class Bench:
         return self.clean.detections.at(rows)
 
     def _in_batches(self, trials: range, ask: Callable[[slice], Outcome]) -> Outcome:
-        def ask_from_there(part: slice) -> Outcome:
-            return ask(slice(trials.start + part.start, trials.start + part.stop))
+        return joined(self._parts(len(trials), lambda part: ask(slice(trials.start + part.start, trials.start + part.stop))))
 
+    def _parts(self, count: int, work: Callable[[slice], A]) -> list[A]:
+        """What comes of work on 0..count, batch by batch."""
         if self.model.device.type == "cpu":
-            return joined(list(one_each_core(ask_from_there, batches(len(trials), self.batch))))
+            return list(one_each_core(work, batches(count, self.batch)))
         each: Callable[..., Iterable[Any]] = map
         if self.model.device.type == "cuda":
             each = partial(two_in_flight, device=self.model.device)
-        parts, self.batch = halving(ask_from_there, len(trials), self.batch, each)
-        return joined(parts)
+        parts, self.batch = halving(work, count, self.batch, each)
+        return parts
 
 
 class _Levels:

@@ -1,8 +1,9 @@
 """Motions of images: groups, moved images, their Jacobian, and how far a motion takes an image. All pure."""
 
 from brinell.geometry.frames import Frames
-from brinell.geometry.geodesic import ETA, LEAST, Rays, chords, reach, scores
+from brinell.geometry.geodesic import ETA, LEAST, Rays, apart, chords, reach, scores
 from brinell.geometry.groups import GROUPS, Group, told
+from brinell.geometry.marching import Fronts
 from brinell.geometry.jacobian import flows, gram, jacobian, metric, numerical_jacobian, projected
 
 __all__ = [
@@ -10,8 +11,10 @@ __all__ = [
     "GROUPS",
     "LEAST",
     "Frames",
+    "Fronts",
     "Group",
     "Rays",
+    "apart",
     "chords",
     "flows",
     "gram",

@@ -24,7 +24,12 @@ _MOST_STEPS = 20_000
 
 def chords(frames: Frames, matrices: Tensor) -> Tensor:
     """The straight distance between moved images and their originals, over the norm: never longer than any path."""
-    return _apart(frames.moved(matrices), frames.images) / _norms(frames)
+    return apart(frames.moved(matrices), frames)
+
+
+def apart(images: Tensor, frames: Frames) -> Tensor:
+    """The straight distance of images from the frames' own, over the norm, float64 (N,)."""
+    return _apart(images, frames.images) / _norms(frames)
 
 
 def speeds(frames: Frames, group: Group, directions: Tensor) -> Tensor:

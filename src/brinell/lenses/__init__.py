@@ -4,6 +4,7 @@ from brinell.lenses.knob import KnobOptions
 from brinell.lenses.lens import LENSES, Change, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
 from brinell.lenses.profile import ProfileOptions
 from brinell.lenses.search import DISTANCES, STATUSES
+from brinell.lenses.stage import Stage, Task
 
 __all__ = [
     "DISTANCES",
@@ -18,6 +19,8 @@ __all__ = [
     "Outcome",
     "ProfileOptions",
     "Shard",
+    "Stage",
+    "Task",
     "Trials",
     "Words",
 ]

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.criteria import USUAL, Verdict
+from brinell.lenses.stage import Task
 from brinell.perturb import Difference, Operator, Property, View
 from brinell.registry import Registry
 
@@ -95,7 +96,7 @@ class Files:
 
 
 Columns = dict[str, Tensor | Known | Words | Detections | Files]
-Asking = Generator[Trials, Outcome, Columns]
+Asking = Generator[Trials | Task, Any, Columns]  # an outcome for trials, and what came of a task
 
 
 class LensOptions(BaseModel):

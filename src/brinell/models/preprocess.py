@@ -38,13 +38,25 @@ class Preprocess:
 
     def canvases(self, images: Tensor) -> Tensor:
         """The same for images of one size (N, C, H, W), where they are."""
+        wholes = self.wholes(images)
+        height, width = wholes.shape[2:]
+        top, left = self.corner(height, width)
+        if (height, width) == (self.height, self.width):
+            return wholes
+        return pad(wholes, (-left, left + self.width - width, -top, top + self.height - height)).contiguous()
+
+    def wholes(self, images: Tensor) -> Tensor:
+        """The same before the middle is cut out, or the canvases of a model that cuts nothing."""
         images = self.coloured(images)
         if self.short_side is None:
             return resampled(images, self.height, self.width, self.interpolation)
         width, height = self._resized((images.shape[3], images.shape[2]), self.short_side)
+        return resampled(images, height, width, self.interpolation)
+
+    def corner(self, height: int, width: int) -> tuple[int, int]:
+        """Where in a whole image the canvas begins: rows from the top, columns from the left."""
         left, top = self._corner(width, height)
-        images = resampled(images, height, width, self.interpolation)
-        return pad(images, (-left, left + self.width - width, -top, top + self.height - height)).contiguous()
+        return top, left
 
     def coloured(self, images: Tensor) -> Tensor:
         """Images in as many channels as the model sees: grey ones repeated, colours weighted as Pillow does (ITU-R 601)."""
@@ -69,6 +81,11 @@ class Preprocess:
         if canvases.requires_grad or canvases.device.type != "cpu":
             return canvases * scale + shift
         return canvases.to(torch.float32, copy=True).mul_(scale).add_(shift)
+
+    def levels(self, images: Tensor) -> Tensor:
+        """Images in the model's scale as whole grey levels, uint8: what `normalise` began with."""
+        scale, shift = _scale_and_shift(self.mean, self.std, images.device)
+        return ((images - shift) / scale).round_().clamp_(0, 255).to(torch.uint8)
 
     @staticmethod
     def _resized(size: tuple[int, int], short_side: int) -> tuple[int, int]:
