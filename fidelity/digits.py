@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from brinell.draws import shuffled
+from brinell.execution import Execution
 from brinell.models import Model, Preprocess
 from brinell.models.modules import from_module
-from brinell.execution import Execution
 
 EPOCHS = 2
 

@@ -48,6 +48,12 @@ def settings(
         bool,
         typer.Option("--resample", help="Draw random properties afresh at every point.", rich_help_panel=_WHAT),
     ] = False,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of the geometry lens: manifool, manitest, random or grid; may be repeated.", rich_help_panel=_WHAT
+        ),
+    ] = None,
     criterion: Annotated[str | None, typer.Option(help="See `brinell ls criteria`.", rich_help_panel=_WHAT)] = None,
     limit: Annotated[int | None, typer.Option(help="Take so many images.", rich_help_panel=_WHAT)] = None,
     shuffle: Annotated[
@@ -116,6 +122,7 @@ def settings(
             "semantics": semantics,
             "search": search,
             "resample": resample or None,
+            "methods": method or None,
             "criterion": criterion,
         },
     )

@@ -12,16 +12,43 @@ from brinell.datasets import SOURCES as DATASETS
 from brinell.engine.manifest import priced
 from brinell.engine.plan import Plan
 from brinell.errors import UnknownName
+from brinell.geometry import GROUPS
 from brinell.lenses import LENSES
 from brinell.models import SOURCES as MODELS
 from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
 from brinell.registry import nearest
-from brinell.results import Findings, Hardness, Knobs, Profiles, title
+from brinell.results import Findings, Hardness, Knobs, Motions, Profiles, title
 
 
 def summary_table(found: Findings) -> list[Any]:
     """What a lens found, as a table and a sentence for each model."""
+    if isinstance(found, Motions):
+        return _motion_table(found)
     return _profile_table(found) if isinstance(found, Profiles) else _knob_table(found)
+
+
+def _motion_table(found: Motions) -> list[Any]:
+    """The smallest motions of every group and method, and what random ones do."""
+    tables: list[Any] = []
+    for model in found.models:
+        table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+        for head in ("group", "mean score (95 %)", "fooled / not / skipped", "seconds", "queries", "gradients"):
+            table.add_column(head, no_wrap=head == "group")
+        for operator in found.operators:
+            one = found.smallest.get((model, operator))
+            if one is not None:
+                counts = f"{one.fooled} / {one.failed + one.silent} / {one.skipped}"
+                score = (
+                    f"{one.score.value:.2f} ({one.score.low:.2f}–{one.score.high:.2f})" if one.fooled else "never fooled"
+                )
+                costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
+                table.add_row(title(operator), score, counts, *costs)
+            elif (model, operator) in found.rates:
+                middle = found.middle(model, operator)
+                reach = "more than was tried" if middle is None else f"{middle:.2f}"
+                table.add_row(title(operator), f"{found.threshold:.0%} changed at {reach}", "", "", "", "")
+        tables += [table, found.verdict(model)]
+    return tables
 
 
 def _knob_table(found: Knobs) -> list[Any]:
@@ -153,6 +180,9 @@ def _operators() -> Table:
         tags = ("knob lens", one.facts.category, "stochastic" if one.stochastic else "deterministic")
         doc = (inspect.getdoc(one.function) or "").splitlines()[0]
         table.add_row(one.name if usual else f"  :{one.semantics}", ", ".join(tags), doc)
+    table.add_section()
+    for group in GROUPS.values():
+        table.add_row(group.name, "geometry lens", f"motions of {group.dimension} coordinates: {', '.join(group.parts)}")
     return table
 
 

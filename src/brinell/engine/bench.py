@@ -127,6 +127,7 @@ class Bench:
                 f"model {self.model.name} gave NaN for {int((unknown & here).sum())} of {int(here.sum())} images under "
                 f"{trials.operator.id} at level {float(level):g}; {NAN_FIX}"
             )
+
     def do(self, task: Task) -> dict[str, Tensor]:
         """What comes of a task, on the host."""
         stage = self.stage
@@ -237,7 +238,9 @@ class Bench:
         return self.clean.detections.at(rows)
 
     def _in_batches(self, trials: range, ask: Callable[[slice], Outcome]) -> Outcome:
-        return joined(self._parts(len(trials), lambda part: ask(slice(trials.start + part.start, trials.start + part.stop))))
+        return joined(
+            self._parts(len(trials), lambda part: ask(slice(trials.start + part.start, trials.start + part.stop)))
+        )
 
     def _parts(self, count: int, work: Callable[[slice], A]) -> list[A]:
         """What comes of work on 0..count, batch by batch."""

@@ -28,7 +28,7 @@ class Stage:
         for place, whole in enumerate(wholes):
             tall, wide = whole.shape[1:]
             images[place, :, :tall, :wide] = model.preprocess.normalise(whole[None].to(model.device))[0]
-        self._frames = Frames.of(images, sizes)
+        self._frames, self._sizes = Frames.of(images, sizes), sizes
         corners = [model.preprocess.corner(int(tall), int(wide)) for tall, wide in sizes]
         self._corners = torch.tensor(corners)
         self._one_corner = corners[0] if len(set(corners)) == 1 else None
@@ -36,6 +36,11 @@ class Stage:
     def frames(self, samples: Tensor) -> Frames:
         """The whole images of samples."""
         return self._frames.at(samples.to(self.model.device))
+
+    def shape(self, sample: int) -> tuple[int, int]:
+        """The height and width of a whole image."""
+        height, width = self._sizes[sample].tolist()
+        return height, width
 
     def crop(self, images: Tensor, samples: Tensor) -> Tensor:
         """The part of whole images (N, …, H, W) that the model sees."""

@@ -3,8 +3,8 @@
 from brinell.geometry.frames import Frames
 from brinell.geometry.geodesic import ETA, LEAST, Rays, apart, chords, reach, scores
 from brinell.geometry.groups import GROUPS, Group, told
-from brinell.geometry.marching import Fronts
 from brinell.geometry.jacobian import flows, gram, jacobian, metric, numerical_jacobian, projected
+from brinell.geometry.marching import Fronts
 
 __all__ = [
     "ETA",

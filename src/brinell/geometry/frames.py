@@ -54,7 +54,8 @@ class Frames:
 
     def norms(self) -> Tensor:
         """The images' L2 norms (N,)."""
-        return self.images.flatten(1).norm(dim=1)
+        norms: Tensor = self.images.flatten(1).norm(dim=1)
+        return norms
 
     def moved(self, matrices: Tensor) -> Tensor:
         """The images moved by float64 matrices (N, 3, 3), wherever those are."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from brinell.geometry.frames import Frames
-from brinell.geometry.groups import Group
+from brinell.geometry.groups import Group, half_turns
 from brinell.geometry.jacobian import flows, gram, jacobian
 
 ETA = 0.05
@@ -89,8 +89,7 @@ def reach(
     start = torch.full((count, len(wanted)), -1.0, dtype=torch.float64, device=device)  # steps before the one that passes
     level = torch.zeros_like(start)  # the score there
     start[:, wanted <= 0] = 0
-    turn = torch.linalg.eigvals(group.algebra(directions)).imag.abs().amax(1)
-    limit = torch.where(turn > 0, torch.pi / turn / step, torch.inf)
+    limit = 1 / (half_turns(group, directions) * step)
     going = torch.isfinite(norms) & (total < wanted.max())
     number = 0
     while number < _MOST_STEPS and bool(going.any()):
@@ -139,7 +138,8 @@ def _steps(frames: Frames, group: Group, directions: Tensor, eta: float, least: 
 
 def _apart(these: Tensor, those: Tensor) -> Tensor:
     """L2 distances (N,) of images, float64."""
-    return (these - those).flatten(1).norm(dim=1).to(torch.float64)
+    distances: Tensor = (these - those).flatten(1).norm(dim=1).to(torch.float64)
+    return distances
 
 
 def _norms(frames: Frames) -> Tensor:

@@ -63,7 +63,8 @@ class Group:
 
     def algebra(self, coordinates: Tensor) -> Tensor:
         """The matrices (…, 3, 3) that coordinates (…, d) stand for, before the exponential."""
-        return torch.tensordot(coordinates.to(torch.float64), self.generators.to(coordinates.device), dims=1)
+        matrices: Tensor = torch.tensordot(coordinates.to(torch.float64), self.generators.to(coordinates.device), dims=1)
+        return matrices
 
     def exp(self, coordinates: Tensor) -> Tensor:
         """The motions (…, 3, 3) of coordinates (…, d)."""
@@ -73,12 +74,12 @@ class Group:
     def log(self, matrices: Tensor) -> Tensor:
         """The coordinates (…, d) of motions (…, 3, 3) that are less than a half turn from the identity."""
         basis = self.generators.to(matrices.device).flatten(1)
-        return logarithm(matrices).flatten(-2) @ torch.linalg.pinv(basis)
+        coordinates: Tensor = logarithm(matrices).flatten(-2) @ torch.linalg.pinv(basis)
+        return coordinates
 
     def returns(self, coordinates: Tensor) -> Tensor:
         """Whether the logarithm brings coordinates (B, d) back: it does not beyond a half turn."""
-        turns = torch.linalg.eigvals(self.algebra(coordinates)).imag.abs().amax(-1)
-        return turns < torch.pi
+        return half_turns(self, coordinates) < 1
 
     def adjoint(self, coordinates: Tensor) -> Tensor:
         """The brackets [B(coordinates), G_j] in coordinates, as matrices (…, d, d) whose columns they are."""
@@ -97,7 +98,14 @@ class Group:
         blocks = torch.zeros(*coordinates.shape[:-1], 2 * size, 2 * size, dtype=torch.float64, device=coordinates.device)
         blocks[..., :size, :size] = -self.adjoint(coordinates)
         blocks[..., :size, size:] = torch.eye(size, dtype=torch.float64, device=coordinates.device)
-        return torch.linalg.matrix_exp(blocks)[..., :size, size:]
+        drift: Tensor = torch.linalg.matrix_exp(blocks)[..., :size, size:]
+        return drift
+
+
+def half_turns(group: Group, coordinates: Tensor) -> Tensor:
+    """How many half turns motions (B, d) make, (B,): the largest imaginary part of their eigenvalues over pi."""
+    turns: Tensor = torch.linalg.eigvals(group.algebra(coordinates)).imag.abs().amax(-1) / torch.pi
+    return turns
 
 
 def logarithm(matrices: Tensor) -> Tensor:
@@ -113,7 +121,8 @@ def logarithm(matrices: Tensor) -> Tensor:
     rest = root - one
     nodes, weights = (values.to(matrices.device) for values in _legendre(8))
     terms = torch.linalg.solve(one + nodes[:, None, None] * rest[..., None, :, :], rest[..., None, :, :])
-    return (weights[:, None, None] * terms).sum(-3) * 2.0**_ROOTS
+    found: Tensor = (weights[:, None, None] * terms).sum(-3) * 2.0**_ROOTS
+    return found
 
 
 def _square_root(matrices: Tensor) -> Tensor:

@@ -20,8 +20,7 @@ _NOTHING = 1e-6  # singular values of the normalised Jacobian below this (relati
 def flows(group: Group, frames: Frames) -> Tensor:
     """The velocities (d, N or 1, 2, H, W) at which generators move pixels, x first."""
     generators = group.generators.to(frames.x.device)[:, None]
-    shape = torch.broadcast_shapes(frames.x[:, None, :].shape, frames.y[:, :, None].shape)
-    x, y = frames.x[:, None, :].expand(shape), frames.y[:, :, None].expand(shape)
+    x, y = torch.broadcast_tensors(frames.x[:, None, :], frames.y[:, :, None])  # type: ignore[no-untyped-call]
     velocity = [g[..., 0, None, None] * x + g[..., 1, None, None] * y + g[..., 2, None, None] for g in generators.unbind(2)]
     return torch.stack([velocity[0] - x * velocity[2], velocity[1] - y * velocity[2]], 2).to(frames.images.dtype)
 
@@ -65,4 +64,5 @@ def projected(columns: Tensor, gradient: Tensor) -> Tensor:
     lengths = products.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
     inverse = torch.where(lengths > _NOTHING * lengths.amax(1, keepdim=True), 1 / lengths, 0).nan_to_num(posinf=0.0)
     scaled = inverse[:, :, None] * products * inverse[:, None, :]
-    return inverse * (torch.linalg.pinv(scaled, rtol=_NOTHING, hermitian=True) @ (inverse * slopes)[..., None])[..., 0]
+    solved: Tensor = torch.linalg.pinv(scaled, rtol=_NOTHING, hermitian=True) @ (inverse * slopes)[..., None]
+    return inverse * solved[..., 0]

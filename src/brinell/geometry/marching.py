@@ -14,6 +14,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+
 @cache
 def offsets(dimension: int) -> Tensor:
     """The steps to all neighbours, diagonal ones too, int64 (3^d - 1, d)."""

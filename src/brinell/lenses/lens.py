@@ -16,11 +16,12 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.criteria import USUAL, Verdict
-from brinell.lenses.stage import Task
+from brinell.lenses.stage import MotionSearch, Task
 from brinell.perturb import Difference, Operator, Property, View
 from brinell.registry import Registry
 
-Change = Operator | Property | View
+Asked = Operator | Property | View  # what a trial is of
+Change = Asked | MotionSearch
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Trials:
     """
 
     samples: Tensor
-    operator: Change
+    operator: Asked
     levels: Tensor
     fields: Tensor | None = None
     may_fail: bool = False
@@ -109,6 +110,10 @@ class LensOptions(BaseModel):
     semantics: str = "published"
     criterion: str = USUAL
 
+    def names(self, change: Change) -> bool:
+        """Whether a change was asked for by its own name."""
+        return any(name.partition(":")[0] == change.name for name in self.operators)
+
 
 @dataclass(frozen=True)
 class Lens:
@@ -116,7 +121,7 @@ class Lens:
 
     `trials` is told the options, what is asked about, and the height and width of the canvas. A `searching` lens asks
     less than that where it finds what it seeks. A lens that looks at `originals` has them beside their canvases, and its
-    units hold no more than `unit` images.
+    units hold no more than `unit` images. The rows of one that is `timed` say how long an image took.
     """
 
     name: str
@@ -128,6 +133,7 @@ class Lens:
     searching: bool = False
     originals: bool = False
     unit: int | None = None
+    timed: bool = False
 
 
 LENSES: Registry[Lens] = Registry("lens")

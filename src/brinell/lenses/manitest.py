@@ -69,9 +69,7 @@ def manitest(
     return found
 
 
-def _march(
-    group: Group, samples: Tensor, grid: Grid, found: Fooled, truth: Tensor | None
-) -> Generator[Task, Done, None]:
+def _march(group: Group, samples: Tensor, grid: Grid, found: Fooled, truth: Tensor | None) -> Generator[Task, Done, None]:
     """March from the identity until every sample has its node or its grid is used up."""
     fronts = Fronts(len(samples), grid.half, grid.steps)
     known = _Motions(group)

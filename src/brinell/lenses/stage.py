@@ -8,13 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from torch import Tensor
 
-from brinell.geometry import Frames
+from brinell.geometry import Frames, Group
 
 NO_ANSWER = -2
+Method = Literal["manifool", "manitest", "random", "grid"]
+
+
+@dataclass(frozen=True)
+class MotionSearch:
+    """One method on one group."""
+
+    group: Group
+    method: Method
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return self.group.name
+
+    @property
+    def id(self) -> str:
+        """The full name, as rows have it."""
+        return f"{self.group.name}:{self.method}"
+
+    @property
+    def white_box(self) -> bool:
+        """Whether it needs gradients."""
+        return self.method == "manifool"
 
 
 class Stage(Protocol):

@@ -16,9 +16,10 @@ from brinell.engine import read_exhibits
 from brinell.engine.manifest import told_queries
 from brinell.report.figures import Figure
 from brinell.report.knob import knob_figures, knob_section
+from brinell.report.motions import motion_figures, motion_section
 from brinell.report.profile import profile_figures, profile_section
 from brinell.report.section import Section
-from brinell.results import Profiles, Store, findings, title
+from brinell.results import Motions, Profiles, Store, findings, title
 
 
 def write_report(store: Store) -> str:
@@ -60,6 +61,8 @@ def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
     for lens, findings_of_lens in found.items():
         if isinstance(findings_of_lens, Profiles):
             sections.append(profile_section(store, findings_of_lens, options[lens], exhibits, names))
+        elif isinstance(findings_of_lens, Motions):
+            sections.append(motion_section(store, findings_of_lens, options[lens], exhibits, names))
         else:
             sections.append(knob_section(store, findings_of_lens, options[lens], exhibits, names))
     return sections
@@ -119,7 +122,10 @@ def write_figures(store: Store, folder: str = "figures") -> list[str]:
     """All figures of the run's lenses as SVG and PNG."""
     charts: dict[str, Figure] = {}
     for found in findings(store.connect(), store.manifest()).values():
-        charts |= profile_figures(found) if isinstance(found, Profiles) else knob_figures(found)
+        if isinstance(found, Motions):
+            charts |= motion_figures(found)
+        else:
+            charts |= profile_figures(found) if isinstance(found, Profiles) else knob_figures(found)
     written = []
     for name, chart in charts.items():
         text = chart.to_json(indent=None)

@@ -9,9 +9,10 @@ import duckdb
 
 from brinell.errors import RunError
 from brinell.results.knobs import Knobs, knobs
+from brinell.results.motions import Motions, motions
 from brinell.results.profiles import THRESHOLDS, Profiles, profiles
 
-Findings = Profiles | Knobs
+Findings = Profiles | Knobs | Motions
 
 
 def findings(
@@ -27,4 +28,6 @@ def findings(
             found["profile"] = profiles(connection, thresholds)
         elif lens["name"] == "knob" and "knob" in measured:
             found["knob"] = knobs(connection, lens["distance"], search=lens["search"], resample=lens["resample"])
+        elif lens["name"] == "geometry" and "geometry" in measured:
+            found["geometry"] = motions(connection, threshold=lens["threshold"], against=lens["against"])
     return found

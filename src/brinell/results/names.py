@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from brinell.geometry import GROUPS
 from brinell.perturb import find_operator, find_property, property_facts, property_names
+
+_METHODS = {"manifool": "ManiFool", "manitest": "Manitest", "random": "random", "grid": "grid"}
 
 
 def title(name: str) -> str:
     """An operator's or property's name for people; its semantics are told where they are not the usual ones."""
     plain, _, semantics = name.partition(":")
+    if plain in GROUPS and semantics in _METHODS:
+        return f"{GROUPS[plain].title} ({_METHODS[semantics]})"
     if plain in property_names():
         facts, usual = property_facts(name).title, find_property(plain).semantics
     else:
