@@ -20,7 +20,7 @@ from brinell.lenses.stage import NO_ANSWER, Done, Stage, Task
 
 MOST_NODES = 50_000
 MOST_DIMENSIONS = 4
-WIDTH = 0.5  # of a shell of nodes that are asked together, in steps of the grid
+WIDTH = 0.5  # of a shell of nodes that are asked together, in mean steps of the grid
 TOGETHER = 1 << 26  # nodes of the grids of images that march side by side
 MISSED = 1  # as `TOO_LONG`
 
@@ -75,9 +75,9 @@ def _march(group: Group, samples: Tensor, grid: Grid, found: Fooled, truth: Tens
     known = _Motions(group)
     yield from _fill_metrics(group, samples, fronts, known)
     edges = (fronts.metrics.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() * grid.steps)[: len(samples)]
-    width = WIDTH * torch.where(edges > 0, edges, torch.inf).amin(1)
-    found.reason[samples[torch.isinf(width)]] = FLAT
-    alive = torch.isfinite(width)
+    width = WIDTH * edges.sum(1) / (edges > 0).sum(1).clamp(min=1)
+    alive = width > 0
+    found.reason[samples[~alive]] = FLAT
     original = None if truth is None else truth[samples]
     while bool(alive.any()):
         resting = fronts.at_rest(alive)
@@ -89,7 +89,7 @@ def _march(group: Group, samples: Tensor, grid: Grid, found: Fooled, truth: Tens
                 original = torch.full((len(samples),), NO_ANSWER)
                 original[fronts.image[places]] = labels
             _judge(samples, fronts, places, labels, original, found, alive)
-            fronts.bound += torch.where(resting, width, 0.0).nan_to_num(posinf=0.0)
+            fronts.bound += torch.where(resting, width, 0.0)
             used = torch.bincount(fronts.image[fronts.asked], minlength=len(samples))
             waiting = torch.zeros_like(alive)
             waiting[fronts.image[fronts.changed]] = True

@@ -126,7 +126,7 @@ def grid_motions(group: Group, height: int, width: int, most: int) -> Tensor:
     points = grid_points(group, most)
     steps = torch.linspace(-1, 1, points, dtype=torch.float64).tolist()
     share = torch.tensor(list(itertools.product(steps, repeat=group.dimension)), dtype=torch.float64)
-    share = share[share.abs().amax(1) > 0]
+    share = share[share.abs().amax(1) > 1e-9]
     return share * torch.tensor([far[part] for part in group.parts], dtype=torch.float64)
 
 
