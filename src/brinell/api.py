@@ -16,7 +16,7 @@ from torch import nn
 from brinell.classes import Classes
 from brinell.config import RunConfig, load_config
 from brinell.datasets import DataOptions
-from brinell.engine import Parts, assemble, execute, reporter
+from brinell.engine import Parts, Written, assemble, execute, reporter, write_moved
 from brinell.errors import ConfigError, RunError
 from brinell.execution import Execution
 from brinell.lenses import LensOptions
@@ -28,14 +28,18 @@ from brinell.report import (
     area_bars,
     average_profiles,
     fooling_bars,
+    generator_shares,
+    invariance_bars,
+    misclassification,
     operator_profiles,
+    random_bars,
     robustness_bars,
     sides,
     threshold_curves,
     write_figures,
     write_report,
 )
-from brinell.results import METRICS, THRESHOLDS, Findings, Profiles, Store, findings
+from brinell.results import METRICS, THRESHOLDS, Findings, Motions, Profiles, Store, findings
 from brinell.validation import validated
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
@@ -93,7 +97,8 @@ class Run:
         """One figure as an Altair chart.
 
         Of profiles: "average", "operators" or "areas" (choose model=…, metric=…); of smallest changes: "robustness",
-        "fooling", "thresholds" or "sides" (choose operator=…). Without a name, the first of the run's first lens.
+        "fooling", "thresholds" or "sides" (choose operator=…); of motions: "invariance", "misclassification", "random" or
+        "generators". Without a name, the first of the run's first lens.
         """
         makers: dict[str, tuple[Findings, Callable[..., Figure], tuple[str, ...]]] = {}
         for found in self.findings().values():
@@ -102,6 +107,13 @@ class Run:
                     "average": (found, average_profiles, ("metric",)),
                     "operators": (found, operator_profiles, ("model", "metric")),
                     "areas": (found, area_bars, ()),
+                }
+            elif isinstance(found, Motions):
+                makers |= {
+                    "invariance": (found, invariance_bars, ()),
+                    "misclassification": (found, misclassification, ()),
+                    "random": (found, random_bars, ()),
+                    "generators": (found, generator_shares, ()),
                 }
             else:
                 makers |= {
@@ -124,6 +136,25 @@ class Run:
             if asked is not None and asked not in known[key]:
                 raise ConfigError(f"there is no {asked!r} in this run; {nearest(asked, known[key])}")
         return maker(found, **{key: choice[key] for key in offered if key in choice})
+
+    def write_moved(
+        self,
+        file: str | os.PathLike[str],
+        operator: str,
+        *,
+        score: float | None = None,
+        model: Model | None = None,
+        data: Any = None,
+    ) -> Written:
+        """Write the images as the run's motions left them, with their true labels: data to train on.
+
+        `operator` is as rows have it: "affine:manifool" for the smallest motions, "affine:random" for random ones of a
+        score. The file is an .npz or a folder. A model or data that was given to the run as an object is to be given again.
+        """
+        config = load_config(self.manifest["source"])
+        dataset = None if data is None else _data(data)[1]
+        parts = assemble(config, None if model is None else [model], dataset)
+        return write_moved(self.store, parts, Path(file), operator, score)
 
     def __repr__(self) -> str:
         return f"Run({self.folder!r})"
