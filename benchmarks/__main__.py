@@ -1,7 +1,8 @@
 """`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
 
-Sections: processor, operators, memory, knob. The accelerator's figures come from `python -m benchmarks.accelerator`, run
-where there is one, its output kept as benchmarks/results/accelerator.json.
+Sections: processor, operators, memory, knob, geometry. The accelerator's figures come from `python -m
+benchmarks.accelerator` and `python -m benchmarks.geometry`, run where there is one, their output kept in
+benchmarks/results as accelerator.json and geometry_accelerator.json.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from pathlib import Path
 
 import jinja2
 
-from benchmarks import knob, memory, operators, processor
+from benchmarks import geometry, knob, memory, operators, processor
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
 SECTIONS = {
+    "geometry": geometry.measure,
     "knob": knob.measure,
     "memory": memory.measure,
     "operators": operators.measure,

@@ -54,6 +54,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "eta 0.1": {"least": 0.0, "eta": 0.1},
     "no target dropped": {"least": 0.0, "drop": False},
     "grey fill": {"least": 0.0},
+    "test images": {"least": 0.0},
+    "first test images": {"least": 0.0},
+    "manitest, whole steps": {"least": 0.0, "methods": ["manitest"], "backtrack": False},
     "one epoch": {"least": 0.0},
     "three epochs": {"least": 0.0},
 }
@@ -89,8 +92,9 @@ def measure(block: Block) -> str:
     """Carry out a block, or what is missing of it, and give its folder."""
     folder = RUNS / f"{block.network}-{block.setting.replace(' ', '-')}-{block.number}"
     if not (folder / "done").exists():
-        images, labels = digits(ASSETS, "test")
-        order = shuffled(len(images), 13)[block.number * BLOCK : (block.number + 1) * BLOCK]
+        images, labels = digits(ASSETS, "test" if "test images" in block.setting else "train")
+        order = range(len(images)) if "first" in block.setting else shuffled(len(images), 13)
+        order = order[block.number * BLOCK : (block.number + 1) * BLOCK]
         data = [(images[index], int(labels[index])) for index in order]
         lens = {"name": "geometry", "operators": FEW, "methods": ["manifool"], **SETTINGS[block.setting]}
         model = model_of(block.network, block.setting)

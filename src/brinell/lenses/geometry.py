@@ -17,7 +17,7 @@ from torch import Tensor
 from brinell.errors import ConfigError
 from brinell.geometry import GROUPS, Group
 from brinell.lenses.lens import LENSES, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Words
-from brinell.lenses.manifool import FOOLED, REASONS, SILENT, WRONG, Fooled, Pace, manifool, usual_pace
+from brinell.lenses.manifool import BACKTRACKS, FOOLED, REASONS, SILENT, WRONG, Fooled, Pace, manifool, usual_pace
 from brinell.lenses.manitest import MOST_DIMENSIONS, MOST_NODES, grid_of, manitest
 from brinell.lenses.motions import grid_motions, grid_points, grid_search, parts_of, random_motions
 from brinell.lenses.search import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED
@@ -106,7 +106,15 @@ def geometry(shard: Shard, operator: MotionSearch, options: LensOptions) -> Aski
         found = yield from manifool(group, shard.count, pace_of(options, height, width), truth)
     elif operator.method == "manitest":
         grid = grid_of(group, height, width)
-        found = yield from manitest(group, shard.count, grid, eta=options.eta, least=options.least, truth=truth)
+        found = yield from manitest(
+            group,
+            shard.count,
+            grid,
+            eta=options.eta,
+            least=options.least,
+            truth=truth,
+            backtrack=options.backtrack,
+        )
     else:
         found = yield from _on_grid(group, label, wrong, height, width, options)
     parts = (yield parts_of(group, found.motion))["parts"]
@@ -202,9 +210,10 @@ def most_trials(options: LensOptions, operator: Change, height: int, width: int)
     if operator.method == "grid":
         return int(grid_points(operator.group, MOST_GRID) ** operator.group.dimension) - 1
     if operator.method == "manitest":
-        return min(MOST_NODES, int((2 * grid_of(operator.group, height, width).half + 1).prod()))
+        nodes = int((2 * grid_of(operator.group, height, width).half + 1).prod())
+        return min(MOST_NODES, nodes) + BACKTRACKS
     lengths = len(pace_of(options, height, width).lengths)
-    return 1 + options.targets * (options.most_steps * (lengths + 1) + 20)
+    return 1 + options.targets * (options.most_steps * (lengths + 1) + BACKTRACKS)
 
 
 LENSES.add(

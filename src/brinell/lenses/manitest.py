@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from brinell.geometry import Fronts, Group, flows, gram, jacobian, metric, scores
-from brinell.lenses.manifool import FLAT, FOOLED, SILENT, WRONG, Fooled
+from brinell.lenses.manifool import BACKTRACKS, FLAT, FOOLED, SILENT, WRONG, Fooled
 from brinell.lenses.stage import NO_ANSWER, Done, Stage, Task
 
 MOST_NODES = 50_000
@@ -45,9 +45,19 @@ def grid_of(group: Group, height: int, width: int) -> Grid:
 
 
 def manitest(
-    group: Group, count: int, grid: Grid, *, eta: float, least: float, truth: Tensor | None = None
+    group: Group,
+    count: int,
+    grid: Grid,
+    *,
+    eta: float,
+    least: float,
+    truth: Tensor | None = None,
+    backtrack: bool = False,
 ) -> Generator[Task, Done, Fooled]:
-    """The nearest node of the grid that changes the label, for each of `count` samples."""
+    """The nearest node of the grid that changes the label, for each of `count` samples.
+
+    With `backtrack` the last step of the direct path there, one of the grid, is shortened as ManiFool's is.
+    """
     nodes = int((2 * grid.half + 1).prod())
     wave = max(1, min(count, TOGETHER // nodes))
     found = Fooled(
@@ -63,10 +73,32 @@ def manitest(
     for start in range(0, count, wave):
         yield from _march(group, torch.arange(start, min(start + wave, count)), grid, found, truth)
     won = (found.reason == FOOLED).nonzero()[:, 0]
+    if len(won) and backtrack:
+        yield from _shortened(group, won, grid, found)
     if len(won):
         told = yield _scored(group, won, found.motion[won], eta, least)
         found.score[won] = told["score"]
     return found
+
+
+def _shortened(group: Group, samples: Tensor, grid: Grid, found: Fooled) -> Generator[Task, Done, None]:
+    """Go back along the direct path, up to one step of the grid, and take the first point that still fools."""
+    motion = found.motion[samples]
+    steps = (motion.abs() / grid.steps).amax(1)
+    back = 1 - torch.arange(1, BACKTRACKS) / BACKTRACKS  # the shortest way first
+    shares = 1 - back / steps[:, None].clamp(min=1)
+    tries = motion[:, None] * shares[..., None]
+    rows = samples.repeat_interleave(len(back))
+    matrices = group.exp(tries.flatten(0, 1))
+    found.queries.index_add_(0, samples, torch.full_like(samples, len(back)))
+
+    def do(stage: Stage, part: slice) -> Done:
+        return {"label": stage.scores(stage.frames(rows[part]).moved(matrices[part]), rows[part])[1]}
+
+    told = yield Task(len(rows), do, images=len(rows))
+    fooling = told["label"].view(len(samples), -1) == found.label[samples][:, None]
+    shorter = fooling.any(1)
+    found.motion[samples[shorter]] = tries[shorter, fooling.to(torch.int8).argmax(1)[shorter]]
 
 
 def _march(group: Group, samples: Tensor, grid: Grid, found: Fooled, truth: Tensor | None) -> Generator[Task, Done, None]:

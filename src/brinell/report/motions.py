@@ -25,7 +25,7 @@ def motion_section(
         question="What is the smallest motion that changes the label?",
         what="smallest motions",
         found=found,
-        options=options,
+        options={**options, "criterion": "another label than on the clean image"} if found.against == "answer" else options,
         charts=motion_figures(found),
         content={"breakers": pairs(store, found, exhibits, names), "falls": falls},
     )

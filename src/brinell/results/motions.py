@@ -251,7 +251,7 @@ _FALLS = """
     join clean on clean.model = rows.model and clean.index = samples.index
     where lens = 'geometry' and draw is null and status = 'broken' group by all order by 1, 2, 5 desc, 3, 4
 """
-_MOST_FALLS = 10
+_MOST_FALLS = 5
 _SHARES = """
     select model, operator, place, avg(share), avg(size) from (
         select model, operator, unnest(range(1, len(motion) + 1)) as place,
