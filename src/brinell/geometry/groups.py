@@ -159,15 +159,15 @@ for _group in (
 
 
 def told(group: Group, coordinates: Sequence[float]) -> str:
-    """A motion for people: "12° and 3.1 px right, 0.5 px up, × 1.08": what happens to the picture, not the inverse map."""
+    """A motion for people, as the picture moves: "12° clockwise, 3.1 px right, 0.5 px up, × 1.08"."""
     named = dict(zip(group.parts, coordinates, strict=True))
     words = []
     if "rotation" in named:
         degrees = -named["rotation"] * 180 / torch.pi
-        words.append(f"{abs(degrees):.3g}° {'clockwise' if degrees > 0 else 'anticlockwise'}")
+        words.append(f"{round(abs(degrees), 1):g}° {'clockwise' if degrees > 0 else 'anticlockwise'}")
     for part, ways in (("x", ("left", "right")), ("y", ("up", "down"))):
         if part in named and group.name != "projective":
-            words.append(f"{abs(named[part]):.3g} px {ways[0] if named[part] > 0 else ways[1]}")
+            words.append(f"{round(abs(named[part]), 2):g} px {ways[0] if named[part] > 0 else ways[1]}")
     if "scale" in named:
         words.append(f"× {torch.tensor(-named['scale']).exp().item():.3g}")
     for part in ("stretch", "shear"):
