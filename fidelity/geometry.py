@@ -143,7 +143,9 @@ def page(found: dict[str, Any]) -> str:
             own = [found["table"][seed].get(f"{group}:{method}") for seed in seeds]
             told = [f"{one['score']:.2f} ± {one['error']:.2f}" if one else "–" for one in own]
             there = [one for one in own if one]
-            mean = float(np.mean([one["score"] for one in there])) if there else float("nan")
+            if not there:  # not measured yet
+                continue
+            mean = float(np.mean([one["score"] for one in there]))
             ratio = mean / published
             checks.append((group, method, ratio, mean))
             failed = f"{sum(one['failed'] for one in there)} of {sum(one['images'] for one in there)}"
@@ -166,6 +168,7 @@ def page(found: dict[str, Any]) -> str:
         [KNOWN[group].short, method, *(_mean(found["table"].get(lenet, {}).get(f"{group}:{method}")) for lenet in LENETS)]
         for group in GROUPS
         for method in ("manifool", "manitest")
+        if any(f"{group}:{method}" in found["table"].get(lenet, {}) for lenet in LENETS)
     ]
     settings = []
     for setting, own in found["settings"].items():
@@ -183,8 +186,17 @@ def page(found: dict[str, Any]) -> str:
         ]
         for one in (row or {"lines": []})["lines"]
     ]
-    means = {method: [mean for _, own, _, mean in checks if own == method] for method in ("manifool", "manitest")}
-    order = means["manifool"]
+    means = {(group, method): mean for group, method, _, mean in checks}
+    order = [means[group, "manifool"] for group in GROUPS]
+    # of networks that both methods were asked about
+    pairs = {
+        group: [
+            (found["table"][seed][f"{group}:manitest"]["score"], found["table"][seed][f"{group}:manifool"]["score"])
+            for seed in seeds
+            if f"{group}:manitest" in found["table"][seed]
+        ]
+        for group in GROUPS
+    }
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "geometry.md.j2").read_text(encoding="utf-8")
     )
@@ -195,7 +207,12 @@ def page(found: dict[str, Any]) -> str:
         within=sum(abs(ratio - 1) <= WITHIN for _, _, ratio, _ in checks),
         checks=len(checks),
         ordered=order[0] > order[2] >= order[1] > order[3],
-        lower=[KNOWN[g].short for g, a, b in zip(GROUPS, means["manitest"], means["manifool"], strict=True) if a <= b],
+        compared=[
+            (KNOWN[group].short, float(np.mean([a for a, _ in both]) / np.mean([b for _, b in both])))
+            for group, both in pairs.items()
+            if both
+        ],
+        lenets_measured=bool(lenets),
         lenets=grid(["set", "method", *LENETS], lenets),
         settings=grid(["convention", "T", "T+R+S"], settings),
         photographs=grid(["network", "group", "ρ̂ [95 %]", "fooled", "r̂", "rejected at the largest r"], photographs),
