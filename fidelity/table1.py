@@ -57,6 +57,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "test images": {"least": 0.0},
     "first test images": {"least": 0.0},
     "manitest, whole steps": {"least": 0.0, "methods": ["manitest"], "backtrack": False},
+    "manitest, steps of 0.25 px": {"least": 0.0, "methods": ["manitest"], "grid_pixels": 0.25},
     "one epoch": {"least": 0.0},
     "three epochs": {"least": 0.0},
 }

@@ -32,7 +32,7 @@ class GeometryOptions(LensOptions):
     """Which groups and methods, and how they go; what is not given is as published for images of the model's size.
 
     `most_steps`, `targets`, `momentum`, `lengths` and `longest` are ManiFool's N_max, ĉ, γ and its grid of step lengths
-    (from 0.01 on); `eta` is the step of geodesic scores; `least` widens it where an image changes slowly (0: never).
+    (from 0.01 on); `grid_pixels` is the step of Manitest's grid in pixels; `eta` is the step of geodesic scores; `least` widens it where an image changes slowly (0: never).
     `radii` and `draws` are the scores of random motions, and how many of each; their `directions` are drawn in raw units or
     by the images' metric. `threshold` is the misclassification rate that tells r̂.
     """
@@ -46,6 +46,7 @@ class GeometryOptions(LensOptions):
     momentum: float | None = Field(None, ge=0, lt=1)
     lengths: int | None = Field(None, ge=1, le=1000)
     longest: float | None = Field(None, gt=0.01)
+    grid_pixels: float | None = Field(None, gt=0)
     eta: float = Field(0.05, gt=0, le=1)
     least: float = Field(0.02, ge=0, le=1)
     backtrack: bool = True
@@ -105,7 +106,7 @@ def geometry(shard: Shard, operator: MotionSearch, options: LensOptions) -> Aski
     if operator.method == "manifool":
         found = yield from manifool(group, shard.count, pace_of(options, height, width), truth)
     elif operator.method == "manitest":
-        grid = grid_of(group, height, width)
+        grid = grid_of(group, height, width, options.grid_pixels)
         found = yield from manitest(
             group,
             shard.count,
@@ -210,7 +211,7 @@ def most_trials(options: LensOptions, operator: Change, height: int, width: int)
     if operator.method == "grid":
         return int(grid_points(operator.group, MOST_GRID) ** operator.group.dimension) - 1
     if operator.method == "manitest":
-        nodes = int((2 * grid_of(operator.group, height, width).half + 1).prod())
+        nodes = int((2 * grid_of(operator.group, height, width, options.grid_pixels).half + 1).prod())
         return min(MOST_NODES, nodes) + BACKTRACKS
     lengths = len(pace_of(options, height, width).lengths)
     return 1 + options.targets * (options.most_steps * (lengths + 1) + BACKTRACKS)

@@ -33,10 +33,9 @@ class Grid:
     steps: Tensor
 
 
-def grid_of(group: Group, height: int, width: int) -> Grid:
-    """Turns up to a half, moves up to half of a side, scales up to e."""
-    side = min(height, width)
-    pixel = (0.5 if group.dimension > 3 else 0.25) * side / 28
+def grid_of(group: Group, height: int, width: int, pixels: float | None = None) -> Grid:
+    """Turns up to a half, moves up to half of a side in steps of so many `pixels`, scales up to e."""
+    pixel = pixels or (0.5 if group.dimension > 3 else 0.25) * min(height, width) / 28
     steps = {"rotation": math.pi / 20, "x": pixel, "y": pixel, "scale": 0.1}
     far = {"rotation": math.pi * 0.999, "x": width / 2, "y": height / 2, "scale": 1.0}
     sizes = torch.tensor([steps[part] for part in group.parts], dtype=torch.float64)
