@@ -37,6 +37,8 @@ fidelity: $(VENV)/dev
 	$(VENV)/bin/python -m fidelity.knobs
 	$(VENV)/bin/python -m fidelity.fragility
 	$(VENV)/bin/python -m fidelity.highlights
+	$(VENV)/bin/python -m fidelity.table1
+	$(VENV)/bin/python -m fidelity.geometry
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "brinell needs Python 3.11 or newer: make PYTHON=python3.12")'

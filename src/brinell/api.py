@@ -17,7 +17,7 @@ from brinell.attention import AttentionOptions
 from brinell.classes import Classes
 from brinell.config import RunConfig, load_config
 from brinell.datasets import DataOptions
-from brinell.engine import Parts, assemble, execute, look, reporter
+from brinell.engine import Parts, Written, assemble, execute, look, reporter, write_moved
 from brinell.errors import ConfigError, RunError
 from brinell.execution import Execution
 from brinell.lenses import KINDS, LensOptions, Maps
@@ -33,9 +33,13 @@ from brinell.report import (
     drift_bars,
     fooling_bars,
     fragile_curves,
+    generator_shares,
+    invariance_bars,
     location_curves,
+    misclassification,
     operator_profiles,
     place_bars,
+    random_bars,
     recognised_curves,
     robustness_bars,
     scene_bars,
@@ -54,6 +58,7 @@ from brinell.results import (
     Findings,
     Fragility,
     Highlights,
+    Motions,
     Photographs,
     Profiles,
     Store,
@@ -160,8 +165,9 @@ class Run:
 
         Of profiles: "average", "operators" or "areas" (choose model=…, metric=…); of smallest changes: "robustness",
         "fooling", "thresholds" or "sides" (choose operator=…); of fragile windows: "fragile" (choose kind=…), "recognised"
-        or "location"; of highlights: "highlight-accuracy", "-sizes", "-cells" or "-place"; of attention: "attention-moved".
-        Without a name, the first of the run's first lens.
+        or "location"; of highlights: "highlight-accuracy", "-sizes", "-cells" or "-place"; of attention: "attention-moved";
+        of motions: "invariance", "misclassification", "random" or "generators". Without a name, the first of the run's
+        first lens.
         """
         makers: dict[str, tuple[Findings, Callable[..., Figure], tuple[str, ...]]] = {}
         for found in self.findings().values():
@@ -189,6 +195,13 @@ class Run:
                 makers["photographs"] = (found, scene_bars, ())
             elif isinstance(found, Attention):
                 makers["attention-moved"] = (found, drift_bars, ())
+            elif isinstance(found, Motions):
+                makers |= {
+                    "invariance": (found, invariance_bars, ()),
+                    "misclassification": (found, misclassification, ()),
+                    "random": (found, random_bars, ()),
+                    "generators": (found, generator_shares, ()),
+                }
             else:
                 makers |= {
                     "robustness": (found, robustness_bars, ()),
@@ -210,6 +223,25 @@ class Run:
             if asked is not None and asked not in known[key]:
                 raise ConfigError(f"there is no {asked!r} in this run; {nearest(asked, known[key])}")
         return maker(found, **{key: choice[key] for key in offered if key in choice})
+
+    def write_moved(
+        self,
+        file: str | os.PathLike[str],
+        operator: str,
+        *,
+        score: float | None = None,
+        model: Model | None = None,
+        data: Any = None,
+    ) -> Written:
+        """Write the images as the run's motions left them, with their true labels: data to train on.
+
+        `operator` is as rows have it: "affine:manifool" for the smallest motions, "affine:random" for random ones of a
+        score. The file is an .npz or a folder. A model or data that was given to the run as an object is to be given again.
+        """
+        config = load_config(self.manifest["source"])
+        dataset = None if data is None else _data(data)[1]
+        parts = assemble(config, None if model is None else [model], dataset)
+        return write_moved(self.store, parts, Path(file), operator, score)
 
     def __repr__(self) -> str:
         return f"Run({self.folder!r})"

@@ -173,6 +173,23 @@ def human(
     out.print(*comparison_table(Run(folder).beside_people(people, operator)), sep="\n")
 
 
+def moved(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run with the geometry lens.")],
+    file: Annotated[Path, typer.Argument(help="An .npz file to write, or a folder.")],
+    operator: Annotated[str, typer.Option(help="GROUP:METHOD, as in affine:manifool or affine:random.")],
+    score: Annotated[
+        float | None, typer.Option(min=0, help="Of random motions; without it, the median of the smallest motions.")
+    ] = None,
+) -> None:
+    """Write a run's images as its motions left them, with their true labels: data to train on.
+
+    Example: [bold]brinell moved runs/first train.npz --operator affine:manifool[/]
+    """
+    written = Run(folder).write_moved(file, operator, score=score)
+    of_score = "" if written.score is None else f" by random motions of score {written.score:.3g}"
+    out.print(f"{written.images} images moved{of_score}, {written.left_out} left out: {file}", highlight=False)
+
+
 def ls(
     what: Annotated[str, typer.Argument(help="lenses, operators, models, datasets or criteria")],
 ) -> None:
@@ -227,7 +244,7 @@ def show(
     out.print(f"wrote {file}", highlight=False)
 
 
-for _command in (demo, report, summary, attention, rows, human, ls, serve, show):
+for _command in (demo, report, summary, attention, rows, human, moved, ls, serve, show):
     app.command()(_command)
 app.command("run")(with_settings(run))
 app.command("plan")(with_settings(plan))

@@ -62,6 +62,12 @@ def settings(
         str | None,
         typer.Option(help="Of the fragility lens: bilinear, bicubic, lanczos, nearest, pad or own.", rich_help_panel=_WHAT),
     ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of the geometry lens: manifool, manitest, random or grid; may be repeated.", rich_help_panel=_WHAT
+        ),
+    ] = None,
     criterion: Annotated[str | None, typer.Option(help="See `brinell ls criteria`.", rich_help_panel=_WHAT)] = None,
     attention: Annotated[
         bool,
@@ -139,6 +145,7 @@ def settings(
             "sizes": size or None,
             "stride": stride,
             "fit": fit,
+            "methods": method or None,
             "criterion": criterion,
         },
     )

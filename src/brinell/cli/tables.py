@@ -12,6 +12,7 @@ from brinell.datasets import SOURCES as DATASETS
 from brinell.engine.manifest import priced
 from brinell.engine.plan import Plan
 from brinell.errors import UnknownName
+from brinell.geometry import GROUPS
 from brinell.lenses import HIGHLIGHT_READINGS, KINDS, LENSES, LOOKS
 from brinell.models import SOURCES as MODELS
 from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
@@ -24,6 +25,7 @@ from brinell.results import (
     Hardness,
     Highlights,
     Knobs,
+    Motions,
     Photographs,
     Profiles,
     Share,
@@ -41,6 +43,8 @@ def summary_table(found: Findings) -> list[Any]:
         return _photograph_table(found)
     if isinstance(found, Attention):
         return _attention_table(found)
+    if isinstance(found, Motions):
+        return _motion_table(found)
     return _knob_table(found) if isinstance(found, Knobs) else _fragility_table(found)
 
 
@@ -154,6 +158,30 @@ def _attention_table(found: Attention) -> list[Any]:
         means = (f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}")
         table.add_row(one.model, title(one.operator), failed, str(one.pairs), *shares, *means)
     return [table, *(found.verdict(model) for model in found.models)]
+
+
+def _motion_table(found: Motions) -> list[Any]:
+    """The smallest motions of every group and method, and what random ones do."""
+    tables: list[Any] = []
+    for model in found.models:
+        table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+        for head in ("group", "mean score (95 %)", "fooled / not / skipped", "seconds", "queries", "gradients"):
+            table.add_column(head, no_wrap=head == "group")
+        for operator in found.operators:
+            one = found.smallest.get((model, operator))
+            if one is not None:
+                counts = f"{one.fooled} / {one.failed + one.silent} / {one.skipped}"
+                score = (
+                    f"{one.score.value:.2f} ({one.score.low:.2f}–{one.score.high:.2f})" if one.fooled else "never fooled"
+                )
+                costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
+                table.add_row(title(operator), score, counts, *costs)
+            elif (model, operator) in found.rates:
+                middle = found.middle(model, operator)
+                reach = "more than was tried" if middle is None else f"{middle:.2f}"
+                table.add_row(title(operator), f"{found.threshold:.0%} changed at {reach}", "", "", "", "")
+        tables += [table, found.verdict(model)]
+    return tables
 
 
 def _knob_table(found: Knobs) -> list[Any]:
@@ -291,6 +319,8 @@ def _operators() -> Table:
     table.add_section()
     for name, what in HIGHLIGHT_READINGS.items():
         table.add_row(name, "highlight lens, deterministic", what)
+    for group in GROUPS.values():
+        table.add_row(group.name, "geometry lens", f"motions of {group.dimension} coordinates: {', '.join(group.parts)}")
     return table
 
 

@@ -2,6 +2,7 @@
 
 from brinell.engine.attention import Glance, read_glances
 from brinell.engine.exhibits import Exhibit, read_exhibits
+from brinell.engine.moved import Written, write_moved
 from brinell.engine.progress import Reporter, Silent, reporter
 from brinell.engine.runner import Parts, assemble, execute, look
 from brinell.engine.windows import PairPicture, Photo, WindowExhibits, read_window_exhibits
@@ -15,6 +16,7 @@ __all__ = [
     "Reporter",
     "Silent",
     "WindowExhibits",
+    "Written",
     "assemble",
     "execute",
     "look",
@@ -22,4 +24,5 @@ __all__ = [
     "read_glances",
     "read_window_exhibits",
     "reporter",
+    "write_moved",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import torch
@@ -14,9 +14,10 @@ from brinell.boxes import Detections, areas, clipped, moved
 from brinell.criteria import Answer, Criterion, Scene, Verdict, own_regions, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
 from brinell.engine.journal import Journal
+from brinell.engine.stage import Stage
 from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
 from brinell.errors import ModelError
-from brinell.lenses import Outcome, Shard, Trials
+from brinell.lenses import Outcome, Shard, Task, Trials
 from brinell.lenses.lens import Asking, Columns
 from brinell.models import Model
 from brinell.perturb import (
@@ -32,6 +33,8 @@ from brinell.perturb import (
     no_difference,
 )
 from brinell.repainting import Repainting
+
+A = TypeVar("A")
 
 
 class Bench:
@@ -86,20 +89,30 @@ class Bench:
         """Let a lens ask until it has its rows; what a journal holds is not asked again."""
         place = 0
         try:
-            trials = next(asking)
+            question = next(asking)
             while True:
-                outcome = None if journal is None else journal.kept(place, len(trials.samples))
-                if outcome is None:
-                    outcome = self.ask(trials)
-                    if journal is not None:
-                        journal.keep(place, outcome)
+                answer: Any
+                if isinstance(question, Task):
+                    answer = self.do(question)
+                elif journal is None:
+                    answer = self.ask(question)
                 else:
-                    self._tick(len(trials.samples))
-                    self.asked += len(trials.samples)
-                trials, place = asking.send(outcome), place + 1
+                    answer = self._journalled(question, journal, place)
+                question, place = asking.send(answer), place + 1
         except StopIteration as finished:
             columns: Columns = finished.value
             return columns
+
+    def _journalled(self, trials: Trials, journal: Journal, place: int) -> Outcome:
+        """The outcome of the question at a place, kept or asked now."""
+        outcome = journal.kept(place, len(trials.samples))
+        if outcome is None:
+            outcome = self.ask(trials)
+            journal.keep(place, outcome)
+        else:
+            self._tick(len(trials.samples))
+            self.asked += len(trials.samples)
+        return outcome
 
     def ask(self, trials: Trials) -> Outcome:
         """The outcome of each trial."""
@@ -140,6 +153,26 @@ class Bench:
                 f"model {self.model.name} gave NaN for {int((unknown & here).sum())} of {int(here.sum())} images under "
                 f"{trials.operator.id} at level {float(level):g}; {NAN_FIX}"
             )
+
+    def do(self, task: Task) -> dict[str, Tensor]:
+        """What comes of a task, on the host."""
+        stage = self.stage
+
+        def do_and_tell(part: slice) -> dict[str, Tensor]:
+            done = task.do(stage, part)
+            if task.images:
+                self._tick(part.stop - part.start)
+            return {name: values.cpu() for name, values in done.items()}
+
+        self.asked += task.images
+        parts = self._parts(task.count, do_and_tell)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    @cached_property
+    def stage(self) -> Stage:
+        """The shard's images as they move; the whole of them where the model cuts out the middle."""
+        wholes = [self.model.preprocess.wholes(original[None])[0] for original in self.originals]
+        return Stage(self.model, wholes or list(self.canvases), self.ids, self.labels, self.seed)
 
     def changed(self, found: Property, samples: Tensor, severities: Tensor, fields: Tensor | None = None) -> Tensor:
         """Samples under a property at their severities."""
@@ -259,16 +292,19 @@ class Bench:
         return self.clean.detections.at(rows)
 
     def _in_batches(self, trials: range, ask: Callable[[slice], Outcome]) -> Outcome:
-        def ask_from_there(part: slice) -> Outcome:
-            return ask(slice(trials.start + part.start, trials.start + part.stop))
+        return joined(
+            self._parts(len(trials), lambda part: ask(slice(trials.start + part.start, trials.start + part.stop)))
+        )
 
+    def _parts(self, count: int, work: Callable[[slice], A]) -> list[A]:
+        """What comes of work on 0..count, batch by batch."""
         if self.model.device.type == "cpu":
-            return joined(list(one_each_core(ask_from_there, batches(len(trials), self.batch))))
+            return list(one_each_core(work, batches(count, self.batch)))
         each: Callable[..., Iterable[Any]] = map
         if self.model.device.type == "cuda":
             each = partial(two_in_flight, device=self.model.device)
-        parts, self.batch = halving(ask_from_there, len(trials), self.batch, each)
-        return joined(parts)
+        parts, self.batch = halving(work, count, self.batch, each)
+        return parts
 
 
 class _Levels:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import duckdb
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw
 from torch import Tensor
 
 from brinell.criteria import USUAL, find_criterion
@@ -24,9 +24,10 @@ from brinell.engine.bench import Bench
 from brinell.engine.clean import readable
 from brinell.engine.shards import Entry, id_numbers, load_images
 from brinell.engine.windows import write_window_exhibits
+from brinell.geometry import GROUPS
 from brinell.models import Model
 from brinell.perturb import find_operator, find_property, highlight
-from brinell.results import Breaker, Least, Spotted, Store, breakers, least, profiles, spotted
+from brinell.results import Breaker, Least, Spotted, Store, breakers, least, profiles, smallest_motions, spotted
 from brinell.types import Dataset
 
 BREAKERS = 3  # images shown for each model and operator
@@ -54,6 +55,8 @@ class Exhibit:
     field: int = 0
     told: str = ""
     colour: tuple[float, ...] = ()  # of a spot of light, whose numbers are then the severities
+    clean_prediction: int | None = None
+    motion: tuple[float, ...] = ()  # coordinates in the operator's group
 
     @property
     def file(self) -> str:
@@ -62,7 +65,9 @@ class Exhibit:
 
     @property
     def clean_file(self) -> str:
-        """Where the clean image lies."""
+        """Where the clean image lies; of one that moves, with the outline of what the moved one shows."""
+        if self.motion:
+            return f"{self._folder}/{quote(self.operator, safe='')}/{self.image}-clean.webp"
         return f"{self._folder}/clean/{self.image}.webp"
 
     @property
@@ -84,6 +89,8 @@ def write_exhibits(store: Store, dataset: Dataset, models: Sequence[Model], seed
             write_window_exhibits(store, dataset, models, lens)
         elif lens["name"] == "highlights":
             wanted += _spots_that_break(connection, lens)
+        elif lens["name"] == "geometry":
+            wanted += _smallest_motions(connection)
     entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}  # the first of equal images
     for model in models:
         mine = [exhibit for exhibit in wanted if exhibit.model == model.name]
@@ -181,6 +188,28 @@ def _clean_confidences(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str,
     }
 
 
+def _smallest_motions(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
+    """For each model, group and method the images that the smallest motions fool."""
+    return [
+        Exhibit(
+            model=found.model,
+            operator=found.operator,
+            image=found.image,
+            level=0,
+            threshold=None,
+            label=found.label,
+            prediction=found.prediction,
+            confidence=None,
+            correct=False,
+            clean_confidence=found.clean_confidence,
+            told=f"score {found.score:.2f}: {found.told}",
+            clean_prediction=found.clean_prediction,
+            motion=found.motion,
+        )
+        for found in smallest_motions(connection, BREAKERS)
+    ]
+
+
 def _make(
     store: Store,
     dataset: Dataset,
@@ -193,7 +222,8 @@ def _make(
     labels = {exhibit.image: exhibit.label for exhibit in wanted}
     entries = [known[image] for image in labels]
     row = {entry.image: place for place, entry in enumerate(entries)}
-    loaded = load_images(dataset, entries, model.preprocess, pool, with_originals=any(one.colour for one in wanted))
+    originals = any(exhibit.colour or exhibit.motion for exhibit in wanted)
+    loaded = load_images(dataset, entries, model.preprocess, pool, with_originals=originals)
     canvases = loaded.canvases
     bench = Bench(
         model,
@@ -209,6 +239,11 @@ def _make(
     files: dict[tuple[str, int, int], str] = {}
     for exhibit in wanted:
         place = row[exhibit.image]
+        if exhibit.motion:
+            clean, moved = _moved(bench, exhibit, place)
+            store.write(clean, exhibit.clean_file)
+            store.write(moved, exhibit.file)
+            continue
         store.write(webp(canvases[place]), exhibit.clean_file)
         if exhibit.colour:
             red, green, blue = exhibit.colour
@@ -233,9 +268,34 @@ def _make(
                 store.write(webp(image), files[operator, level, place])
 
 
+def _moved(bench: Bench, exhibit: Exhibit, place: int) -> tuple[bytes, bytes]:
+    """A whole image with the outline of what is seen of it after its motion, and the moved image."""
+    group = GROUPS[exhibit.operator.partition(":")[0]]
+    matrices = group.exp(torch.tensor([exhibit.motion], dtype=torch.float64))
+    frames = bench.stage.frames(torch.tensor([place]))
+    shape = bench.stage.shape(place)
+    scale = max(1, -(-120 // min(shape)))  # small images are drawn larger
+    corners = torch.tensor([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]], dtype=torch.float64)
+    corners[:, :2] *= torch.tensor([(shape[1] - 1) / 2, (shape[0] - 1) / 2], dtype=torch.float64)
+    seen = (matrices[0] @ corners.T).T
+    outline = (seen[:, :2] / seen[:, 2:] + torch.tensor([(shape[1] - 1) / 2, (shape[0] - 1) / 2]) + 0.5) * scale
+    pictures = []
+    for image in (frames.images, frames.moved(matrices)):
+        levels = bench.model.preprocess.levels(image)[0, :, : shape[0], : shape[1]].cpu()
+        array = levels[0].numpy() if len(levels) == 1 else levels.permute(1, 2, 0).numpy()
+        picture = Image.fromarray(array).convert("RGB")
+        pictures.append(picture.resize((shape[1] * scale, shape[0] * scale), Image.Resampling.NEAREST))
+    ImageDraw.Draw(pictures[0]).polygon([tuple(point) for point in outline.tolist()], outline=(228, 87, 46), width=2)
+    return _encoded(pictures[0]), _encoded(pictures[1])
+
+
 def webp(image: Tensor) -> bytes:
     """A canvas as a small picture file."""
     array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
+    return _encoded(Image.fromarray(array))
+
+
+def _encoded(picture: Image.Image) -> bytes:
     sink = io.BytesIO()
-    Image.fromarray(array).save(sink, "webp", quality=90)
+    picture.save(sink, "webp", quality=90)
     return sink.getvalue()

@@ -2,6 +2,7 @@
 
 from brinell.lenses.fragile import KINDS, Answers, fragile
 from brinell.lenses.fragility import LOOKS, FragilityOptions
+from brinell.lenses.geometry import GeometryOptions
 from brinell.lenses.highlights import HIGHLIGHT_READINGS, HighlightOptions
 from brinell.lenses.knob import KnobOptions
 from brinell.lenses.lens import LENSES, Change, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
@@ -9,6 +10,7 @@ from brinell.lenses.maps import Maps, packed, unpacked
 from brinell.lenses.photographs import PhotographOptions
 from brinell.lenses.profile import ProfileOptions
 from brinell.lenses.search import DISTANCES, STATUSES
+from brinell.lenses.stage import MotionSearch, Stage, Task
 from brinell.lenses.windows import Grid, Neighbourhood, window_side
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "Change",
     "Files",
     "FragilityOptions",
+    "GeometryOptions",
     "Grid",
     "HighlightOptions",
     "KnobOptions",
@@ -29,11 +32,14 @@ __all__ = [
     "Lens",
     "LensOptions",
     "Maps",
+    "MotionSearch",
     "Neighbourhood",
     "Outcome",
     "PhotographOptions",
     "ProfileOptions",
     "Shard",
+    "Stage",
+    "Task",
     "Trials",
     "Words",
     "fragile",

@@ -25,6 +25,7 @@ from brinell.report.highlight import (
 )
 from brinell.report.highlight_figures import scene_bars
 from brinell.report.knob import knob_figures, knob_section
+from brinell.report.motions import motion_figures, motion_section
 from brinell.report.overlays import sheets
 from brinell.report.profile import profile_figures, profile_section
 from brinell.report.section import Section
@@ -34,6 +35,7 @@ from brinell.results import (
     Fragility,
     Highlights,
     Knobs,
+    Motions,
     Photographs,
     Profiles,
     Store,
@@ -87,6 +89,8 @@ def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
             sections.append(photograph_section(findings_of_lens, options[lens]))
         elif isinstance(findings_of_lens, Attention):
             sections.append(attention_section(store, findings_of_lens, read_glances(store), names))
+        elif isinstance(findings_of_lens, Motions):
+            sections.append(motion_section(store, findings_of_lens, options[lens], exhibits, names))
         elif isinstance(findings_of_lens, Knobs):
             sections.append(knob_section(store, findings_of_lens, options[lens], exhibits, names))
         else:
@@ -154,6 +158,8 @@ def _figures(found: Findings) -> dict[str, Figure]:
         return {"photographs": scene_bars(found)}
     if isinstance(found, Attention):
         return attention_figures(found)
+    if isinstance(found, Motions):
+        return motion_figures(found)
     return knob_figures(found) if isinstance(found, Knobs) else fragility_figures(found)
 
 

@@ -16,6 +16,7 @@ from brinell.results.fragility import (
 from brinell.results.highlights import AT_LEAST, ByPlace, Glare, Highlights, LeastLight, Spotted, highlights, spotted
 from brinell.results.human import Comparison, Human, compared, overlap, read_human
 from brinell.results.knobs import Hardness, Knobs, Least, Side, knobs, least
+from brinell.results.motions import Invariance, Motions, Rate, Smallest, motions, smallest_motions
 from brinell.results.names import title
 from brinell.results.photographs import Photographs, Scenes, photographs
 from brinell.results.profiles import METRICS, THRESHOLDS, Breaker, Failure, Point, Profiles, breakers, profiles, told
@@ -45,18 +46,22 @@ __all__ = [
     "Hardness",
     "Highlights",
     "Human",
+    "Invariance",
     "Knobs",
     "Least",
     "LeastLight",
     "MinimalImages",
+    "Motions",
     "Moved",
     "Photographs",
     "Point",
     "Precision",
     "Profiles",
+    "Rate",
     "Scenes",
     "Share",
     "Side",
+    "Smallest",
     "Spotted",
     "Store",
     "Unit",
@@ -71,6 +76,7 @@ __all__ = [
     "least",
     "map_file",
     "mean",
+    "motions",
     "overlap",
     "photographs",
     "precision",
@@ -81,6 +87,7 @@ __all__ = [
     "read_human",
     "read_maps",
     "require_evaluation",
+    "smallest_motions",
     "spotted",
     "title",
     "told",

@@ -12,11 +12,12 @@ from brinell.results.attention import Attention, attention
 from brinell.results.fragility import Fragility, fragility
 from brinell.results.highlights import AT_LEAST, Highlights, highlights
 from brinell.results.knobs import Knobs, knobs
+from brinell.results.motions import Motions, motions
 from brinell.results.photographs import AT_LEAST as FEWER
 from brinell.results.photographs import Photographs, photographs
 from brinell.results.profiles import THRESHOLDS, Profiles, profiles
 
-Findings = Profiles | Knobs | Fragility | Highlights | Photographs | Attention
+Findings = Profiles | Knobs | Fragility | Highlights | Photographs | Motions | Attention
 
 
 def findings(
@@ -41,6 +42,8 @@ def findings(
             found["highlights"] = highlights(connection, lens, at_least or AT_LEAST)
         elif lens["name"] == "photographs" and "photographs" in measured:
             found["photographs"] = photographs(connection, at_least or FEWER)
+        elif lens["name"] == "geometry" and "geometry" in measured:
+            found["geometry"] = motions(connection, threshold=lens["threshold"], against=lens["against"])
     if "attention" in manifest:
         found["attention"] = attention(connection, manifest["attention"])
     return found

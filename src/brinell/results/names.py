@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from brinell.geometry import GROUPS
 from brinell.lenses import LOOKS
 from brinell.perturb import find_operator, find_property, property_facts, property_names
 
@@ -10,6 +11,8 @@ HIGHLIGHTS = {
     "authors": "a spot of light (the authors' grid)",
     "least": "the faintest spot of light",
 }
+
+_METHODS = {"manifool": "ManiFool", "manitest": "Manitest", "random": "random", "grid": "grid"}
 
 
 def title(name: str) -> str:
@@ -22,6 +25,8 @@ def title(name: str) -> str:
         return "photographed variants"
     if plain == "highlight":
         return HIGHLIGHTS.get(semantics, "a spot of light")
+    if plain in GROUPS and semantics in _METHODS:
+        return f"{GROUPS[plain].title} ({_METHODS[semantics]})"
     if plain in property_names():
         facts, usual = property_facts(name).title, find_property(plain).semantics
     else:

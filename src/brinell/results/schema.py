@@ -66,6 +66,16 @@ ROWS = pa.schema(
         ("sigma", pa.float64()),
         ("strength", pa.float64()),  # the peak, as a share of 255
         ("cell", pa.int16()),  # of the grid, row by row from 0
+        # of the geometry lens: a row an image, or of random motions a row an image, draw and score
+        ("score", pa.float64()),  # geodesic score of the motion
+        ("motion", pa.list_(pa.float64())),  # its coordinates in the group: radians, pixels, log-scale
+        ("parts", pa.list_(pa.float64())),  # what each coordinate would add to the score alone, to first order
+        ("target", pa.int32()),  # the class that ManiFool went towards
+        ("steps", pa.int32()),  # that it took
+        ("draw", pa.int16()),  # of a random motion
+        ("reason", _NAME),  # why there is no motion, or none of this score; empty where there is one
+        ("gradients", pa.int32()),
+        ("seconds", pa.float32()),  # that an image took, on average over the unit
         # of detectors: what was found, the best first, on the canvas
         ("detected_boxes", pa.list_(_BOX)),
         ("detected_labels", pa.list_(pa.int16())),
