@@ -35,6 +35,7 @@ bench: $(VENV)/bench
 fidelity: $(VENV)/dev
 	$(VENV)/bin/python -m fidelity.profiles
 	$(VENV)/bin/python -m fidelity.knobs
+	$(VENV)/bin/python -m fidelity.fragility
 	$(VENV)/bin/python -m fidelity.highlights
 
 $(VENV)/bin/python:

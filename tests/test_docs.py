@@ -99,17 +99,18 @@ def test_every_module_is_in_the_architecture() -> None:
 
 
 def test_the_questions_can_be_asked(greys: Path, tmp_path: Path) -> None:
-    lenses: list[dict[str, Any]] = [
-        {"name": "profile", "operators": ["fade_black"], "levels": 12},
-        {"name": "knob", "operators": ["brightness"]},
-        {"name": "highlights", "operators": ["highlight"], "sigmas": [5]},
-    ]
+    lenses: dict[str, dict[str, Any]] = {
+        "profile": {"operators": ["fade_black"], "levels": 12},
+        "knob": {"operators": ["brightness"]},
+        "fragility": {"sizes": [0.3]},
+        "highlights": {"operators": ["highlight"], "sigmas": [5]},
+    }
     runs = {
-        lens["name"]: brinell.run("fake:grey", greys, lens=lens, out=tmp_path / lens["name"], execution=PLAIN, quiet=True)
-        for lens in lenses
+        name: brinell.run("fake:grey", greys, lens={"name": name, **own}, out=tmp_path / name, execution=PLAIN, quiet=True)
+        for name, own in lenses.items()
     }
     (text,) = blocks("docs/rows.md", "sql")
     for question in text.strip().split("\n\n"):
-        asked = next((name for name in runs if f"'{name}'" in question), "profile")
-        answer = runs[asked].rows(question).fetchall()
-        assert answer or "left out" in question or asked == "highlights"  # light doesn't make light images dark
+        lens = next((name for name in lenses if f"'{name}'" in question), "profile")
+        answer = runs[lens].rows(question).fetchall()
+        assert answer or "left out" in question or lens == "highlights"  # light doesn't make light images dark

@@ -20,7 +20,7 @@ from brinell.datasets import DataOptions
 from brinell.engine import Parts, assemble, execute, look, reporter
 from brinell.errors import ConfigError, RunError
 from brinell.execution import Execution
-from brinell.lenses import LensOptions
+from brinell.lenses import KINDS, LensOptions, Maps
 from brinell.models import Decoding, Model, ModelOptions, detector_from_module, from_module, open_model
 from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
@@ -32,8 +32,11 @@ from brinell.report import (
     cell_map,
     drift_bars,
     fooling_bars,
+    fragile_curves,
+    location_curves,
     operator_profiles,
     place_bars,
+    recognised_curves,
     robustness_bars,
     scene_bars,
     sides,
@@ -43,7 +46,22 @@ from brinell.report import (
     write_report,
 )
 from brinell.resampling import Interpolation
-from brinell.results import METRICS, THRESHOLDS, Attention, Findings, Highlights, Photographs, Profiles, Store, findings
+from brinell.results import (
+    METRICS,
+    THRESHOLDS,
+    Attention,
+    Comparison,
+    Findings,
+    Fragility,
+    Highlights,
+    Photographs,
+    Profiles,
+    Store,
+    compared,
+    findings,
+    read_human,
+    read_maps,
+)
 from brinell.validation import validated
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
@@ -116,6 +134,19 @@ class Run:
         assert isinstance(found, Attention)
         return found
 
+    def maps(self, model: str, operator: str, image: str) -> Maps:
+        """What a model answered to all windows of a size ("windows:0.2") of an image (its id in the rows)."""
+        return read_maps(self.store, model, operator, image)
+
+    def beside_people(self, human: str | os.PathLike[str], operator: str) -> dict[str, list[Comparison]]:
+        """People's minimal images (see `read_human`) beside the strict-shrink maps of each model, at a size of windows."""
+        found = self.summary(lens="fragility")
+        windows = [name for name in found.operators if name.startswith("windows:")]
+        if operator not in windows:
+            raise ConfigError(f"this run has no {operator!r}; {nearest(operator, windows)}")
+        people = read_human(Path(human))
+        return {model: compared(self.store, people, model, operator) for model in found.models}
+
     def report(self) -> str:
         """Write the HTML report into the run's folder and give its place."""
         return write_report(self.store)
@@ -128,8 +159,9 @@ class Run:
         """One figure as an Altair chart.
 
         Of profiles: "average", "operators" or "areas" (choose model=…, metric=…); of smallest changes: "robustness",
-        "fooling", "thresholds" or "sides" (choose operator=…); of highlights: "highlight-accuracy", "-sizes", "-cells" or
-        "-place"; of attention: "attention-moved". Without a name, the first of the run's first lens.
+        "fooling", "thresholds" or "sides" (choose operator=…); of fragile windows: "fragile" (choose kind=…), "recognised"
+        or "location"; of highlights: "highlight-accuracy", "-sizes", "-cells" or "-place"; of attention: "attention-moved".
+        Without a name, the first of the run's first lens.
         """
         makers: dict[str, tuple[Findings, Callable[..., Figure], tuple[str, ...]]] = {}
         for found in self.findings().values():
@@ -138,6 +170,12 @@ class Run:
                     "average": (found, average_profiles, ("metric",)),
                     "operators": (found, operator_profiles, ("model", "metric")),
                     "areas": (found, area_bars, ()),
+                }
+            elif isinstance(found, Fragility):
+                makers |= {
+                    "fragile": (found, fragile_curves, ("kind",)),
+                    "recognised": (found, recognised_curves, ()),
+                    "location": (found, location_curves, ()),
                 }
             elif isinstance(found, Highlights):
                 makers |= {
@@ -163,7 +201,7 @@ class Run:
             raise ConfigError(f"there is no figure {name!r}; known: {', '.join(makers)}")
         found, maker, offered = makers[name]
         metrics = found.metrics if isinstance(found, Profiles) else METRICS
-        known = {"model": found.models, "operator": found.operators, "metric": list(metrics)}
+        known = {"model": found.models, "operator": found.operators, "metric": list(metrics), "kind": list(KINDS)}
         for key, asked in choice.items():
             if key not in known:
                 raise ConfigError(f"a figure can't be chosen by {key!r}; {nearest(key, list(known))}")

@@ -60,3 +60,8 @@ def image_id(image: Tensor) -> str:
 def id_number(identity: str) -> int:
     """An image's id as the signed 64-bit number that its draws are named by."""
     return int.from_bytes(bytes.fromhex(identity), "big", signed=True)
+
+
+def id_text(number: int) -> str:
+    """An image's id, from the number that its draws are named by."""
+    return number.to_bytes(8, "big", signed=True).hex()

@@ -13,7 +13,7 @@ from rich.console import Console
 from brinell.api import Run, question
 from brinell.cli import show as pictures
 from brinell.cli.settings import with_settings
-from brinell.cli.tables import listing, plan_lines, summary_table
+from brinell.cli.tables import comparison_table, listing, plan_lines, summary_table
 from brinell.config import RunConfig, load_config
 from brinell.engine import assemble, execute, reporter
 from brinell.engine.manifest import told_queries
@@ -161,6 +161,18 @@ def rows(
             print(answer)
 
 
+def human(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run of the fragility lens.")],
+    people: Annotated[Path, typer.Argument(help="A CSV or JSON file of boxes, or a folder of PNG maps.")],
+    operator: Annotated[str, typer.Option(help="Which windows are compared.")] = "windows:0.4",
+) -> None:
+    """Compare people's minimal images with a model's: how many, and whether they are in the same places.
+
+    Example: [bold]brinell human runs/maps people.csv --operator windows:0.4[/]
+    """
+    out.print(*comparison_table(Run(folder).beside_people(people, operator)), sep="\n")
+
+
 def ls(
     what: Annotated[str, typer.Argument(help="lenses, operators, models, datasets or criteria")],
 ) -> None:
@@ -215,7 +227,7 @@ def show(
     out.print(f"wrote {file}", highlight=False)
 
 
-for _command in (demo, report, summary, attention, rows, ls, serve, show):
+for _command in (demo, report, summary, attention, rows, human, ls, serve, show):
     app.command()(_command)
 app.command("run")(with_settings(run))
 app.command("plan")(with_settings(plan))

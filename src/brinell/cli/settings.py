@@ -48,6 +48,20 @@ def settings(
         bool,
         typer.Option("--resample", help="Draw random properties afresh at every point.", rich_help_panel=_WHAT),
     ] = False,
+    size: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Of the fragility lens: a size of windows, a share of the shorter side or pixels; may be repeated.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    stride: Annotated[
+        int | None, typer.Option(help="Of the fragility lens: judge one window in so many each way.", rich_help_panel=_WHAT)
+    ] = None,
+    fit: Annotated[
+        str | None,
+        typer.Option(help="Of the fragility lens: bilinear, bicubic, lanczos, nearest, pad or own.", rich_help_panel=_WHAT),
+    ] = None,
     criterion: Annotated[str | None, typer.Option(help="See `brinell ls criteria`.", rich_help_panel=_WHAT)] = None,
     attention: Annotated[
         bool,
@@ -122,6 +136,9 @@ def settings(
             "semantics": semantics,
             "search": search,
             "resample": resample or None,
+            "sizes": size or None,
+            "stride": stride,
+            "fit": fit,
             "criterion": criterion,
         },
     )

@@ -12,11 +12,23 @@ from brinell.datasets import SOURCES as DATASETS
 from brinell.engine.manifest import priced
 from brinell.engine.plan import Plan
 from brinell.errors import UnknownName
-from brinell.lenses import HIGHLIGHT_READINGS, LENSES
+from brinell.lenses import HIGHLIGHT_READINGS, KINDS, LENSES, LOOKS
 from brinell.models import SOURCES as MODELS
 from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
 from brinell.registry import nearest
-from brinell.results import Attention, Findings, Hardness, Highlights, Knobs, Photographs, Profiles, title
+from brinell.results import (
+    Attention,
+    Comparison,
+    Findings,
+    Fragility,
+    Hardness,
+    Highlights,
+    Knobs,
+    Photographs,
+    Profiles,
+    Share,
+    title,
+)
 
 
 def summary_table(found: Findings) -> list[Any]:
@@ -27,7 +39,59 @@ def summary_table(found: Findings) -> list[Any]:
         return _highlight_table(found)
     if isinstance(found, Photographs):
         return _photograph_table(found)
-    return _attention_table(found) if isinstance(found, Attention) else _knob_table(found)
+    if isinstance(found, Attention):
+        return _attention_table(found)
+    return _knob_table(found) if isinstance(found, Knobs) else _fragility_table(found)
+
+
+def _fragility_table(found: Fragility) -> list[Any]:
+    """Shares of fragile windows, size by size."""
+    tables: list[Any] = []
+    for model in found.models:
+        table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+        table.add_column("windows", no_wrap=True)
+        for kind in KINDS:
+            table.add_column(f"{kind} (95 %)", justify="right", overflow="fold")
+        table.add_column("recognised", justify="right")
+        table.add_column("images", justify="right")
+        for operator in found.operators:
+            shares = [found.share(model, operator, kind) for kind in KINDS]
+            one = next((share for share in shares if share is not None), None)
+            if one is not None:
+                recognised = f"{one.recognised.value:.1%}" if one.images else "–"
+                table.add_row(title(operator), *map(_share, shares), recognised, str(one.images))
+        tables += [*([table] if table.row_count else []), found.verdict(model)]
+    if found.stride > 1:
+        tables.append(
+            f"One window in {found.stride}² was judged, by its neighbours one pixel away; the others are not seen."
+        )
+    tables += [f"{count} images are too small for {title(operator)}." for operator, count in found.too_small.items()]
+    return tables
+
+
+def _share(one: Share | None) -> str:
+    if one is None or not one.images:
+        return "–"
+    interval = f" ({one.share.low:.1%}–{one.share.high:.1%})" if one.images > 1 else ""
+    return f"{one.share.value:.2%}{interval}"
+
+
+def comparison_table(found: dict[str, list[Comparison]]) -> list[Any]:
+    """People's minimal images beside a model's."""
+    tables: list[Any] = []
+    for model, images in found.items():
+        table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+        for head in ("image", "people's", "the model's", "IoU of places", "IoU of areas"):
+            table.add_column(head, justify="left" if head == "image" else "right")
+        for one in images:
+            table.add_row(one.image, str(one.people), str(one.model), _number(one.places), _number(one.area))
+        people, own = (sum(getattr(one, name) for one in images) / len(images) for name in ("people", "model"))
+        tables += [table, f"{people:.1f} minimal images an image for people, {own:.1f} for {model}."]
+    return tables
+
+
+def _number(value: float) -> str:
+    return "–" if value != value else f"{value:.1%}"
 
 
 def _highlight_table(found: Highlights) -> list[Any]:
@@ -215,6 +279,9 @@ def _operators() -> Table:
         white = ("white box",) if operator.white_box else ()
         doc = (inspect.getdoc(operator.function) or "").splitlines()[0]
         table.add_row(operator.name if usual else f"  :{operator.semantics}", ", ".join((*operator.tags, *white)), doc)
+    table.add_section()
+    for name, what in LOOKS.items():
+        table.add_row(name, "fragility lens", what)
     table.add_section()
     for one in PROPERTIES.values():
         usual = find_property(one.name) is one

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from brinell.boxes import Detections, clipped, moved
+from brinell.boxes import Detections, areas, clipped, moved
 from brinell.criteria import Answer, Criterion, Scene, Verdict, own_regions, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
+from brinell.engine.journal import Journal
 from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses import Outcome, Shard, Trials
@@ -52,9 +53,11 @@ class Bench:
         tick: Callable[[int], None] = lambda done: None,
         regions: Tensor | None = None,
         originals: Sequence[Tensor] = (),
+        boxes: Tensor | None = None,
     ) -> None:
         self.model = model
         self.canvases = canvases.to(model.device)
+        self._boxes = boxes
         self.originals = [original.to(model.device) for original in originals]
         self.ids = ids.to(model.device)
         self.labels = labels.to(model.device)
@@ -77,14 +80,23 @@ class Bench:
         side_by_side = CORES if self.model.device.type == "cpu" else 8
         full = self.batch * side_by_side if self.model.service is None else 1  # who pays by the query asks no query ahead
         sizes = torch.tensor([original.shape[1:] for original in self.originals]) if self.originals else None
-        return Shard(count, height, width, self.clean, full, sizes)
+        return Shard(count, height, width, self.clean, full, sizes, self._boxes, self.ids.cpu(), self.model.name)
 
-    def drive(self, asking: Asking) -> Columns:
-        """Let a lens ask until it has its rows."""
+    def drive(self, asking: Asking, journal: Journal | None = None) -> Columns:
+        """Let a lens ask until it has its rows; what a journal holds is not asked again."""
+        place = 0
         try:
             trials = next(asking)
             while True:
-                trials = asking.send(self.ask(trials))
+                outcome = None if journal is None else journal.kept(place, len(trials.samples))
+                if outcome is None:
+                    outcome = self.ask(trials)
+                    if journal is not None:
+                        journal.keep(place, outcome)
+                else:
+                    self._tick(len(trials.samples))
+                    self.asked += len(trials.samples)
+                trials, place = asking.send(outcome), place + 1
         except StopIteration as finished:
             columns: Columns = finished.value
             return columns
@@ -105,7 +117,7 @@ class Bench:
         self.asked += len(trials.samples)
         count, turn = len(trials.samples), self._turn(trials)
         outcome = joined([self._in_batches(range(at, min(at + turn, count)), ask_and_tell) for at in range(0, count, turn)])
-        if not trials.may_fail:
+        if not trials.may_fail and not (self.model.service is not None and self.model.service.tolerant):
             self._refuse_nan(trials, outcome.verdict.confidence.isnan().cpu())
         return outcome
 
@@ -227,9 +239,19 @@ class Bench:
             matrices = change.matrices(levels, height, width)
             regions = clipped(moved(regions[:, None], matrices), height, width)[:, 0]
             before = dataclasses.replace(before, boxes=moved(before.boxes, matrices))
+        if isinstance(change, View) and change.frame is not None and levels is not None:
+            matrices = self._framed(change.frame(levels), rows)
+            regions = clipped(moved(regions[:, None], matrices), height, width)[:, 0]
+            before = _seen(dataclasses.replace(before, boxes=moved(before.boxes, matrices)), height, width)
         read = verdict_of_detector(probabilities, labels)
         scene = Scene(found, before, clean_probabilities, labels, regions, height, width)
         return read, self.criterion(Answer(read, probabilities, scene)), detections
+
+    def _framed(self, frames: Tensor, rows: Tensor | slice) -> Tensor:
+        """How views move what lies on their samples' clean canvases, counted from the middle of pixels."""
+        own = torch.stack([self.model.preprocess.frame(*original.shape[1:]) for original in self.originals])
+        half = torch.tensor([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]], dtype=torch.float64)
+        return half.inverse() @ frames @ own[rows if isinstance(rows, slice) else rows.cpu()].inverse() @ half
 
     def _found_before(self, rows: Tensor | slice) -> Detections:
         """What the detector found in the clean images."""
@@ -277,6 +299,11 @@ class _Levels:
         """Remember where samples stand now."""
         self.levels[samples] = levels
         self.images[rows] = images
+
+
+def _seen(detections: Detections, height: int, width: int) -> Detections:
+    """Those of which anything lies on the canvas."""
+    return detections.where(areas(clipped(detections.boxes, height, width)) > 0)
 
 
 def _rows(samples: Tensor, device: torch.device) -> Tensor | slice:

@@ -23,6 +23,7 @@ from brinell.criteria import USUAL, find_criterion
 from brinell.engine.bench import Bench
 from brinell.engine.clean import readable
 from brinell.engine.shards import Entry, id_numbers, load_images
+from brinell.engine.windows import write_window_exhibits
 from brinell.models import Model
 from brinell.perturb import find_operator, find_property, highlight
 from brinell.results import Breaker, Least, Spotted, Store, breakers, least, profiles, spotted
@@ -79,6 +80,8 @@ def write_exhibits(store: Store, dataset: Dataset, models: Sequence[Model], seed
             wanted += _failure_points(connection) + _breaks_first(connection)
         elif lens["name"] == "knob":
             wanted += _least_changes(connection, lens["distance"], lens["resample"])
+        elif lens["name"] == "fragility":
+            write_window_exhibits(store, dataset, models, lens)
         elif lens["name"] == "highlights":
             wanted += _spots_that_break(connection, lens)
     entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}  # the first of equal images

@@ -52,7 +52,23 @@ def _columns(shard: Shard, operator: Operator, last: int, outcomes: tuple[Outcom
     if found:
         fields = ([getattr(each, name) for each in found] for name in ("boxes", "labels", "scores"))
         columns["detections"] = Detections(*(torch.cat(each) for each in fields))
-    return columns
+    return _answered(columns)
+
+
+def _answered(columns: Columns) -> Columns:
+    """The rows that have an answer: a service may owe one for some images, which don't count at that level."""
+    confidence = columns["confidence"]
+    assert isinstance(confidence, Tensor)
+    known = ~confidence.isnan()
+    if bool(known.all()):
+        return columns
+    kept: Columns = {}
+    for name, column in columns.items():
+        if isinstance(column, Detections):
+            kept[name] = column.at(known)
+        elif isinstance(column, Tensor):
+            kept[name] = column[known.to(column.device)]
+    return kept
 
 
 def chosen_operators(options: LensOptions) -> list[Operator]:

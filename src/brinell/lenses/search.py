@@ -47,21 +47,24 @@ class Search:
 
     @staticmethod
     def of(shard: Shard, operator: Property, points: Tensor, lengths: Tensor, *, resample: bool) -> Search:
-        """Before anything is asked: samples that are wrong when clean, or broken by the criterion, are skipped."""
+        """Before anything is asked: samples that are wrong when clean, or broken by the criterion, are skipped; of those
+        that got no answer when clean nothing more is asked.
+        """
         directions = torch.arange(len(points)).repeat_interleave(shard.count)
         samples = torch.arange(shard.count).repeat(len(points))
         wrong = shard.clean.broken.cpu()
         if shard.clean.detections is None:  # a detector is right if it finds its object, whatever else it finds
             wrong = wrong | (shard.clean.verdict.rank > 0).cpu()
         status = torch.where(wrong[samples], SKIPPED, SURVIVED)
+        status[shard.clean.verdict.confidence.isnan().cpu()[samples]] = FAILED
         place, until = torch.full_like(samples, -1), torch.full_like(samples, -1)
         queries = torch.zeros_like(samples)
         return Search(shard, operator, resample, points, lengths, samples, directions, status, place, until, queries)
 
     @property
     def alive(self) -> Tensor:
-        """The pairs that are not skipped."""
-        return (self.status != SKIPPED).nonzero()[:, 0]
+        """The pairs that are asked about."""
+        return (self.status == SURVIVED).nonzero()[:, 0]
 
     def ask(self, pairs: Tensor, places: Tensor) -> Generator[Trials, Outcome, Outcome]:
         """The outcome of each pair at a point of its direction."""

@@ -39,7 +39,8 @@ class Model:
     gradients, where the model has them. `facts` go into the manifest: source, runtime, precision and the like. A model
     without `scores` names a class and says no more: its answers are 1 for that class and 0 for the others. A model with
     a `service` is asked over HTTP, which may cost something. To whoever asks for scores over classes, a model with a
-    `detector` gives the best score of each class's detections in the image, 0 where there are none.
+    `detector` gives the best score of each class's detections in the image, 0 where there are none. A torch model can be
+    looked into by its `insides`.
     """
 
     name: str

@@ -81,6 +81,17 @@ class Preprocess:
         left, top = self._corner(wide, tall)
         return boxes * boxes.new_tensor([wide / width, tall / height] * 2) - boxes.new_tensor([left, top] * 2)
 
+    def original_boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
+        """Boxes (K, 4) on a canvas, where they lie in the image of that size that it is of."""
+        corner = self.boxes(boxes.new_zeros(1, 4), height, width)
+        unit = self.boxes(boxes.new_ones(1, 4), height, width) - corner
+        return (boxes - corner) / unit
+
+    def frame(self, height: int, width: int) -> Tensor:
+        """The same as a matrix, float64 (3, 3), from an image's (x, y, 1), counted from corners of pixels."""
+        left, top, right, bottom = self.boxes(torch.tensor([[0, 0, 1, 1]], dtype=torch.float64), height, width)[0].tolist()
+        return torch.tensor([[right - left, 0, left], [0, bottom - top, top], [0, 0, 1]], dtype=torch.float64)
+
     def normalise(self, canvases: Tensor) -> Tensor:
         """Canvases (N, C, H, W), uint8 or float in 0..255, as float32 in the model's scale."""
         scale, shift = _scale_and_shift(self.mean, self.std, canvases.device)

@@ -29,6 +29,7 @@ from brinell.perturb.property import (
 )
 from brinell.perturb.view import View
 from brinell.perturb.warp import warp
+from brinell.perturb.windows import location_view, window_view, windows
 
 __all__ = [
     "OPERATORS",
@@ -55,6 +56,7 @@ __all__ = [
     "grid",
     "highlight",
     "highlighted",
+    "location_view",
     "luminance",
     "mean_grey",
     "motion",
@@ -70,4 +72,6 @@ __all__ = [
     "use_frost_template",
     "warp",
     "weather",
+    "window_view",
+    "windows",
 ]

@@ -38,7 +38,9 @@ class Local:
 @dataclass(frozen=True)
 class View:
     """A named view. Where it `compares`, its canvases differ from the clean one by what was changed, and the distance
-    means something; a window shows another part of the image, and it does not.
+    means something; a window shows another part of the image, and it does not. A view that shows the original elsewhere on
+    the canvas than the model's own resize does has a `frame`: parameters (T, P) to float64 matrices (T, 3, 3) that take
+    the original's (x, y, 1), counted from corners of pixels, to the canvas. Detectors' boxes follow it.
     """
 
     name: str
@@ -46,6 +48,7 @@ class View:
     canvases: Look
     compares: bool = True
     white_box: bool = False
+    frame: Callable[[Tensor], Tensor] | None = None
     local: Local | None = None
 
     @property

@@ -1,6 +1,7 @@
 """Telling what was found: figures, and one HTML page."""
 
 from brinell.report.figures import Figure, area_bars, average_profiles, operator_profiles
+from brinell.report.fragility_figures import fragile_curves, location_curves, recognised_curves
 from brinell.report.highlight_figures import accuracy_bars, cell_map, drift_bars, place_bars, scene_bars, size_bars
 from brinell.report.knob_figures import fooling_bars, robustness_bars, sides, threshold_curves
 from brinell.report.page import render, write_figures, write_report
@@ -13,8 +14,11 @@ __all__ = [
     "cell_map",
     "drift_bars",
     "fooling_bars",
+    "fragile_curves",
+    "location_curves",
     "operator_profiles",
     "place_bars",
+    "recognised_curves",
     "render",
     "robustness_bars",
     "scene_bars",

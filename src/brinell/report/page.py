@@ -12,9 +12,10 @@ import vl_convert
 
 from brinell.classes import Classes
 from brinell.criteria import USUAL, usual
-from brinell.engine import read_exhibits, read_glances
+from brinell.engine import read_exhibits, read_glances, read_window_exhibits
 from brinell.engine.manifest import told_queries
 from brinell.report.figures import Figure
+from brinell.report.fragility import fragility_figures, fragility_section
 from brinell.report.highlight import (
     attention_figures,
     attention_section,
@@ -24,9 +25,21 @@ from brinell.report.highlight import (
 )
 from brinell.report.highlight_figures import scene_bars
 from brinell.report.knob import knob_figures, knob_section
+from brinell.report.overlays import sheets
 from brinell.report.profile import profile_figures, profile_section
 from brinell.report.section import Section
-from brinell.results import Attention, Findings, Highlights, Photographs, Profiles, Store, findings, title
+from brinell.results import (
+    Attention,
+    Findings,
+    Fragility,
+    Highlights,
+    Knobs,
+    Photographs,
+    Profiles,
+    Store,
+    findings,
+    title,
+)
 
 
 def write_report(store: Store) -> str:
@@ -74,8 +87,11 @@ def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
             sections.append(photograph_section(findings_of_lens, options[lens]))
         elif isinstance(findings_of_lens, Attention):
             sections.append(attention_section(store, findings_of_lens, read_glances(store), names))
-        else:
+        elif isinstance(findings_of_lens, Knobs):
             sections.append(knob_section(store, findings_of_lens, options[lens], exhibits, names))
+        else:
+            windows = read_window_exhibits(store)
+            sections.append(fragility_section(store, findings_of_lens, options[lens], windows, names))
     return sections
 
 
@@ -136,15 +152,24 @@ def _figures(found: Findings) -> dict[str, Figure]:
         return highlight_figures(found)
     if isinstance(found, Photographs):
         return {"photographs": scene_bars(found)}
-    return attention_figures(found) if isinstance(found, Attention) else knob_figures(found)
+    if isinstance(found, Attention):
+        return attention_figures(found)
+    return knob_figures(found) if isinstance(found, Knobs) else fragility_figures(found)
 
 
 def write_figures(store: Store, folder: str = "figures") -> list[str]:
     """All figures of the run's lenses as SVG and PNG."""
     charts: dict[str, Figure] = {}
+    pictures: dict[str, bytes] = {}
     for found in findings(store.connect(), store.manifest()).values():
+        if isinstance(found, Fragility):
+            names = {model: _namer(facts["classes"]) for model, facts in store.manifest()["models"].items()}
+            pictures |= sheets(store, found, read_window_exhibits(store), names)
         charts |= _figures(found)
     written = []
+    for name, content in pictures.items():
+        store.write(content, folder, f"{name}.png")
+        written.append(f"{name}.png")
     for name, chart in charts.items():
         text = chart.to_json(indent=None)
         store.write(vl_convert.vegalite_to_svg(text).encode(), folder, f"{name}.svg")

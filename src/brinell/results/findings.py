@@ -9,13 +9,14 @@ import duckdb
 
 from brinell.errors import RunError
 from brinell.results.attention import Attention, attention
+from brinell.results.fragility import Fragility, fragility
 from brinell.results.highlights import AT_LEAST, Highlights, highlights
 from brinell.results.knobs import Knobs, knobs
 from brinell.results.photographs import AT_LEAST as FEWER
 from brinell.results.photographs import Photographs, photographs
 from brinell.results.profiles import THRESHOLDS, Profiles, profiles
 
-Findings = Profiles | Knobs | Highlights | Photographs | Attention
+Findings = Profiles | Knobs | Fragility | Highlights | Photographs | Attention
 
 
 def findings(
@@ -34,6 +35,8 @@ def findings(
             found["profile"] = profiles(connection, thresholds)
         elif lens["name"] == "knob" and "knob" in measured:
             found["knob"] = knobs(connection, lens["distance"], search=lens["search"], resample=lens["resample"])
+        elif lens["name"] == "fragility" and "fragility" in measured:
+            found["fragility"] = fragility(connection, lens["stride"], lens["neighbours"])
         elif lens["name"] == "highlights" and "highlights" in measured:
             found["highlights"] = highlights(connection, lens, at_least or AT_LEAST)
         elif lens["name"] == "photographs" and "photographs" in measured:

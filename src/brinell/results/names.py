@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from brinell.lenses import LOOKS
 from brinell.perturb import find_operator, find_property, property_facts, property_names
 
 HIGHLIGHTS = {
@@ -14,6 +15,9 @@ HIGHLIGHTS = {
 def title(name: str) -> str:
     """An operator's or property's name for people; its semantics are told where they are not the usual ones."""
     plain, _, semantics = name.partition(":")
+    if plain in LOOKS:
+        size = semantics.replace("px", " px") if semantics.endswith("px") else f"P = {semantics}"
+        return {"windows": size, "location": f"on black ({size})", "minimal": "minimal images"}[plain]
     if plain == "photograph":
         return "photographed variants"
     if plain == "highlight":

@@ -43,6 +43,23 @@ ROWS = pa.schema(
         # whether the image recovers from a break as the change grows, where the whole grid was asked
         ("uneven", pa.bool_()),
         ("queries", pa.int32()),  # questions to the model, with those that were asked ahead
+        # of the fragility lens: a row an image, size (the operator), kind and way of judging
+        ("kind", _NAME),  # loose shift, strict shift, loose shrink, strict shrink
+        ("judged_by", _NAME),  # correct or label: what has to change
+        ("side", pa.int32()),  # of the windows, in pixels
+        ("windows", pa.int32()),  # that were judged
+        ("recognised", pa.int32()),  # of them
+        ("fragile", pa.int32()),
+        ("lost", pa.int32()),  # fragile ones that are right and become wrong
+        ("gained", pa.int32()),  # that are wrong and become right
+        ("inside", pa.int32()),  # judged windows whose middle is in the object's box
+        ("inside_fragile", pa.int32()),
+        # the pair of windows whose confidence falls the most, or a minimal image
+        ("x", pa.int32()),
+        ("y", pa.int32()),
+        ("to_x", pa.int32()),
+        ("to_y", pa.int32()),
+        ("fall", pa.float32()),
         # of the highlight lens: a row an image and spot, in pixels of the original
         ("spot_x", pa.float64()),
         ("spot_y", pa.float64()),

@@ -7,6 +7,8 @@ rows/LENS/MODEL/OPERATOR/SHARD.parquet    what was measured, a file a unit
 precision.parquet   average precision of detectors, computed from the rows once
 attention.parquet   where the models looked, on clean images and on changed ones; pictures in attention/
 exhibits/           pictures for people
+LENS/               what a lens keeps beside its rows, such as maps
+unfinished/         what long units were told so far; gone when their rows are there
 """
 
 from __future__ import annotations
@@ -86,6 +88,11 @@ class Store:
     def _drop(self, path: str) -> None:
         with contextlib.suppress(OSError):
             self.fs.rm_file(path)
+
+    def remove(self, *parts: str) -> None:
+        """Remove a file or folder, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self.fs.rm(self.path(*parts), recursive=True)
 
     # ---- manifest ----
 
