@@ -80,7 +80,8 @@ def ran(here: Path, tell: Tell) -> Path:
 
 
 def test_the_commands() -> None:
-    assert sorted(COMMANDS) == ["demo", "human", "ls", "plan", "report", "rows", "run", "serve", "show", "summary"]
+    known = ["attention", "demo", "human", "ls", "plan", "report", "rows", "run", "serve", "show", "summary"]
+    assert sorted(COMMANDS) == known
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -91,6 +91,8 @@ class RunConfig(BaseModel):
         for lens in content["lenses"]:
             if lens.get("frost") is not None:
                 lens["frost"] = use_frost_template(lens["frost"]).semantics  # its content, wherever it lies
+        if content["data"]["pattern"] is None:  # runs that began before there was one go on
+            del content["data"]["pattern"]
         content["precision"] = self.execution.precision
         return content
 

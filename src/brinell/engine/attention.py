@@ -96,6 +96,11 @@ def attend(
     asked = how.model_dump(mode="json")
     if manifest.get("attention", {}).get("options") == asked and store.exists("attention.parquet"):
         return
+    for options in config.lenses:
+        if LENSES[options.name].again is None:
+            reporter.say(
+                f"attention under the {options.name} lens is not compared: its rows don't tell single images apart"
+            )
     connection = store.connect()
     entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}  # the first of equal images
     layers, without, tables, glances = {}, {}, [ATTENTION.empty_table()], []
