@@ -97,8 +97,6 @@ def test_what_a_detector_may_not_be() -> None:
         wrapped(Spots(), box_formt="xyxy")
     with pytest.raises(brinell.ConfigError, match="iou_threshold is an option of detectors; say so with task=detection"):
         brinell.open_model("fake:grey?iou_threshold=0.5")
-    with pytest.raises(brinell.ConfigError, match="can't be asked as a detector"):
-        brinell.open_model("http://127.0.0.1:9/v2/models/x#task=detection")
 
 
 def test_rows_of_a_detector(spots: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from brinell.errors import BrinellError, ConfigError, MissingExtra, ModelError, 
 from brinell.execution import Execution
 from brinell.models import ModelOptions, Preprocess, open_model
 from brinell.models.export import exported
+from brinell.models.model import filled_up
 from brinell.models.modules import weights_fingerprint
 from conftest import PLAIN
 
@@ -384,19 +385,12 @@ def test_unknown_source_is_an_unknown_name() -> None:
         open_model("nothing:at-all")
 
 
-def test_compiled_modules_meet_few_sizes_and_never_one_larger_than_needed() -> None:
-    from brinell.models.modules import _padded
-
-    seen: list[int] = []
-
-    def forward(images: torch.Tensor) -> torch.Tensor:
-        seen.append(len(images))
-        return images.flatten(1)[:, :2]
-
-    padded = _padded(forward)
-    for count in (8, 32, 5, 1, 3, 17):
-        assert len(padded(torch.zeros(count, 1, 2, 2))) == count
-    assert seen == [8, 32, 8, 1, 4, 32]
+def test_accelerators_meet_few_sizes_and_never_one_larger_than_needed() -> None:
+    for count, size in zip((8, 32, 5, 1, 3, 17), (8, 32, 8, 1, 4, 32), strict=True):
+        images = torch.arange(count, dtype=torch.float32)[:, None, None, None].expand(-1, 1, 2, 2)
+        filled = filled_up(images)
+        assert len(filled) == size
+        assert torch.equal(filled[:count], images) and bool((filled[count:] == count - 1).all())
 
 
 def test_wrapping_leaves_the_user_s_module_alone() -> None:

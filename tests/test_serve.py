@@ -153,7 +153,7 @@ def test_image_files_of_any_size_are_prepared_as_the_model_has_it(server: Server
         (INFER, tensor(canvases(), data=[1, 2]), 400, "numbers of shape"),
         (INFER, tensor(canvases(), data=["a"] * 9216), 400, "numbers of shape"),
         (INFER, tensor(canvases().float(), "FP32"), 400, "should lie in 0..1"),
-        (INFER, {**tensor(canvases()), "outputs": [{"name": "boxes"}]}, 400, "there is one output"),
+        (INFER, {**tensor(canvases()), "outputs": [{"name": "boxes"}]}, 400, "expected outputs among probabilities"),
         (INFER, {"inputs": [{"datatype": "BYTES", "shape": [1], "data": ["?"]}]}, 400, "base64"),
         ("/predict", b"no image", 400, "can't be read"),
         ("/predict", b"", 400, "empty"),

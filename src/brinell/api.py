@@ -13,33 +13,60 @@ from typing import Any
 import duckdb
 from torch import nn
 
+from brinell.attention import AttentionOptions
 from brinell.classes import Classes
 from brinell.config import RunConfig, load_config
 from brinell.datasets import DataOptions
-from brinell.engine import Parts, Written, assemble, execute, reporter, write_moved
+from brinell.engine import Parts, Written, assemble, execute, look, reporter, write_moved
 from brinell.errors import ConfigError, RunError
 from brinell.execution import Execution
-from brinell.lenses import LensOptions
+from brinell.lenses import KINDS, LensOptions, Maps
 from brinell.models import Decoding, Model, ModelOptions, detector_from_module, from_module, open_model
 from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
 from brinell.report import (
     Figure,
+    accuracy_bars,
     area_bars,
     average_profiles,
+    cell_map,
+    drift_bars,
     fooling_bars,
+    fragile_curves,
     generator_shares,
     invariance_bars,
+    location_curves,
     misclassification,
     operator_profiles,
+    place_bars,
     random_bars,
+    recognised_curves,
     robustness_bars,
+    scene_bars,
     sides,
+    size_bars,
     threshold_curves,
     write_figures,
     write_report,
 )
-from brinell.results import METRICS, THRESHOLDS, Findings, Motions, Profiles, Store, findings
+from brinell.resampling import Interpolation
+from brinell.results import (
+    METRICS,
+    THRESHOLDS,
+    Attention,
+    Comparison,
+    Findings,
+    Fragility,
+    Highlights,
+    Motions,
+    Photographs,
+    Profiles,
+    Store,
+    compared,
+    findings,
+    read_human,
+    read_maps,
+)
 from brinell.validation import validated
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
@@ -81,9 +108,49 @@ class Run:
             raise ConfigError(f"this run has no lens {lens!r}; {nearest(lens, list(found))}")
         return found[lens]
 
-    def findings(self, thresholds: tuple[float, ...] = THRESHOLDS) -> dict[str, Findings]:
+    def findings(
+        self, thresholds: tuple[float, ...] = THRESHOLDS, at_least: tuple[int, ...] | None = None
+    ) -> dict[str, Findings]:
         """What every lens of the run found, by the lens's name."""
-        return findings(self.store.connect(), self.manifest, thresholds)
+        return findings(self.store.connect(), self.manifest, thresholds, at_least)
+
+    def attention(
+        self,
+        how: Mapping[str, Any] | AttentionOptions | None = None,
+        *,
+        models: Sequence[Model] | None = None,
+        data: Any = None,
+        quiet: bool = False,
+    ) -> Attention:
+        """Compare where the models look, on clean images and on changed ones, and give what is found.
+
+        Models and data are opened again as the run named them; what was given as an object is to be given again.
+        """
+        config = load_config(self.manifest["source"])
+        lost = [one.source for one in config.models if one.source.startswith("object:")]
+        if models is None and lost:
+            raise ConfigError(f"the run was given a model as an object ({lost[0]}); give it again: attention(models=[…])")
+        if data is None and config.data.source.startswith("object:"):
+            raise ConfigError("the run was given its data as an object; give it again: attention(data=…)")
+        options = how if isinstance(how, AttentionOptions) else validated(AttentionOptions, dict(how or {}))
+        with reporter(quiet) as telling:
+            look(self.store, options, assemble(config, models, data), telling)
+        found = self.findings()["attention"]
+        assert isinstance(found, Attention)
+        return found
+
+    def maps(self, model: str, operator: str, image: str) -> Maps:
+        """What a model answered to all windows of a size ("windows:0.2") of an image (its id in the rows)."""
+        return read_maps(self.store, model, operator, image)
+
+    def beside_people(self, human: str | os.PathLike[str], operator: str) -> dict[str, list[Comparison]]:
+        """People's minimal images (see `read_human`) beside the strict-shrink maps of each model, at a size of windows."""
+        found = self.summary(lens="fragility")
+        windows = [name for name in found.operators if name.startswith("windows:")]
+        if operator not in windows:
+            raise ConfigError(f"this run has no {operator!r}; {nearest(operator, windows)}")
+        people = read_human(Path(human))
+        return {model: compared(self.store, people, model, operator) for model in found.models}
 
     def report(self) -> str:
         """Write the HTML report into the run's folder and give its place."""
@@ -97,8 +164,10 @@ class Run:
         """One figure as an Altair chart.
 
         Of profiles: "average", "operators" or "areas" (choose model=…, metric=…); of smallest changes: "robustness",
-        "fooling", "thresholds" or "sides" (choose operator=…); of motions: "invariance", "misclassification", "random" or
-        "generators". Without a name, the first of the run's first lens.
+        "fooling", "thresholds" or "sides" (choose operator=…); of fragile windows: "fragile" (choose kind=…), "recognised"
+        or "location"; of motions: "invariance", "misclassification", "random" or "generators"; of highlights:
+        "highlight-accuracy", "-sizes", "-cells" or "-place"; of attention: "attention-moved".
+        Without a name, the first of the run's first lens.
         """
         makers: dict[str, tuple[Findings, Callable[..., Figure], tuple[str, ...]]] = {}
         for found in self.findings().values():
@@ -115,6 +184,24 @@ class Run:
                     "random": (found, random_bars, ()),
                     "generators": (found, generator_shares, ()),
                 }
+            elif isinstance(found, Fragility):
+                makers |= {
+                    "fragile": (found, fragile_curves, ("kind",)),
+                    "recognised": (found, recognised_curves, ()),
+                    "location": (found, location_curves, ()),
+                }
+            elif isinstance(found, Highlights):
+                makers |= {
+                    "highlight-accuracy": (found, accuracy_bars, ("operator",)),
+                    "highlight-sizes": (found, size_bars, ("operator",)),
+                    "highlight-cells": (found, cell_map, ("operator",)),
+                }
+                if any(one.place is not None and one.failing for one in found.glare.values()):
+                    makers["highlight-place"] = (found, place_bars, ("operator",))
+            elif isinstance(found, Photographs):
+                makers["photographs"] = (found, scene_bars, ())
+            elif isinstance(found, Attention):
+                makers["attention-moved"] = (found, drift_bars, ())
             else:
                 makers |= {
                     "robustness": (found, robustness_bars, ()),
@@ -127,7 +214,7 @@ class Run:
             raise ConfigError(f"there is no figure {name!r}; known: {', '.join(makers)}")
         found, maker, offered = makers[name]
         metrics = found.metrics if isinstance(found, Profiles) else METRICS
-        known = {"model": found.models, "operator": found.operators, "metric": list(metrics)}
+        known = {"model": found.models, "operator": found.operators, "metric": list(metrics), "kind": list(KINDS)}
         for key, asked in choice.items():
             if key not in known:
                 raise ConfigError(f"a figure can't be chosen by {key!r}; {nearest(key, list(known))}")
@@ -179,6 +266,7 @@ def run(
     lens: str | Mapping[str, Any] | LensOptions = "profile",
     select: str = "all",
     seed: int = 0,
+    attention: bool | Mapping[str, Any] = False,
     out: str | os.PathLike[str] | None = None,
     execution: Execution | None = None,
     quiet: bool = False,
@@ -186,9 +274,19 @@ def run(
     """Test models on data, or go on with a test that was stopped, and give the run.
 
     Models are strings ("timm:resnet50", "onnx:FILE"), or modules wrapped by `wrap`. Data is a path, a mapping with a
-    `source` and options (limit, shuffle, labels), or any sequence of (image, label).
+    `source` and options (limit, shuffle, labels), or any sequence of (image, label). With `attention` (True, or options) it
+    is compared where torch models look, too.
     """
-    parts = assembled(model, data, lens=lens, select=select, seed=seed, out=out, execution=execution or Execution())
+    parts = assembled(
+        model,
+        data,
+        lens=lens,
+        select=select,
+        seed=seed,
+        attention=attention,
+        out=out,
+        execution=execution or Execution(),
+    )
     with reporter(quiet) as telling:
         store = execute(parts, telling)
     return Run(store.url)
@@ -204,13 +302,15 @@ def wrap(
     name: str | None = None,
     channels: int = 3,
     short_side: int | None = None,
+    interpolation: Interpolation = "bicubic",
     detection: Mapping[str, Any] | Decoding | None = None,
     execution: Execution | None = None,
 ) -> Model:
     """A torch module as a model: it gets images as (x/255 - mean) / std at `size` and gives class scores (N, K).
 
-    `short_side` resizes the shorter side to that and cuts out the middle; without it images are stretched. `detection`
-    makes it a detector, and says how its boxes and scores are read (see `Decoding`): {} if there is nothing to say.
+    `short_side` resizes the shorter side to that and cuts out the middle; without it images are stretched, in either case
+    by `interpolation`. `detection` makes it a detector, and says how its boxes and scores are read (see `Decoding`): {} if
+    there is nothing to say.
     """
     height, width = (size, size) if isinstance(size, int) else size
     own = copy.deepcopy(module)  # it is frozen, moved and cast, and the caller's may still be trained
@@ -220,7 +320,7 @@ def wrap(
         made = partial(detector_from_module, own, how)
     return made(
         name=name or type(module).__name__,
-        preprocess=Preprocess(height, width, channels, short_side, "bicubic", tuple(mean), tuple(std)),
+        preprocess=Preprocess(height, width, channels, short_side, interpolation, tuple(mean), tuple(std)),
         classes=classes if classes is None or isinstance(classes, Classes) else Classes(tuple(classes)),
         source=f"object:{type(module).__qualname__}",
         execution=execution or Execution(),
@@ -234,6 +334,7 @@ def assembled(
     lens: str | Mapping[str, Any] | LensOptions = "profile",
     select: str = "all",
     seed: int = 0,
+    attention: bool | Mapping[str, Any] = False,
     out: str | os.PathLike[str] | None = None,
     execution: Execution,
 ) -> Parts:
@@ -253,6 +354,7 @@ def assembled(
             "lens": lens.model_dump(mode="json") if isinstance(lens, LensOptions) else lens,
             "select": select,
             "seed": seed,
+            "attention": {} if attention is True else attention or None,
             "out": os.fspath(out) if out is not None else None,
             "execution": execution.model_dump(mode="json"),
         }

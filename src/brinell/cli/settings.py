@@ -54,7 +54,25 @@ def settings(
             help="Of the geometry lens: manifool, manitest, random or grid; may be repeated.", rich_help_panel=_WHAT
         ),
     ] = None,
+    size: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Of the fragility lens: a size of windows, a share of the shorter side or pixels; may be repeated.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    stride: Annotated[
+        int | None, typer.Option(help="Of the fragility lens: judge one window in so many each way.", rich_help_panel=_WHAT)
+    ] = None,
+    fit: Annotated[
+        str | None,
+        typer.Option(help="Of the fragility lens: bilinear, bicubic, lanczos, nearest, pad or own.", rich_help_panel=_WHAT),
+    ] = None,
     criterion: Annotated[str | None, typer.Option(help="See `brinell ls criteria`.", rich_help_panel=_WHAT)] = None,
+    attention: Annotated[
+        bool,
+        typer.Option("--attention", help="Compare where torch models look, too (Grad-CAM++).", rich_help_panel=_WHAT),
+    ] = False,
     limit: Annotated[int | None, typer.Option(help="Take so many images.", rich_help_panel=_WHAT)] = None,
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Take them in an order named by the seed.", rich_help_panel=_WHAT)
@@ -95,6 +113,8 @@ def settings(
     """A config from a file and options."""
     content = read_yaml(config, "config", "models and data") if config is not None else {}
     _lay(content, None, {"select": select, "seed": seed, "out": out})
+    if attention:
+        content["attention"] = content.get("attention") or {}
     _lay(content, "data", {"source": data, "limit": limit, "shuffle": shuffle or None, "labels": labels})
     _lay(
         content,
@@ -123,6 +143,9 @@ def settings(
             "search": search,
             "resample": resample or None,
             "methods": method or None,
+            "sizes": size or None,
+            "stride": stride,
+            "fit": fit,
             "criterion": criterion,
         },
     )

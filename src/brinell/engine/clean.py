@@ -10,6 +10,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from brinell.boxes import areas
 from brinell.classes import align
 from brinell.datasets import DataOptions
 from brinell.engine.shards import Entry, give_back_freed_memory, load_canvases, one_ahead
@@ -26,8 +27,22 @@ NAN_FIX = "try --precision fp32 (or bf16 instead of fp16)"
 
 def readable(samples: pa.Table) -> list[Entry]:
     """The images that could be read, in order."""
-    columns = (samples[name].to_pylist() for name in ("index", "image", "name", "problem"))
-    return [Entry(*facts) for *facts, problem in zip(*columns, strict=True) if problem is None]
+    names = ("index", "image", "name", "height", "width", "boxes", "object", "problem")
+    columns = (samples[name].to_pylist() for name in names)
+    return [
+        Entry(index, image, name, (height, width), _object(boxes, place))
+        for index, image, name, height, width, boxes, place, problem in zip(*columns, strict=True)
+        if problem is None
+    ]
+
+
+def _object(boxes: list[list[float]] | None, place: int | None) -> tuple[float, ...] | None:
+    """The box of the object that an image is about, or else of its largest."""
+    if not boxes:
+        return None
+    if place is None:
+        place = int(areas(torch.tensor(boxes)).argmax())
+    return tuple(boxes[place])
 
 
 def label_indices(samples: pa.Table, dataset: Dataset, options: DataOptions, model: Model) -> dict[int, int] | None:
@@ -78,7 +93,7 @@ def answer_clean(
 
     for start, canvases in one_ahead(load, range(0, len(asked), size)):
         scores = answers(model, canvases, batch).cpu()
-        if bool(scores.isnan().any()):
+        if bool(scores.isnan().any()) and not (model.service is not None and model.service.tolerant):
             name = asked[start + int(scores.isnan().any(1).nonzero()[0])].name
             raise ModelError(f"model {model.name} gave NaN for the clean image {name}; {NAN_FIX}")
         own = None if labels is None else [labels[entry.index] for entry in asked[start : start + size]]
@@ -94,7 +109,9 @@ def answer_clean(
         [entry.index for entry in asked],
         truth,
         predictions,
-        confidences if model.scores else pa.nulls(len(asked), CLEAN.field("confidence").type),
+        [None if sure != sure else sure for sure in confidences]
+        if model.scores
+        else pa.nulls(len(asked), CLEAN.field("confidence").type),
         right,
         [True] * len(asked),
         *_told(objects, asked),
@@ -108,10 +125,11 @@ def _judged(model: Model, scores: Tensor, labels: list[int] | None) -> tuple[Ten
     """
     confidence, prediction = scores.max(1)
     truth = prediction if labels is None else torch.tensor(labels)
+    unknown = confidence.isnan()  # a service may owe an answer
     if model.detector is None:
-        return truth, prediction, confidence, truth == prediction
+        return truth, prediction.masked_fill(unknown, -1), confidence, (truth == prediction) & ~unknown
     found = scores.gather(1, truth[:, None])[:, 0] >= model.detector.score_threshold
-    return truth, prediction.masked_fill(confidence == 0, -1), confidence, found
+    return truth, prediction.masked_fill(unknown | (confidence == 0), -1), confidence, found
 
 
 def _told(objects: dict[int, Objects], asked: Sequence[Entry]) -> list[list[Any]]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import io
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 from urllib.parse import quote
 
 import duckdb
@@ -22,10 +23,11 @@ from brinell.criteria import USUAL, find_criterion
 from brinell.engine.bench import Bench
 from brinell.engine.clean import readable
 from brinell.engine.shards import Entry, id_numbers, load_images
+from brinell.engine.windows import write_window_exhibits
 from brinell.geometry import GROUPS
 from brinell.models import Model
-from brinell.perturb import find_operator, find_property
-from brinell.results import Breaker, Least, Store, breakers, least, profiles, smallest_motions
+from brinell.perturb import find_operator, find_property, highlight
+from brinell.results import Breaker, Least, Spotted, Store, breakers, least, profiles, smallest_motions, spotted
 from brinell.types import Dataset
 
 BREAKERS = 3  # images shown for each model and operator
@@ -54,6 +56,7 @@ class Exhibit:
     told: str = ""
     clean_prediction: int | None = None
     motion: tuple[float, ...] = ()  # coordinates in the operator's group
+    colour: tuple[float, ...] = ()  # of a spot of light, whose numbers are then the severities
 
     @property
     def file(self) -> str:
@@ -84,6 +87,10 @@ def write_exhibits(store: Store, dataset: Dataset, models: Sequence[Model], seed
             wanted += _least_changes(connection, lens["distance"], lens["resample"])
         elif lens["name"] == "geometry":
             wanted += _smallest_motions(connection)
+        elif lens["name"] == "fragility":
+            write_window_exhibits(store, dataset, models, lens)
+        elif lens["name"] == "highlights":
+            wanted += _spots_that_break(connection, lens)
     entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}  # the first of equal images
     for model in models:
         mine = [exhibit for exhibit in wanted if exhibit.model == model.name]
@@ -130,7 +137,7 @@ def _breaks_first(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
     return [_broken(found, found.clean_confidence) for found in breakers(connection, BREAKERS)]
 
 
-def _broken(found: Breaker | Least, clean_confidence: float | None) -> Exhibit:
+def _broken(found: Breaker | Least | Spotted, clean_confidence: float | None) -> Exhibit:
     """A picture of an image that a model loses."""
     return Exhibit(
         model=found.model,
@@ -148,12 +155,7 @@ def _broken(found: Breaker | Least, clean_confidence: float | None) -> Exhibit:
 
 def _least_changes(connection: duckdb.DuckDBPyConnection, distance: str, resample: bool) -> list[Exhibit]:
     """For each model and property the images that the smallest changes break."""
-    sure = {
-        (model, image): confidence
-        for model, image, confidence in connection.execute(
-            "select model, image, any_value(clean.confidence) from clean join samples using (index) group by all"
-        ).fetchall()
-    }
+    sure = _clean_confidences(connection)
     return [
         replace(
             _broken(found, sure[found.model, found.image]),
@@ -187,6 +189,27 @@ def _smallest_motions(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
     ]
 
 
+def _spots_that_break(connection: duckdb.DuckDBPyConnection, options: Mapping[str, Any]) -> list[Exhibit]:
+    """For each model the images that the least light breaks, with the spot on the object and beside it."""
+    sure = _clean_confidences(connection)
+    made = []
+    for found in spotted(connection, BREAKERS, options):
+        where = "" if found.inside is None else ", on the object" if found.inside else ", beside the object"
+        told = f"σ {found.spot[2]:.3g} px{where}: {found.light:.2g} grey levels"
+        exhibit = _broken(found, sure[found.model, found.image])
+        made.append(replace(exhibit, severities=found.spot, told=told, colour=tuple(options["colour"])))
+    return made
+
+
+def _clean_confidences(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], float | None]:
+    return {
+        (model, image): confidence
+        for model, image, confidence in connection.execute(
+            "select model, image, any_value(clean.confidence) from clean join samples using (index) group by all"
+        ).fetchall()
+    }
+
+
 def _make(
     store: Store,
     dataset: Dataset,
@@ -199,7 +222,8 @@ def _make(
     labels = {exhibit.image: exhibit.label for exhibit in wanted}
     entries = [known[image] for image in labels]
     row = {entry.image: place for place, entry in enumerate(entries)}
-    loaded = load_images(dataset, entries, model.preprocess, pool, with_originals=any(one.motion for one in wanted))
+    originals = any(one.motion or one.colour for one in wanted)
+    loaded = load_images(dataset, entries, model.preprocess, pool, with_originals=originals)
     canvases = loaded.canvases
     bench = Bench(
         model,
@@ -221,6 +245,12 @@ def _make(
             store.write(moved, exhibit.file)
             continue
         store.write(webp(canvases[place]), exhibit.clean_file)
+        if exhibit.colour:
+            red, green, blue = exhibit.colour
+            spot = torch.tensor([exhibit.severities], dtype=torch.float64)
+            view = highlight("exact", (red, green, blue))
+            store.write(webp(bench.viewed(view, torch.tensor([place]), spot)[0].cpu()), exhibit.file)
+            continue
         if exhibit.severities:
             fields = torch.tensor([exhibit.field])
             severities = torch.tensor([exhibit.severities], dtype=torch.float64)

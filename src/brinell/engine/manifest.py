@@ -76,6 +76,7 @@ def refuse_other_images(store: Store, dataset: Dataset, samples: pa.Table) -> No
 def counted(store: Store, models: Sequence[Model], manifest: dict[str, Any]) -> Iterator[None]:
     """Count what is asked of services for this run, and put it into its manifest, whether it ends well or not."""
     services = {model.name: model.service for model in models if model.service is not None}
+    before = {name: told.get("unanswered", 0) for name, told in manifest.get("queries", {}).items()}
     for service in services.values():
         service.begin(f"{store.place()} of {manifest['created']}")
     try:
@@ -83,7 +84,12 @@ def counted(store: Store, models: Sequence[Model], manifest: dict[str, Any]) -> 
     finally:
         if services:
             manifest["queries"] = {
-                name: {**asdict(service.counts), "price": service.price} for name, service in services.items()
+                name: {
+                    **asdict(service.counts),
+                    "price": service.price,
+                    "unanswered": before.get(name, 0) + service.unanswered,
+                }
+                for name, service in services.items()
             }
             store.write_manifest(manifest)
 
@@ -92,7 +98,8 @@ def told_queries(manifest: dict[str, Any]) -> list[str]:
     """What was asked of services, and what it cost, a sentence each."""
     return [
         f"{model} was sent {told['asked']:,} images{priced(told['asked'], told['price'])}; {told['cached']:,} answers came "
-        f"from the cache{' (the oldest is of ' + told['oldest'] + ')' if told['oldest'] else ''}."
+        f"from the cache{' (the oldest is of ' + told['oldest'] + ')' if told['oldest'] else ''}"
+        f"{', and ' + format(told['unanswered'], ',') + ' questions got no answer' if told.get('unanswered') else ''}."
         for model, told in manifest.get("queries", {}).items()
     ]
 

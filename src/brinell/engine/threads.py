@@ -89,6 +89,30 @@ def two_in_flight(work: Callable[[A], B], items: Iterable[A], device: torch.devi
     return in_order(_flights(), in_a_stream, items, UNDER_WAY["cuda"] - 1)
 
 
+_forward = threading.Lock()
+_passed: dict[torch.device, torch.cuda.Event] = {}
+
+
+@contextmanager
+def in_turn(device: torch.device) -> Iterator[None]:
+    """Forward passes of an accelerator one after the other, without a gap between them.
+
+    Two at once would end at the same time, and then both batches would be prepared while the accelerator has nothing to
+    do. In turns one is prepared while the other is computed.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    with _forward:  # while it is told what to do; the event below is what the next one waits for
+        stream = torch.cuda.current_stream(device)
+        if device in _passed:
+            stream.wait_event(_passed[device])
+        try:
+            yield
+        finally:
+            _passed[device] = stream.record_event()
+
+
 _local = threading.local()
 
 

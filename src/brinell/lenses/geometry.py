@@ -32,7 +32,8 @@ class GeometryOptions(LensOptions):
     """Which groups and methods, and how they go; what is not given is as published for images of the model's size.
 
     `most_steps`, `targets`, `momentum`, `lengths` and `longest` are ManiFool's N_max, ĉ, γ and its grid of step lengths
-    (from 0.01 on); `grid_pixels` is the step of Manitest's grid in pixels; `eta` is the step of geodesic scores; `least` widens it where an image changes slowly (0: never).
+    (from 0.01 on); `grid_pixels` is the step of Manitest's grid in pixels; `eta` is the step of geodesic scores, and
+    `least` widens it where an image changes slowly (0: never).
     `radii` and `draws` are the scores of random motions, and how many of each; their `directions` are drawn in raw units or
     by the images' metric. `threshold` is the misclassification rate that tells r̂.
     """

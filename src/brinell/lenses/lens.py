@@ -8,9 +8,10 @@ are its rows: columns of tensors, one row a measured fact.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from brinell.registry import Registry
 
 Asked = Operator | Property | View  # what a trial is of
 Change = Asked | MotionSearch
+Size = tuple[int, int]  # height and width
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class Shard:
     """What a lens knows of its samples: how many, the size of their canvas, and the answer on the clean images.
 
     `full` is how many trials keep the machine busy: with fewer than that left, a search may as well ask ahead. `sizes` are
-    the heights and widths of the originals, int64 (N, 2), for a lens that looks at them.
+    the heights and widths of the originals, int64 (N, 2), for a lens that looks at them, and `boxes` where their objects
+    are in their own pixels, (N, 4), NaN where nobody knows. `ids` (int64 (N,)) and the `model`'s name are for naming files.
     """
 
     count: int
@@ -71,6 +74,9 @@ class Shard:
     clean: Outcome
     full: int = 1
     sizes: Tensor | None = None
+    boxes: Tensor | None = None
+    ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Words:
-    """A column of a few words: their places in a list."""
+    """A column of a few words: their places in a list; -1: empty."""
 
     places: Tensor
     words: tuple[str, ...]
@@ -98,6 +104,7 @@ class Files:
 
 Columns = dict[str, Tensor | Known | Words | Detections | Files]
 Asking = Generator[Trials | Task, Any, Columns]  # an outcome for trials, and what came of a task
+Again = Callable[[Any, str, Tensor, Mapping[str, Tensor]], Trials]
 
 
 class LensOptions(BaseModel):
@@ -121,7 +128,14 @@ class Lens:
 
     `trials` is told the options, what is asked about, and the height and width of the canvas. A `searching` lens asks
     less than that where it finds what it seeks. A lens that looks at `originals` has them beside their canvases, and its
-    units hold no more than `unit` images. The rows of one that is `timed` say how long an image took.
+    units hold no more than `unit` images. Where the number of trials depends on an image's size, `counted` is told that,
+    too (heights and widths of image and canvas), and units hold about `trials_a_unit`; of one that must hold more, what was
+    answered is kept while it is measured. `fits` is told the sizes of all
+    images and the canvas's, before anything is asked: it says what can't be measured, or raises.
+    units hold no more than `unit` images. `again` makes the trials that rows are of, so that what the model saw can be made
+    again: it is told the options, the operator's full name, the samples, and the rows' numbers by column, NaN where empty.
+    Where rows tell of failures alone, `control` makes weaker changes to compare them with.
+    The rows of one that is `timed` say how long an image took.
     """
 
     name: str
@@ -134,6 +148,11 @@ class Lens:
     originals: bool = False
     unit: int | None = None
     timed: bool = False
+    counted: Callable[[LensOptions, Change, Size, Size], int] | None = None
+    trials_a_unit: int | None = None
+    fits: Callable[[LensOptions, Tensor, Size], list[str]] | None = None
+    again: Again | None = None
+    control: Again | None = None
 
 
 LENSES: Registry[Lens] = Registry("lens")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.errors import ConfigError
 from brinell.lenses.lens import LENSES, Asking, Columns, Lens, LensOptions, Outcome, Shard, Trials
-from brinell.perturb import OPERATORS, Operator, operator_names, property_names
+from brinell.perturb import OPERATORS, Operator, find_operator, operator_names, property_names
 from brinell.registry import chosen_readings
 
 
@@ -50,7 +52,23 @@ def _columns(shard: Shard, operator: Operator, last: int, outcomes: tuple[Outcom
     if found:
         fields = ([getattr(each, name) for each in found] for name in ("boxes", "labels", "scores"))
         columns["detections"] = Detections(*(torch.cat(each) for each in fields))
-    return columns
+    return _answered(columns)
+
+
+def _answered(columns: Columns) -> Columns:
+    """The rows that have an answer: a service may owe one for some images, which don't count at that level."""
+    confidence = columns["confidence"]
+    assert isinstance(confidence, Tensor)
+    known = ~confidence.isnan()
+    if bool(known.all()):
+        return columns
+    kept: Columns = {}
+    for name, column in columns.items():
+        if isinstance(column, Detections):
+            kept[name] = column.at(known)
+        elif isinstance(column, Tensor):
+            kept[name] = column[known.to(column.device)]
+    return kept
 
 
 def chosen_operators(options: LensOptions) -> list[Operator]:
@@ -62,6 +80,11 @@ def chosen_operators(options: LensOptions) -> list[Operator]:
     return chosen_readings(OPERATORS, names, options.semantics)
 
 
+def again(options: LensOptions, operator: str, samples: Tensor, rows: Mapping[str, Tensor]) -> Trials:
+    """The trials that rows are of."""
+    return Trials(samples, find_operator(operator), rows["level"].to(torch.int64))
+
+
 LENSES.add(
     "profile",
     Lens(
@@ -71,5 +94,6 @@ LENSES.add(
         ask=profile,
         operators=chosen_operators,
         trials=lambda options, *_: options.levels if isinstance(options, ProfileOptions) else 0,
+        again=again,
     ),
 )

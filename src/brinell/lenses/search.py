@@ -47,21 +47,24 @@ class Search:
 
     @staticmethod
     def of(shard: Shard, operator: Property, points: Tensor, lengths: Tensor, *, resample: bool) -> Search:
-        """Before anything is asked: samples that are wrong when clean, or broken by the criterion, are skipped."""
+        """Before anything is asked: samples that are wrong when clean, or broken by the criterion, are skipped; of those
+        that got no answer when clean nothing more is asked.
+        """
         directions = torch.arange(len(points)).repeat_interleave(shard.count)
         samples = torch.arange(shard.count).repeat(len(points))
         wrong = shard.clean.broken.cpu()
         if shard.clean.detections is None:  # a detector is right if it finds its object, whatever else it finds
             wrong = wrong | (shard.clean.verdict.rank > 0).cpu()
         status = torch.where(wrong[samples], SKIPPED, SURVIVED)
+        status[shard.clean.verdict.confidence.isnan().cpu()[samples]] = FAILED
         place, until = torch.full_like(samples, -1), torch.full_like(samples, -1)
         queries = torch.zeros_like(samples)
         return Search(shard, operator, resample, points, lengths, samples, directions, status, place, until, queries)
 
     @property
     def alive(self) -> Tensor:
-        """The pairs that are not skipped."""
-        return (self.status != SKIPPED).nonzero()[:, 0]
+        """The pairs that are asked about."""
+        return (self.status == SURVIVED).nonzero()[:, 0]
 
     def ask(self, pairs: Tensor, places: Tensor) -> Generator[Trials, Outcome, Outcome]:
         """The outcome of each pair at a point of its direction."""
@@ -75,7 +78,7 @@ class Search:
         self.status[pairs] = BROKEN
         self.place[pairs] = places
         self.until[pairs] = places
-        for name, values in _measured(outcome).items():
+        for name, values in measured(outcome).items():
             kept = self.found.setdefault(name, torch.zeros(len(self.samples), dtype=values.dtype))
             kept[pairs] = values[rows]
 
@@ -145,7 +148,7 @@ def bands(search: Search, alive: Tensor) -> Searching:
         outcome = yield from search.ask(pairs, points)
         broken[pairs, points], failed[pairs, points] = _judged(outcome)
         asked.append((pairs, points))
-        outcomes.append(_measured(outcome))
+        outcomes.append(measured(outcome))
     return _as_bands(search, broken, failed, asked, outcomes)
 
 
@@ -208,6 +211,7 @@ def _judged(outcome: Outcome) -> tuple[Tensor, Tensor]:
     return outcome.broken.cpu() & ~failed, failed
 
 
-def _measured(outcome: Outcome) -> dict[str, Tensor]:
+def measured(outcome: Outcome) -> dict[str, Tensor]:
+    """All that is kept of an outcome, on the host."""
     answers = {name: getattr(outcome.verdict, name).cpu() for name in ANSWERS}
     return answers | {name: getattr(outcome.difference, name).cpu() for name in DISTANCES}

@@ -87,23 +87,36 @@ class OpenInference:
         tensor = {"name": self.entry.name, "datatype": self.entry.datatype, **self._data(images)}
         if self.entry.datatype == "BYTES":
             tensor["parameters"] = {"content_type": "base64"}  # as MLServer has it
-        outputs = {} if self.output is None else {"outputs": [{"name": self.output}]}
+        wanted = self.wanted()
+        outputs = {"outputs": [{"name": name} for name in wanted]} if wanted else {}
         return Request(json.dumps({"inputs": [tensor], **outputs}).encode(), "application/json")
+
+    def wanted(self) -> list[str]:
+        """The outputs that are asked for; none: all that there are."""
+        return [] if self.output is None else [self.output]
 
     def split(self, answer: Any, count: int) -> list[Any]:
         """The output's rows, one an image."""
         try:
+            rows = self.tensor(answer, self.output).reshape(self.entry.most or count, -1)
+        except ValueError:
+            raise ServiceError("its output should be one row of scores an image") from None
+        return [row.tolist() for row in rows[:count]]
+
+    @staticmethod
+    def tensor(answer: Any, name: str | None) -> np.ndarray:
+        """An output's numbers; without a name, the first one's."""
+        try:
             outputs = {str(output["name"]): output["data"] for output in answer["outputs"]}
         except (KeyError, TypeError):
             raise ServiceError("its answer has no outputs with name and data") from None
-        name = self.output or next(iter(outputs), "")
+        name = name or next(iter(outputs), "")
         if name not in outputs:
             raise ServiceError(f"its answer has no output {name!r}; it has {', '.join(outputs) or 'none'}")
         try:
-            rows = np.array(outputs[name], np.float32).reshape(self.entry.most or count, -1)
+            return np.array(outputs[name], np.float32)
         except (ValueError, TypeError):
-            raise ServiceError(f"its output {name!r} should be one row of scores an image") from None
-        return [row.tolist() for row in rows[:count]]
+            raise ServiceError(f"its output {name!r} should be numbers") from None
 
     def scores(self, part: Any) -> np.ndarray:
         """A row of scores."""

@@ -76,6 +76,9 @@ class ResponseOptions(_Part):
     a path to an object (name: score), a list in the order of the classes, or one path a class. `labels` alone: the service
     names a class and gives no scores. `words` are numbers for words, `scale` multiplies scores (0.01 for percent), `rest`
     is the class of what no other class has, and `logits` says that scores need a softmax.
+
+    `boxes` makes it a detector: a path to boxes of four numbers (`found[].box`), or four paths, one a number
+    (`found[].box.left`, …), beside `labels` and `scores`; in pixels of the image that was sent, or `relative` to it.
     """
 
     labels: JsonPath | None = None
@@ -84,9 +87,14 @@ class ResponseOptions(_Part):
     scale: float = 1.0
     rest: str | None = None
     logits: bool = False
+    boxes: JsonPath | tuple[JsonPath, JsonPath, JsonPath, JsonPath] | None = None
+    box_format: Literal["xyxy", "xywh", "cxcywh"] = "xyxy"
+    box_units: Literal["pixels", "relative"] = "pixels"
 
     @model_validator(mode="after")
     def _says_something(self) -> ResponseOptions:
+        if self.boxes is not None and (self.labels is None or self.logits):
+            raise ValueError("boxes need a path to their labels, and scores that are no logits")
         if self.labels is None and self.scores is None:
             raise ValueError("a response needs a path to labels, to scores, or to both")
         if self.labels is not None and isinstance(self.scores, dict):
@@ -98,7 +106,7 @@ class CallOptions(_Part):
     """How a service is asked; nothing of it changes what it answers.
 
     `rate` is queries a second at most, `price` what one costs; `batch` is for the Open Inference Protocol, which takes
-    several images a request.
+    several images a request. `failures` is how many images of a run may go without an answer before it stops.
     """
 
     concurrency: PositiveInt = 8
@@ -108,6 +116,7 @@ class CallOptions(_Part):
     backoff: float = Field(0.5, ge=0)
     price: float | None = Field(None, ge=0)
     batch: PositiveInt = 8
+    failures: int = Field(0, ge=0)
 
 
 class Mapping(_Part):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from brinell.boxes import Detections
 from brinell.classes import Classes
@@ -21,6 +21,17 @@ Forward = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
+class Insides:
+    """A torch model as it can be looked into: its module, and how that gives scores over classes, with gradients.
+
+    Scores are logits, the logarithms of probabilities, or a detector's best ones of each class.
+    """
+
+    module: nn.Module
+    scores: Forward
+
+
+@dataclass(frozen=True)
 class Model:
     """A classifier or detector, ready on its device.
 
@@ -28,7 +39,8 @@ class Model:
     gradients, where the model has them. `facts` go into the manifest: source, runtime, precision and the like. A model
     without `scores` names a class and says no more: its answers are 1 for that class and 0 for the others. A model with
     a `service` is asked over HTTP, which may cost something. To whoever asks for scores over classes, a model with a
-    `detector` gives the best score of each class's detections in the image, 0 where there are none.
+    `detector` gives the best score of each class's detections in the image, 0 where there are none. A torch model can be
+    looked into by its `insides`.
     """
 
     name: str
@@ -44,6 +56,7 @@ class Model:
     scores: bool = True
     service: Service | None = None
     detector: Detector | None = None
+    insides: Insides | None = None
 
     def predict(self, canvases: Tensor) -> Tensor:
         """Probabilities as float32 (N, K) for uint8 canvases on the model's device."""
@@ -52,11 +65,13 @@ class Model:
     def answer(self, canvases: Tensor) -> tuple[Tensor, Detections | None]:
         """Probabilities, and the detections that a detector's are from."""
         with torch.inference_mode():
-            images = self.preprocess.normalise(canvases)
+            images, count = self.preprocess.normalise(canvases), len(canvases)
+            if self.device.type != "cpu":
+                images = filled_up(images)
             if self.detector is not None:
-                detections = self.detector.detect(images)
+                detections = self.detector.detect(images).at(slice(count))
                 return detections.class_scores(self.outputs), detections
-            scores = checked(self.forward(images), len(canvases), self.outputs, self.name)
+            scores = checked(self.forward(images), len(images), self.outputs, self.name)[:count]
             return (scores if self.probabilities else scores.softmax(1)), None
 
     def gradient(self, canvases: Tensor, labels: Tensor) -> Tensor:
@@ -69,6 +84,16 @@ class Model:
             logs = scores.clamp(min=1e-30).log() if self.probabilities else scores.log_softmax(1)
             loss = -logs.gather(1, labels[:, None]).sum()
             return torch.autograd.grad(loss, pixels)[0]
+
+
+def filled_up(images: Tensor) -> Tensor:
+    """A batch with its last image repeated, up to 1, 2, 4, 8 … images.
+
+    For every size of batch that is new to it, an accelerator chooses its way through a network anew, and a compiled
+    network is compiled anew: that takes longer than thousands of images, and searches ask for batches of every size.
+    """
+    missing = (1 << (len(images) - 1).bit_length()) - len(images)
+    return torch.cat([images, images[-1:].expand(missing, -1, -1, -1)]) if missing else images
 
 
 def checked(raw: Tensor, count: int, outputs: int | None, name: str) -> Tensor:
@@ -113,6 +138,7 @@ def as_detector(
     fingerprint: str,
     classes: Classes | None,
     facts: Mapping[str, str],
+    insides: Insides | None = None,
 ) -> Model:
     """A detector from a function that gives a network's outputs in their places."""
 
@@ -142,6 +168,7 @@ def as_detector(
         classes=classes,
         facts=facts,
         detector=Detector(detect, how),
+        insides=insides,
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from brinell.repainting import Paint, Repainting
 from brinell.resampling import Interpolation, resampled
 
 
@@ -38,25 +39,39 @@ class Preprocess:
 
     def canvases(self, images: Tensor) -> Tensor:
         """The same for images of one size (N, C, H, W), where they are."""
-        wholes = self.wholes(images)
-        height, width = wholes.shape[2:]
-        top, left = self.corner(height, width)
-        if (height, width) == (self.height, self.width):
-            return wholes
-        return pad(wholes, (-left, left + self.width - width, -top, top + self.height - height)).contiguous()
+        return self._cut(self.wholes(images))
 
     def wholes(self, images: Tensor) -> Tensor:
         """The same before the middle is cut out, or the canvases of a model that cuts nothing."""
         images = self.coloured(images)
-        if self.short_side is None:
-            return resampled(images, self.height, self.width, self.interpolation)
-        width, height = self._resized((images.shape[3], images.shape[2]), self.short_side)
-        return resampled(images, height, width, self.interpolation)
+        return resampled(images, *self._full(*images.shape[2:]), self.interpolation)
 
     def corner(self, height: int, width: int) -> tuple[int, int]:
         """Where in a whole image the canvas begins: rows from the top, columns from the left."""
         left, top = self._corner(width, height)
         return top, left
+
+    def repainting(self, image: Tensor) -> Repainting:
+        """One image (C, H, W), in the model's channels, ready to be changed in windows: see `repainting`."""
+        return Repainting(image, *self._full(*image.shape[1:]), self.interpolation)
+
+    def repainted(self, ready: Repainting, boxes: Tensor, paint: Paint) -> Tensor:
+        """The canvases of such an image under changes in boxes."""
+        return self._cut(ready.under(boxes, paint))
+
+    def _full(self, height: int, width: int) -> tuple[int, int]:
+        """The height and width that an image is resized to, before the middle is cut out."""
+        if self.short_side is None:
+            return self.height, self.width
+        wide, tall = self._resized((width, height), self.short_side)
+        return tall, wide
+
+    def _cut(self, images: Tensor) -> Tensor:
+        height, width = images.shape[2:]
+        if self.short_side is None:
+            return images
+        left, top = self._corner(width, height)
+        return pad(images, (-left, left + self.width - width, -top, top + self.height - height)).contiguous()
 
     def coloured(self, images: Tensor) -> Tensor:
         """Images in as many channels as the model sees: grey ones repeated, colours weighted as Pillow does (ITU-R 601)."""
@@ -74,6 +89,17 @@ class Preprocess:
         wide, tall = self._resized((width, height), self.short_side)
         left, top = self._corner(wide, tall)
         return boxes * boxes.new_tensor([wide / width, tall / height] * 2) - boxes.new_tensor([left, top] * 2)
+
+    def original_boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
+        """Boxes (K, 4) on a canvas, where they lie in the image of that size that it is of."""
+        corner = self.boxes(boxes.new_zeros(1, 4), height, width)
+        unit = self.boxes(boxes.new_ones(1, 4), height, width) - corner
+        return (boxes - corner) / unit
+
+    def frame(self, height: int, width: int) -> Tensor:
+        """The same as a matrix, float64 (3, 3), from an image's (x, y, 1), counted from corners of pixels."""
+        left, top, right, bottom = self.boxes(torch.tensor([[0, 0, 1, 1]], dtype=torch.float64), height, width)[0].tolist()
+        return torch.tensor([[right - left, 0, left], [0, bottom - top, top], [0, 0, 1]], dtype=torch.float64)
 
     def normalise(self, canvases: Tensor) -> Tensor:
         """Canvases (N, C, H, W), uint8 or float in 0..255, as float32 in the model's scale."""

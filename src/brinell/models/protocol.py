@@ -134,7 +134,7 @@ def scores_of(answer: Any, options: ResponseOptions, classes: Classes) -> np.nda
         if isinstance(there, list):
             if len(there) != len(classes):
                 raise ServiceError(f"its answer has {len(there)} scores at {options.scores!r} for {len(classes)} classes")
-            return np.array([_number(score, options) for score in there], np.float32)
+            return np.array([number(score, options) for score in there], np.float32)
         if not isinstance(there, dict):
             raise ServiceError(f"its answer should have a list or an object at {options.scores!r}, not {there!r:.60}")
         found = there
@@ -146,7 +146,7 @@ def scores_of(answer: Any, options: ResponseOptions, classes: Classes) -> np.nda
                 "class of all others"
             )
         for place in places[:1]:
-            scores[place] = _number(score, options)
+            scores[place] = number(score, options)
     if options.rest is not None:
         place = classes.find(options.rest)[0]
         if np.isnan(scores[place]):
@@ -165,7 +165,8 @@ def _labelled(labels: Any, scores: Any) -> dict[str, Any]:
     return dict(zip(map(str, reversed(names)), reversed(values), strict=True))  # of equal names the first one stays
 
 
-def _number(score: Any, options: ResponseOptions) -> float:
+def number(score: Any, options: ResponseOptions) -> float:
+    """A score as a number: a word stands for one, and percents are scaled."""
     if isinstance(score, str) and score in options.words:
         return options.words[score]
     if not isinstance(score, (int, float)) or not math.isfinite(score):

@@ -17,9 +17,11 @@ from brinell.classes import Classes
 from brinell.errors import ConfigError, ServiceError
 from brinell.execution import Execution
 from brinell.models.answers import Answers, usual_file
+from brinell.models.detection import Decoding, Detector
+from brinell.models.finding import MappedObjects, OpenObjects, detecting
 from brinell.models.inference import OpenInference, image_input
-from brinell.models.mapping import Mapping, read_mapping
-from brinell.models.model import Forward, Model, probe
+from brinell.models.mapping import Mapping, ResponseOptions, read_mapping
+from brinell.models.model import Forward, Model, Probe, probe
 from brinell.models.options import ModelOptions
 from brinell.models.preprocess import Preprocess
 from brinell.models.protocol import Asking, Mapped
@@ -32,8 +34,6 @@ _MODEL = re.compile(r"(.*/v2/models/[^/]+(?:/versions/[^/]+)?)(?:/infer|/ready)?
 def from_url(options: ModelOptions, execution: Execution) -> Model:
     """A model behind HTTP. A service with a mapping is not asked before the run asks it; others are looked at first."""
     url = _checked(options.source)
-    if options.detects():
-        raise ConfigError(f"{url} can't be asked as a detector: models behind HTTP give scores over classes")
     mapping = read_mapping(options.mapping) if options.mapping is not None else Mapping(protocol="v2")
     wire = Wire(url, mapping.request, mapping.calls)
     answers = Answers(Path(execution.answers).expanduser() if execution.answers else usual_file())
@@ -58,31 +58,45 @@ def _checked(url: str) -> str:
 
 
 def _mapped(url: str, mapping: Mapping, wire: Wire, answers: Answers, options: ModelOptions, execution: Execution) -> Model:
-    assert mapping.response is not None
+    response = mapping.response
+    assert response is not None
+    detects = options.detects(response.boxes is not None)
+    if detects and response.boxes is None:
+        raise ConfigError(f"the mapping of {url} should say where boxes are (response.boxes), if it is a detector")
+    if not detects and response.boxes is not None:
+        raise ConfigError(f"the mapping of {url} has boxes, which a classifier has not; leave out task or response.boxes")
     classes = mapping.class_names(options.class_list(None))
     request = mapping.request.model_dump(mode="json", exclude={"headers"})
     asked = {"url": url, "version": mapping.version, "request": request, "headers": _plain_headers(mapping)}
-    service = Service(
-        wire,
-        url,
-        Mapped(mapping.request, mapping.response, classes),
-        answers,
-        identity=_digest(asked),
-        name=options.label,
-        limit=execution.max_queries,
-    )
-    return Model(
+    asking = Mapped(mapping.request, response, classes)
+    if detects:
+        asking = MappedObjects(mapping.request, response, classes, most_found=options.max_detections)
+    service = Service(wire, url, asking, answers, identity=_digest(asked), name=options.label, limit=execution.max_queries)
+    model = Model(
         name=options.label,
         forward=_forward(service),
         preprocess=_whole_levels(options.preprocess(Preprocess())),
         device=execution.torch_device(),
-        fingerprint=_digest({**asked, "response": mapping.response.model_dump(mode="json")}),
+        fingerprint=_digest({**asked, "response": _told(response)}),
         outputs=len(classes),
-        probabilities=not mapping.response.logits,
+        probabilities=not response.logits,
         classes=classes,
         facts=_facts(options, execution, f"mapping {options.mapping}", mapping.request.format),
-        scores=mapping.response.scores is not None,
+        scores=response.scores is not None,
         service=service,
+    )
+    how = options.model_copy(update={"box_format": response.box_format, "box_units": response.box_units})
+    return _finding(model, how) if detects else model
+
+
+def _finding(model: Model, how: Decoding) -> Model:
+    """A model whose answers are tables of objects, as a detector."""
+    detect = detecting(model.forward, how, model.preprocess.height, model.preprocess.width)
+    return replace(
+        model,
+        forward=lambda images: detect(images).class_scores(model.outputs),
+        probabilities=True,
+        detector=Detector(detect, how),
     )
 
 
@@ -100,7 +114,12 @@ def _open_inference(
     preprocess = options.preprocess(known)
     if 0 in (preprocess.height, preprocess.width):
         raise ConfigError(f"{options.source} takes images of any size; say which to use: {options.source}#size=224")
-    asking: Asking = OpenInference(entry, preprocess, options.output, entry.most or mapping.calls.batch)
+    most = entry.most or mapping.calls.batch
+    how, detects = _detection(metadata, options)
+    asking: Asking = OpenInference(entry, preprocess, options.output, most)
+    if detects:
+        names = (how.boxes or "boxes", how.labels or "labels", how.scores or "scores")
+        asking = OpenObjects(entry, preprocess, None, most, names, how.max_detections)
     asked = {
         "url": base,
         "version": mapping.version,
@@ -113,13 +132,15 @@ def _open_inference(
         wire, f"{base}/infer", asking, answers, identity=_digest(asked), name=options.label, limit=execution.max_queries
     )
     forward, plain = _forward(service), _whole_levels(preprocess)
-    first_look = probe(forward, plain, device, options.label)
     classes = options.class_list(classes)
+    if detects and classes is None:
+        raise ConfigError(f"detector {options.label} gives labels alone: give it its class list (#classes=FILE)")
+    first_look = Probe(len(classes), True) if detects and classes else probe(forward, plain, device, options.label)
     if classes is not None and len(classes) != first_look.outputs:
         raise ServiceError(
             f"model {options.label} has {first_look.outputs} outputs, but its class list has {len(classes)} names"
         )
-    return Model(
+    model = Model(
         name=options.label,
         forward=forward,
         preprocess=plain,
@@ -131,6 +152,23 @@ def _open_inference(
         facts=_facts(options, execution, "Open Inference Protocol v2", f"{entry.datatype} tensors"),
         service=service,
     )
+    return _finding(model, how) if detects else model
+
+
+def _detection(metadata: Any, options: ModelOptions) -> tuple[Decoding, bool]:
+    """How a server's boxes are read, and whether it is a detector: `brinell serve` says so."""
+    more = metadata.get("parameters")
+    more = more if isinstance(more, dict) else {}
+    detects = options.detects(more.get("task") == "detection")
+    if more.get("box_units") in ("pixels", "relative") and "box_units" not in options.model_fields_set:
+        return options.model_copy(update={"box_units": more["box_units"]}), detects
+    return options, detects
+
+
+def _told(response: ResponseOptions) -> dict[str, Any]:
+    """A mapping's response as data; what only detectors have is told where there are boxes."""
+    without = set() if response.boxes is not None else {"boxes", "box_format", "box_units"}
+    return response.model_dump(mode="json", exclude=without)
 
 
 def _model_url(url: str, wire: Wire, options: ModelOptions) -> str:

@@ -26,8 +26,9 @@ PATIENCE = 300.0  # seconds: a service that wants a longer wait (Retry-After) is
 class Service:
     """A model behind HTTP, with what it costs to ask it. `batch` is how many images at a time keep it busy.
 
-    A question is asked in a thread of its own. What comes back is kept before anything else is done with it. After a
-    failure no question is begun until another run begins; those under way are answered and kept.
+    A question is asked in a thread of its own. What comes back is kept before anything else is done with it. As many
+    images as `calls.failures` allows may go without an answer: theirs is NaN. After one more no question is begun until
+    another run begins; those under way are answered and kept.
     """
 
     def __init__(
@@ -41,6 +42,8 @@ class Service:
         self._pool = ThreadPoolExecutor(wire.calls.concurrency, "ask")
         self._lock = threading.RLock()
         self._under_way: dict[str, Future[dict[str, np.ndarray]]] = {}
+        self._unanswered = 0
+        self._shape: tuple[int, ...] | None = None  # of an answer's scores
         self._next = 0.0  # when the next question may be sent
         self._failure: BrinellError | None = None
         self._stopped = threading.Event()
@@ -51,6 +54,7 @@ class Service:
         """Count for a run from here on, together with what it asked before it was stopped."""
         self.answers.rename(self._run, run, self.identity)
         self._run = run
+        self._unanswered = 0
         self._failure = None
         self._stopped.clear()
 
@@ -58,6 +62,16 @@ class Service:
     def counts(self) -> Counts:
         """What the run has asked so far."""
         return self.answers.counts(self._run, self.identity)
+
+    @property
+    def tolerant(self) -> bool:
+        """Whether an image may go without an answer."""
+        return self.wire.calls.failures > 0
+
+    @property
+    def unanswered(self) -> int:
+        """How many images did in this run, since it was begun or went on."""
+        return self._unanswered
 
     @property
     def rate(self) -> float | None:
@@ -120,18 +134,33 @@ class Service:
     def _ask(self, part: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Ask about a few images, keep what is answered, and give their scores."""
         try:
-            answer = self._answer(list(part.values()))
-            try:
-                answers = dict(zip(part, self.asking.split(answer, len(part)), strict=True))
-                self.answers.keep(self.identity, answers)
-                return {key: self.asking.scores(answer) for key, answer in answers.items()}
-            except ServiceError as error:
-                raise self._told(str(error)) from None
+            return self._answered(part)
+        except ServiceError as error:
+            if len(part) > 1 and self.tolerant:  # which of them was it?
+                return {key: scores for key, image in part.items() for key, scores in self._ask({key: image}).items()}
+            with self._lock:
+                if self._shape is not None and self._unanswered < self.wire.calls.failures:
+                    self._unanswered += 1
+                    return {key: np.full(self._shape, np.nan, np.float32) for key in part}
+                self._failure = self._failure or error
+                self._stopped.set()
+            raise
         except BrinellError as error:
             with self._lock:
                 self._failure = self._failure or error
                 self._stopped.set()
             raise
+
+    def _answered(self, part: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        answer = self._answer(list(part.values()))
+        try:
+            answers = dict(zip(part, self.asking.split(answer, len(part)), strict=True))
+            self.answers.keep(self.identity, answers)
+            found = {key: self.asking.scores(answer) for key, answer in answers.items()}
+        except ServiceError as error:
+            raise self._told(str(error)) from None
+        self._shape = next(iter(found.values())).shape
+        return found
 
     def _answer(self, canvases: Sequence[np.ndarray]) -> Any:
         """The JSON answer to a request, after as many tries as it takes."""

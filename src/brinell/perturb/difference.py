@@ -28,37 +28,53 @@ class Difference:
 
 def difference(clean: Tensor, changed: Tensor) -> Difference:
     """The distances between two batches of uint8 images."""
+    return _by_bytes(clean, changed) if clean.device.type == "cpu" else _by_norms(clean, changed)
+
+
+def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
+    """On a CPU, where comparing bytes costs many times what clamping them does."""
     gap = torch.maximum(clean, changed).sub_(torch.minimum(clean, changed))
     touched = functools.reduce(torch.bitwise_or, gap.unbind(1)).flatten(1)
     flat = gap.flatten(1)
-    values = flat.shape[1]
-    # 16 bits hold 0..255, and accelerators sum them in 32 without a copy
-    wide = flat.to(torch.float32 if flat.device.type == "cpu" else torch.float16)
-    l1 = wide.sum(1, dtype=torch.float32) / 255
-    l2 = torch.linalg.vector_norm(wide, dim=1, dtype=torch.float32) / 255
-    return Difference(
-        changed=_nonzero(touched) / touched.shape[1],
-        l0=_nonzero(flat),
-        l1=l1,
-        l2=l2,
+    wide = flat.to(torch.float32)
+    return _told(
+        changed=touched.clamp(max=1).sum(1, dtype=torch.float32) / touched.shape[1],
+        l0=flat.clamp(max=1).sum(1, dtype=torch.float32),
+        l1=wide.sum(1) / 255,
+        l2=torch.linalg.vector_norm(wide, dim=1) / 255,
         linf=flat.amax(1) / 255,
-        mae=l1 / values,
-        mse=l2 * l2 / values,
+        values=flat.shape[1],
     )
+
+
+def _by_norms(clean: Tensor, changed: Tensor) -> Difference:
+    """On an accelerator: 16 bits hold -255..255, and a norm reads them once and sums in 32."""
+    gap = changed.to(torch.float16).sub_(clean).flatten(2)
+    touched = torch.linalg.vector_norm(gap, torch.inf, dim=1)
+    flat = gap.flatten(1)
+
+    def norm(values: Tensor, order: float) -> Tensor:
+        found: Tensor = torch.linalg.vector_norm(values, order, dim=1, dtype=torch.float32)
+        return found
+
+    return _told(
+        changed=norm(touched, 0) / touched.shape[1],
+        l0=norm(flat, 0),
+        l1=norm(flat, 1) / 255,
+        l2=norm(flat, 2) / 255,
+        linf=norm(flat, torch.inf) / 255,
+        values=flat.shape[1],
+    )
+
+
+def _told(*, changed: Tensor, l0: Tensor, l1: Tensor, l2: Tensor, linf: Tensor, values: int) -> Difference:
+    return Difference(changed, l0, l1, l2, linf, mae=l1 / values, mse=l2 * l2 / values)
 
 
 def no_difference(count: int, device: torch.device) -> Difference:
     """What is known of images that can't be compared: NaN."""
     unknown = torch.full((count,), torch.nan, device=device)
     return Difference(*[unknown] * len(dataclasses.fields(Difference)))
-
-
-def _nonzero(flat: Tensor) -> Tensor:
-    """How many bytes of each row are not 0."""
-    if flat.device.type == "cpu":  # where comparing bytes costs many times what clamping them does
-        return flat.clamp(max=1).sum(1, dtype=torch.float32)
-    count: Tensor = torch.linalg.vector_norm(flat.to(torch.float16), 0, dim=1, dtype=torch.float32)
-    return count
 
 
 def mean_grey(images: Tensor) -> Tensor:

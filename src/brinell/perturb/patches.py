@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from brinell.draws import Draws
 
@@ -51,10 +52,7 @@ def waves(patches: Patches) -> Tensor:
     A rectangle has to wait for every earlier one that it overlaps; its round is the longest such chain.
     """
     batch, count = patches.top.shape
-    meeting = _meet(patches.top, patches.height).mul_(_meet(patches.left, patches.width))
-    image, one, other = meeting.nonzero().unbind(1)
-    before = one < other
-    earlier, later = ((image * count + place)[before] for place in (one, other))
+    earlier, later = _meetings(patches)
     wave = patches.top.new_zeros(batch * count)
     while True:
         longer = torch.zeros_like(wave).scatter_reduce_(0, later, wave[earlier] + 1, "amax")
@@ -63,9 +61,26 @@ def waves(patches: Patches) -> Tensor:
         wave = longer
 
 
-def _meet(start: Tensor, length: Tensor) -> Tensor:
-    """Which intervals of an image have a pixel in common, as 0 or 1, (B, n, n)."""
-    # narrow numbers and no comparisons, since there are n² of them
-    start, stop = start.to(torch.int16), (start + length).to(torch.int16)
-    common = torch.minimum(stop[:, :, None], stop[:, None, :]).sub_(torch.maximum(start[:, :, None], start[:, None, :]))
-    return common.clamp_(0, 1).to(torch.uint8)
+def _meetings(patches: Patches) -> tuple[Tensor, Tensor]:
+    """Every two rectangles of an image that have a pixel in common, the earlier and the later of them, as places in a list
+    of all images' rectangles.
+
+    From top to bottom a rectangle can meet only the few that begin next below it.
+    """
+    count = patches.top.shape[1]
+    order = patches.top.argsort(1)
+    low = patches.take(order)
+    bottom = low.top + low.height
+    below = torch.searchsorted(low.top, bottom) - torch.arange(count, device=order.device)
+    most = max(1, int(below.max()) - 1)
+
+    def next_ones(values: Tensor, beyond: int) -> Tensor:
+        return pad(values, (0, most), value=beyond).unfold(1, most + 1, 1)[..., 1:]
+
+    # narrow numbers and no comparisons, since there are many of them
+    left, right = low.left.to(torch.int16), (low.left + low.width).to(torch.int16)
+    across = torch.minimum(right[..., None], next_ones(right, 0)).sub_(torch.maximum(left[..., None], next_ones(left, 0)))
+    down = bottom.to(torch.int16)[..., None] - next_ones(low.top.to(torch.int16), torch.iinfo(torch.int16).max)
+    image, one, step = across.clamp_(0, 1).mul_(down.clamp_(0, 1)).nonzero().unbind(1)
+    first, second = (order[image, place] for place in (one, one + 1 + step))
+    return image * count + torch.minimum(first, second), image * count + torch.maximum(first, second)

@@ -20,6 +20,8 @@ from brinell.errors import ModelError, UnreadableImage
 from brinell.models import Model
 
 INPUT, OUTPUT = "images", "probabilities"
+#: a detector's outputs, their types and last axes: xyxy in pixels of the canvas, places among the classes or -1, scores
+FOUND: dict[str, tuple[Any, ...]] = {"boxes": ("FP32", 4), "labels": ("INT64",), "scores": ("FP32",)}
 
 
 class BadRequest(Exception):
@@ -41,12 +43,16 @@ def metadata(model: Model) -> dict[str, Any]:
     parameters: dict[str, Any] = {"short_side": pre.short_side, "interpolation": pre.interpolation}
     if model.classes is not None:
         parameters["classes"] = list(model.classes.names)
+    outputs = [{"name": OUTPUT, "datatype": "FP32", "shape": [-1, model.outputs]}]
+    if model.detector is not None:
+        parameters |= {"task": "detection", "box_units": "pixels"}
+        outputs = [{"name": name, "datatype": kind, "shape": [-1, -1, *more]} for name, (kind, *more) in FOUND.items()]
     return {
         "name": model.name,
         "versions": [model.fingerprint],
         "platform": "brinell",
         "inputs": [{"name": INPUT, "datatype": "UINT8", "shape": [-1, pre.channels, pre.height, pre.width]}],
-        "outputs": [{"name": OUTPUT, "datatype": "FP32", "shape": [-1, model.outputs]}],
+        "outputs": outputs,
         "parameters": {name: value for name, value in parameters.items() if value is not None},
     }
 
@@ -56,12 +62,21 @@ def infer(model: Model, request: Any) -> dict[str, Any]:
     inputs = request.get("inputs") if isinstance(request, dict) else None
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise BadRequest(f'expected {{"inputs": [one tensor named "{INPUT}"]}}')
-    wanted = request.get("outputs") or [{"name": OUTPUT}]
-    if any(not isinstance(one, dict) or one.get("name") != OUTPUT for one in wanted):
-        raise BadRequest(f'there is one output, "{OUTPUT}"')
-    scores = _scores(model, _canvases(model, inputs[0]))
-    output = {"name": OUTPUT, "datatype": "FP32", "shape": list(scores.shape), "data": scores.flatten().tolist()}
-    answer = {"model_name": model.name, "model_version": model.fingerprint, "outputs": [output]}
+    known = (OUTPUT,) if model.detector is None else tuple(FOUND)
+    wanted = request.get("outputs") or [{"name": name} for name in known]
+    if any(not isinstance(one, dict) or one.get("name") not in known for one in wanted):
+        raise BadRequest(f"expected outputs among {', '.join(known)}")
+    given = _outputs(model, _canvases(model, inputs[0]))
+    outputs = [
+        {
+            "name": one["name"],
+            "datatype": FOUND.get(one["name"], ("FP32",))[0],
+            "shape": list(given[one["name"]].shape),
+            "data": given[one["name"]].flatten().tolist(),
+        }
+        for one in wanted
+    ]
+    answer = {"model_name": model.name, "model_version": model.fingerprint, "outputs": outputs}
     return answer if request.get("id") is None else {"id": request["id"], **answer}
 
 
@@ -72,8 +87,14 @@ def predict(model: Model, body: bytes, content_type: str) -> dict[str, Any]:
         body = _file_in_form(body, content_type)
     elif kind == "application/json":
         body = _file_in_json(body)
-    scores = _scores(model, _canvas(model, body)[None])[0]
-    names = class_names(model)
+    image = _image(body)
+    given, names = _outputs(model, model.preprocess.canvas(image)[None]), class_names(model)
+    if model.detector is not None:
+        boxes = model.preprocess.original_boxes(given["boxes"][0], *image.shape[1:])
+        found = zip(boxes.tolist(), given["labels"][0].tolist(), given["scores"][0].tolist(), strict=True)
+        objects = [{"label": names[label], "score": score, "box": box} for box, label, score in found if label >= 0]
+        return {"objects": objects}
+    scores = given[OUTPUT][0]
     return {"label": names[int(scores.argmax())], "scores": dict(zip(names, scores.tolist(), strict=True))}
 
 
@@ -85,11 +106,14 @@ def class_names(model: Model) -> list[str]:
     return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names)]
 
 
-def _scores(model: Model, canvases: Tensor) -> Tensor:
-    scores = model.predict(canvases.to(model.device)).cpu()
+def _outputs(model: Model, canvases: Tensor) -> dict[str, Tensor]:
+    """A model's answers by the names of its outputs."""
+    scores, found = model.answer(canvases.to(model.device))
     if not bool(scores.isfinite().all()):
         raise ModelError(f"model {model.name} gave NaN")
-    return scores
+    if found is None:
+        return {OUTPUT: scores.cpu()}
+    return {"boxes": found.boxes.cpu(), "labels": found.labels.cpu(), "scores": found.scores.cpu()}
 
 
 def _canvases(model: Model, tensor: dict[str, Any]) -> Tensor:
@@ -119,8 +143,12 @@ def _canvases(model: Model, tensor: dict[str, Any]) -> Tensor:
 
 
 def _canvas(model: Model, file: bytes) -> Tensor:
+    return model.preprocess.canvas(_image(file))
+
+
+def _image(file: bytes) -> Tensor:
     try:
-        return model.preprocess.canvas(decode(file, "the image"))
+        return decode(file, "the image")
     except UnreadableImage as error:
         raise BadRequest(f"the image can't be read: {error.problem}") from None
 
