@@ -248,7 +248,7 @@ _AT_LEAST = f"""
 _VARIANTS = f"""
     (select model, operator, image, level, cell, not correct as failed, (level - 1) // $cells as size,
             list_bool_or(list_transform(own_boxes, lambda box:
-                spot_x + 0.5 between box[1] and box[3] and spot_y + 0.5 between box[2] and box[4])) as inside
+                spot_x + 0.5 between box[1] and box[3] and spot_y + 0.5 between box[2] and box[4])) as in_box
      from {_SPOTS} join {_IMAGES} using (model, operator, image)
      left join (
         select image, any_value(case when object is null then boxes else list_filter(
@@ -267,14 +267,14 @@ _SIZES = f"""
 _CELLS = f"select model, operator, cell, avg(failed::int) from {_VARIANTS} group by all order by all"
 _PLACE = f"""
     select model, operator, what, {_MOMENTS} from (
-        select model, operator, image, 'failing' as what, count(*) filter (failed and inside) as a,
-               count(*) filter (failed) as b from {_VARIANTS} where inside is not null group by all
-        union all select model, operator, image, 'all', count(*) filter (inside), count(*)
-            from {_VARIANTS} where inside is not null group by all
-        union all select model, operator, image, 'inside', count(*) filter (failed and inside), count(*) filter (inside)
-            from {_VARIANTS} where inside is not null group by all
-        union all select model, operator, image, 'outside', count(*) filter (failed and not inside),
-            count(*) filter (not inside) from {_VARIANTS} where inside is not null group by all)
+        select model, operator, image, 'failing' as what, count(*) filter (failed and in_box) as a,
+               count(*) filter (failed) as b from {_VARIANTS} where in_box is not null group by all
+        union all select model, operator, image, 'all', count(*) filter (in_box), count(*)
+            from {_VARIANTS} where in_box is not null group by all
+        union all select model, operator, image, 'inside', count(*) filter (failed and in_box), count(*) filter (in_box)
+            from {_VARIANTS} where in_box is not null group by all
+        union all select model, operator, image, 'outside', count(*) filter (failed and not in_box),
+            count(*) filter (not in_box) from {_VARIANTS} where in_box is not null group by all)
     group by all
 """
 _TOGETHER = f"""
@@ -292,12 +292,12 @@ _LEAST = """
 """
 # of each image the failing variant with the least light, and then the images that need the least
 _SPOTTED = f"""
-    select model, operator, image, level, spot_x, spot_y, sigma, strength, 255 * mae, label, prediction, confidence, inside
-    from (select *, row_number() over (partition by model, operator, image, inside order by mae, level) as turn
-          from {_SPOTS} join (select model, operator, image, level, inside from {_VARIANTS} where failed)
+    select model, operator, image, level, spot_x, spot_y, sigma, strength, 255 * mae, label, prediction, confidence, in_box
+    from (select *, row_number() over (partition by model, operator, image, in_box order by mae, level) as turn
+          from {_SPOTS} join (select model, operator, image, level, in_box from {_VARIANTS} where failed)
                using (model, operator, image, level))
     where turn = 1
-    qualify row_number() over (partition by model, operator, inside order by mae, image) <= $most
+    qualify row_number() over (partition by model, operator, in_box order by mae, image) <= $most
     order by model, operator, mae
 """
 _FAINTEST = """
