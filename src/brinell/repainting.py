@@ -83,8 +83,9 @@ class Repainting:
         order = torch.from_numpy(np.argsort((bottom - top) * (right - left), kind="stable"))
         for start in range(0, len(order), TOGETHER):
             which = order[start : start + TOGETHER]
-            rows, source_rows = self.down.even(top[which], bottom[which])
-            columns, source_columns = self.across.even(left[which], right[which])
+            some = which.numpy()  # a tensor of one number would be taken for that number
+            rows, source_rows = self.down.even(top[some], bottom[some])
+            columns, source_columns = self.across.even(left[some], right[some])
             corners = torch.stack([source_rows[:, 0], source_columns[:, 0]], 1)
             own, y, x, v, u = (each.to(device) for each in (which, rows, columns, source_rows, source_columns))
             windows = paint(self.image[:, v[:, :, None], u[:, None, :]].transpose(0, 1), corners, which)
