@@ -189,6 +189,8 @@ def page(effort: Effort) -> dict[str, Any]:
         "accuracy": (min(accuracy), max(accuracy)),
         "fragile": {name: one["loose shift by correct"] for name, one in smallest.items()},
         "right": {name: one["right"] for name, one in smallest.items()},
+        "fit": (found["28"]["accuracy"]["training"], found["28"]["accuracy"]["test"]),
+        "pooled_right": found[ends[1]]["accuracy"]["test"],
         "moved": [found[name]["location"]["12"] for name in ends],
         "label": [smallest[name]["loose shift by label"] for name in ends],
         "training": _training_table(found, trained),
