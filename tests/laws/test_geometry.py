@@ -117,10 +117,12 @@ def test_the_jacobian_is_that_of_differences(group: Group) -> None:
     frames = blobs(3, channels=2)
     matrices = group.exp(drawn(group, 3) / 2)
     columns = jacobian(frames.moved(matrices), frames, flows(group, frames))
-    numbers = numerical_jacobian(frames, matrices, group, step=0.3 / 80)
-    for own, other in zip(columns.transpose(0, 1), numbers.transpose(0, 1), strict=True):
-        assert (own - other).norm() < 0.17 * other.norm()
-        assert torch.corrcoef(torch.stack([own.flatten(), other.flatten()]))[0, 1] > 0.99
+    for place, part in enumerate(group.parts):
+        step = (0.5 if part in "xy" else 0.5 / 40) / (40 if part in SMALL else 1)  # half a pixel at the border, both ways
+        ahead, behind = (numerical_jacobian(frames, matrices, group, step=way)[:, place] for way in (step, -step))
+        own, other = columns[:, place], (ahead + behind) / 2
+        assert (own - other).norm() < 0.1 * other.norm(), part
+        assert torch.corrcoef(torch.stack([own.flatten(), other.flatten()]))[0, 1] > 0.995, part
 
 
 def test_the_gradient_is_taken_by_central_differences_with_zeros_outside() -> None:
@@ -175,14 +177,14 @@ def test_the_metric_is_that_of_small_changes_of_coordinates(group: Group) -> Non
 @groups
 def test_scores(group: Group) -> None:
     """Nothing for no motion; the same at any pixel scale; additive along the path; never below the chord."""
-    frames, motion = blobs(4), drawn(group, 4, 6)
+    frames, motion = blobs(2), drawn(group, 2, 6)
     length = scores(frames, group, motion)
     assert scores(frames, group, 0 * motion).max() < 1e-12
     assert torch.allclose(scores(Frames.of(255 * frames.images), group, motion), length)
     assert (length >= chords(frames, group.exp(motion)) - 1e-9).all()
-    half = scores(frames, group, motion / 2, eta=0.002, least=0)
+    half = scores(frames, group, motion / 2, eta=0.02, least=0)
     rest = Frames.of(frames.images)
-    whole = scores(rest, group, motion, eta=0.002, least=0)
+    whole = scores(rest, group, motion, eta=0.02, least=0)
     assert (whole > half).all()
     assert torch.allclose(length, whole, rtol=0.03)
 
