@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import torch
@@ -66,7 +66,11 @@ class Bench:
         # where the preferred objects are, for a detector; NaN: where it finds them itself
         given = torch.full((len(canvases), 4), torch.nan) if regions is None else regions
         self._regions = given.to(model.device)
-        self.clean = self._in_batches(range(len(canvases)), self._ask_clean)
+
+    @cached_property
+    def clean(self) -> Outcome:
+        """The answers on the clean images; who only makes images asks for none."""
+        return self._in_batches(range(len(self.canvases)), self._ask_clean)
 
     def shard(self) -> Shard:
         """What a lens is told of the samples."""
@@ -91,6 +95,8 @@ class Bench:
         """The outcome of each trial."""
         if isinstance(trials.operator, Operator):
             self._levels.begin(trials.operator)
+        if self.model.detector is not None:
+            _ = self.clean  # before threads compare with it
 
         def ask_and_tell(part: slice) -> Outcome:
             outcome = self._ask(trials, part)

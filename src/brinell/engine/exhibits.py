@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -21,6 +20,7 @@ from torch import Tensor
 from brinell.criteria import USUAL, find_criterion
 from brinell.engine.bench import Bench
 from brinell.engine.clean import readable
+from brinell.engine.remake import Version, remade
 from brinell.engine.shards import Entry, id_numbers, load_canvases
 from brinell.models import Model
 from brinell.perturb import find_operator, find_property
@@ -51,6 +51,13 @@ class Exhibit:
     severities: tuple[float, ...] = ()
     field: int = 0
     told: str = ""
+
+    @property
+    def version(self) -> Version:
+        """How the picture is made."""
+        if self.severities:
+            return Version(self.image, find_property(self.operator), self.severities, self.field)
+        return Version(self.image, find_operator(self.operator), (self.level,))
 
     @property
     def file(self) -> str:
@@ -169,7 +176,6 @@ def _make(
 ) -> None:
     labels = {exhibit.image: exhibit.label for exhibit in wanted}
     entries = [known[image] for image in labels]
-    row = {entry.image: place for place, entry in enumerate(entries)}
     canvases = load_canvases(dataset, entries, model.preprocess, pool)
     bench = Bench(
         model,
@@ -180,26 +186,11 @@ def _make(
         seed=seed,
         batch=8,
     )
-    by_operator: dict[str, set[tuple[int, int]]] = defaultdict(set)
-    files: dict[tuple[str, int, int], str] = {}
+    places = {entry.image: place for place, entry in enumerate(entries)}
     for exhibit in wanted:
-        place = row[exhibit.image]
-        store.write(webp(canvases[place]), exhibit.clean_file)
-        if exhibit.severities:
-            fields = torch.tensor([exhibit.field])
-            severities = torch.tensor([exhibit.severities], dtype=torch.float64)
-            image = bench.changed(find_property(exhibit.operator), torch.tensor([place]), severities, fields)
-            store.write(webp(image[0].cpu()), exhibit.file)
-            continue
-        by_operator[exhibit.operator].add((exhibit.level, place))
-        files[exhibit.operator, exhibit.level, place] = exhibit.file
-    for operator, asked in by_operator.items():
-        # rising levels, so that a step operator goes on instead of starting again
-        for level in sorted({level for level, _ in asked}):
-            samples = torch.tensor(sorted(place for at, place in asked if at == level))
-            images = bench.perturbed(find_operator(operator), samples, torch.full_like(samples, level))
-            for place, image in zip(samples.tolist(), images.cpu(), strict=True):
-                store.write(webp(image), files[operator, level, place])
+        store.write(webp(canvases[places[exhibit.image]]), exhibit.clean_file)
+    for number, image in remade(bench, [exhibit.version for exhibit in wanted], places):
+        store.write(webp(image), wanted[number].file)
 
 
 def webp(image: Tensor) -> bytes:
