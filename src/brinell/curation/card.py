@@ -19,6 +19,7 @@ from brinell.curation.layouts import licence_of
 from brinell.curation.options import CurateOptions
 from brinell.curation.records import class_of
 from brinell.curation.sources import Asked, Source
+from brinell.errors import UnknownName
 from brinell.results import title
 
 EXAMPLES = 12
@@ -77,7 +78,7 @@ def card(
         "distance": options.distance,
         "operators": [
             {
-                "name": title(operator),
+                "name": _title(operator),
                 "lens": lens,
                 "images": len(mine),
                 "intensity": f"{fmean(one.intensity for one in mine):.3g}",
@@ -97,10 +98,17 @@ def card(
     return _template().render(facts)
 
 
+def _title(operator: str) -> str:
+    try:
+        return title(operator)
+    except UnknownName:
+        return operator.partition(":")[0]
+
+
 def _what(options: CurateOptions) -> str:
     whose = ", model by model" if options.layout == "paper" else ""
     each = "all failing versions" if options.every else "the least perturbed failing version"
-    return f"of each image and operator {each}{whose}, in original size of the models' input"
+    return f"of each image and operator {each}{whose}"
 
 
 def _mean(values: Sequence[float | None]) -> str:
@@ -111,7 +119,9 @@ def _mean(values: Sequence[float | None]) -> str:
 @cache
 def _template() -> jinja2.Template:
     loader = jinja2.PackageLoader("brinell.curation")
-    environment = jinja2.Environment(loader=loader, autoescape=False, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=False, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
     return environment.get_template("card.md.j2")
 
 
@@ -138,7 +148,7 @@ def contact_sheet(shown: Sequence[tuple[Picture, Tensor, Tensor]]) -> bytes:
         failure = picture.failures[0]
         said = failure.model.class_name(failure.prediction) or ("nothing" if failure.prediction < 0 else failure.prediction)
         sure = "" if failure.confidence is None else f" {failure.confidence:.0%}"
-        lines = (f"{title(picture.version.change.id)}, {failure.model.name}", f"{class_of(picture)} > {said}{sure}")
+        lines = (f"{_title(picture.version.change.id)}, {failure.model.name}", f"{class_of(picture)} > {said}{sure}")
         for number, line in enumerate(lines):
             pen.text((left, top + number * _LINE), _cut(line, wide, font), fill="black", font=font)
         for number, one in enumerate((clean, image)):

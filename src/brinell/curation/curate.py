@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby, islice
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,10 +24,15 @@ from brinell.curation.sources import connected, models_of, sources_of
 from brinell.engine.manifest import package_version
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.shards import in_order, worker_count
+from brinell.engine.threads import torch_alone
 from brinell.errors import RunError
 from brinell.execution import Execution
 from brinell.models import Model
 from brinell.results import Store
+
+A = TypeVar("A")
+
+HASHED = 64  # pictures at a time
 
 
 @dataclass(frozen=True)
@@ -60,13 +66,13 @@ def curate(
     connection = connected(sources)
     changes = gather(connection, sources, asked, options)
     narrow(connection, options)
-    with ThreadPoolExecutor(worker_count(execution.workers), "pictures") as pool:
+    with torch_alone(), ThreadPoolExecutor(worker_count(execution.workers), "pictures") as pool:
         if fail > 1:
             asking.ask_others(connection, sources, asked, changes, options, models, execution, pool, reporter)
         found = chosen(connection, sources, asked, changes, options, fail)
         if options.layout == "coco":
             check_boxes(found)
-        told = [f"{len(found):,} pictures of versions on which {_many(options, fail)} of {len(set(_names(asked)))} fail"]
+        told = [f"{len(found):,} pictures of versions on which {_many(options, fail)}"]
         maker = Maker(models, execution, pool)
         pictures = _taken(found, options, maker, reporter, told)
         places = LAYOUTS[options.layout](pictures, options.format)
@@ -102,12 +108,8 @@ def refuse_full(out: Store) -> None:
         raise RunError(f"{out.url} is not empty; give another folder with -o, or empty it first")
 
 
-def _names(models: Sequence[Any]) -> list[str]:
-    return [model.name for model in models]
-
-
 def _many(options: CurateOptions, fail: int) -> str:
-    return {"any": "any", "all": "all"}.get(str(options.fail), f"at least {fail}")
+    return {"any": "any model fails", "all": "all models fail"}.get(str(options.fail), f"at least {fail} models fail")
 
 
 def _taken(
@@ -118,12 +120,7 @@ def _taken(
     """
     order = in_turn(found, options)
     if options.near_duplicates is not None:
-        bits = torch.zeros(len(found), 64, dtype=torch.bool)
-        tick = reporter.stage("comparing pictures", len(found), "images")
-        for made in maker.make(found):
-            bits[made.number] = hashes(made.image[None])[0]
-            tick(1)
-        seen = Seen(options.near_duplicates)
+        bits, seen = _hashes(found, maker, reporter), Seen(options.near_duplicates)
         kept = [number for number in order if seen.takes(bits[number])]
         told.append(f"{len(order) - len(kept):,} near-duplicates left out (hashes within {options.near_duplicates} bits)")
         order = kept
@@ -142,6 +139,24 @@ def _taken(
         told.append(f"the first {options.limit:,} of {len(order):,}")
         order = order[: options.limit]
     return [found[number] for number in sorted(order)]
+
+
+def _hashes(pictures: Sequence[Picture], maker: Maker, reporter: Reporter) -> torch.Tensor:
+    """The hash of each picture, (N, 64) bits; pictures of one size are hashed together."""
+    bits = torch.zeros(len(pictures), 64, dtype=torch.bool)
+    tick = reporter.stage("comparing pictures", len(pictures), "images")
+    for _, same in groupby(maker.make(pictures), lambda made: made.image.shape):
+        for batch in batched(same, HASHED):
+            bits[[made.number for made in batch]] = hashes(torch.stack([made.image for made in batch]))
+            tick(len(batch))
+    return bits
+
+
+def batched(items: Iterable[A], size: int) -> Iterator[list[A]]:
+    """Items in lists of so many."""
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part
 
 
 def in_turn(pictures: Sequence[Picture], options: CurateOptions) -> list[int]:

@@ -6,6 +6,7 @@ model sees it on its own canvas; a picture is a version on one canvas.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -234,7 +235,7 @@ def _picture(
         direction=first["direction"],
         intensity=first["intensity"],
         amount=first["amount"],
-        distances={name: first[name] for name in DISTANCES},
+        distances={name: _known(first[name]) for name in DISTANCES},
         failures=tuple(
             Failure(
                 models[row["source"], row["owner"]],
@@ -248,6 +249,11 @@ def _picture(
         ),
         fails=first["fails"],
     )
+
+
+def _known(value: float | None) -> float | None:
+    """A distance; None where a view shows something else, and there is none."""
+    return None if value is None or math.isnan(value) else value
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
