@@ -103,10 +103,12 @@ def _answers(
     for question in questions:
         seed = source.seed if question["seed"] is None else question["seed"]
         by_kind[question["lens"], question["operator"], seed].append(question)
+    originals = any(FAILURES[lens].originals for lens, *_ in by_kind)
+    with source.found():
+        images = load_images(source.dataset, entries, model.preprocess, pool, with_originals=originals)
+    regions = regions_of(source, asked.own, entries)
     found = []
     for (lens, operator, seed), mine in by_kind.items():
-        with source.found():
-            images = load_images(source.dataset, entries, model.preprocess, pool, with_originals=FAILURES[lens].originals)
         bench = Bench(
             model,
             images.canvases,
@@ -117,7 +119,7 @@ def _answers(
             ),
             seed=seed,
             batch=execution.batch or source.manifest["execution"]["batch"].get(asked.own, 16),
-            regions=regions_of(source, asked.own, entries),
+            regions=regions,
             originals=images.originals,
         )
         places = {entry.image: place for place, entry in enumerate(entries)}

@@ -19,7 +19,7 @@ from brinell.curation.layouts import LAYOUTS, check_boxes, encoded, original_pla
 from brinell.curation.likeness import Seen, hashes
 from brinell.curation.making import Made, Maker
 from brinell.curation.options import CurateOptions
-from brinell.curation.records import Recorder, class_of
+from brinell.curation.records import class_of, record
 from brinell.curation.sources import connected, models_of, sources_of
 from brinell.engine.manifest import package_version
 from brinell.engine.progress import Reporter, Silent
@@ -77,8 +77,7 @@ def curate(
         pictures = _taken(found, options, maker, reporter, told)
         places = LAYOUTS[options.layout](pictures, options.format)
         shown = _write(out, pictures, places, options, maker, pool, reporter)
-    recorder = Recorder(sources)
-    records = [recorder.record(picture, place) for picture, place in zip(pictures, places, strict=True)]
+    records = [record(picture, place, sources) for picture, place in zip(pictures, places, strict=True)]
     if options.layout == "coco":
         write_coco(out, pictures, records)
     if shown:
@@ -86,7 +85,7 @@ def curate(
     name = out.root.rpartition("/")[2]
     page = card(name, package_version("brinell") or "", pictures, records, sources, asked, options, told)
     out.write(page.encode(), "README.md")
-    lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) for record in records]
+    lines = [json.dumps(one, ensure_ascii=False, allow_nan=False) for one in records]
     out.write(("\n".join(lines) + "\n").encode(), "metadata.jsonl")
     return Curated(
         folder=out.place(),

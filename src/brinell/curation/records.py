@@ -17,68 +17,61 @@ from brinell.perturb import View
 from brinell.types import Label
 
 
-class Recorder:
-    """Turns pictures into records. Clean answers are read once a run and model."""
+def record(picture: Picture, file: str, sources: Sequence[Source]) -> dict[str, Any]:
+    """All that is known of a picture, as plain data."""
+    original = picture.source.originals[picture.version.image]
+    change = picture.version.change
+    parameters = list(picture.version.parameters)
+    told = FAILURES[picture.lens].told
+    return {
+        "file_name": file,
+        "label": label_of(picture),
+        "label_name": label_name(picture),
+        "original": original.entry.name,
+        "original_id": original.entry.image,
+        "lens": picture.lens,
+        "operator": change.id,
+        "parameters": {
+            told: int(parameters[0]) if told == "level" else parameters,
+            "direction": picture.direction,
+            "field": picture.version.field,
+            "seed": picture.seed,
+        },
+        "amount": picture.amount,
+        "unit": None if isinstance(change, View) else change.facts.unit,
+        "intensity": round(picture.intensity, 4),
+        "distances": picture.distances,
+        "models": [failure.model.name for failure in picture.failures],
+        "failures": [
+            _failure(failure, picture.version.image, sources[failure.model.source]) for failure in picture.failures
+        ],
+        "models_failing_elsewhere": picture.fails - len(picture.failures),
+        "run": picture.source.store.url,
+        "versions": picture.source.manifest["versions"],
+        **credits_of(picture.source, original.entry.index),
+    }
 
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self.sources = sources
-        self._clean: dict[tuple[int, str], dict[int, tuple[int, float | None, list[float] | None]]] = {}
 
-    def record(self, picture: Picture, file: str) -> dict[str, Any]:
-        """All that is known of a picture, as plain data."""
-        original = picture.source.originals[picture.version.image]
-        change = picture.version.change
-        parameters = list(picture.version.parameters)
-        told = FAILURES[picture.lens].told
-        return {
-            "file_name": file,
-            "label": label_of(picture),
-            "label_name": label_name(picture),
-            "original": original.entry.name,
-            "original_id": original.entry.image,
-            "lens": picture.lens,
-            "operator": change.id,
-            "parameters": {
-                told: int(parameters[0]) if told == "level" else parameters,
-                "direction": picture.direction,
-                "field": picture.version.field,
-                "seed": picture.seed,
-            },
-            "amount": picture.amount,
-            "unit": None if isinstance(change, View) else change.facts.unit,
-            "intensity": round(picture.intensity, 4),
-            "distances": picture.distances,
-            "models": [failure.model.name for failure in picture.failures],
-            "failures": [self._failure(failure, picture) for failure in picture.failures],
-            "models_failing_elsewhere": picture.fails - len(picture.failures),
-            "run": picture.source.store.url,
-            "versions": picture.source.manifest["versions"],
-            **credits_of(picture.source, original.entry.index),
-        }
-
-    def _failure(self, failure: Failure, picture: Picture) -> dict[str, Any]:
-        model, source = failure.model, self.sources[failure.model.source]
-        place = model.source, model.own
-        if place not in self._clean:
-            self._clean[place] = source.clean(model.own)
-        prediction, confidence, _ = self._clean[place][source.originals[picture.version.image].entry.index]
-        return {
-            "model": model.name,
-            "fingerprint": model.fingerprint,
-            "truth": failure.label,
-            "before": {
-                "label": prediction,
-                "label_name": model.class_name(prediction),
-                "confidence": confidence,
-            },
-            "after": {
-                "label": failure.prediction,
-                "label_name": model.class_name(failure.prediction),
-                "confidence": failure.confidence,
-                "truth_confidence": failure.probability,
-            },
-            "from": "asked" if failure.asked else "rows",
-        }
+def _failure(failure: Failure, image: str, source: Source) -> dict[str, Any]:
+    model = failure.model
+    clean = source.clean[model.own, source.originals[image].entry.index]
+    return {
+        "model": model.name,
+        "fingerprint": model.fingerprint,
+        "truth": failure.label,
+        "before": {
+            "label": clean.prediction,
+            "label_name": model.class_name(clean.prediction),
+            "confidence": clean.confidence,
+        },
+        "after": {
+            "label": failure.prediction,
+            "label_name": model.class_name(failure.prediction),
+            "confidence": failure.confidence,
+            "truth_confidence": failure.probability,
+        },
+        "from": "asked" if failure.asked else "rows",
+    }
 
 
 def label_of(picture: Picture) -> Label | None:

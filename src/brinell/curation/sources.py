@@ -39,6 +39,15 @@ class Original:
 
 
 @dataclass(frozen=True)
+class Clean:
+    """A model's answer on a clean image, how sure it was, and where the object is that the label is of."""
+
+    prediction: int
+    confidence: float | None
+    region: list[float] | None
+
+
+@dataclass(frozen=True)
 class Asked:
     """One of a run's models. `name` tells it from all others, `own` is what its rows call it; those that get the same
     pixels for an image share a `canvas`.
@@ -127,11 +136,12 @@ class Source:
             found.setdefault(entry.image, Original(entry, label, height, width, boxes, box_labels, place))
         return found
 
-    def clean(self, model: str) -> dict[int, tuple[int, float | None, list[float] | None]]:
-        """A model's answers on the clean images, how sure they were, and the object's place, by places in the dataset."""
+    @cached_property
+    def clean(self) -> dict[tuple[str, int], Clean]:
+        """What models said to the clean images, by their names and places in the dataset."""
         table = self.store.table("clean")
         columns = (table[name].to_pylist() for name in ("model", "index", "prediction", "confidence", "region"))
-        return {index: tuple(told) for name, index, *told in zip(*columns, strict=True) if name == model}
+        return {(model, index): Clean(*told) for model, index, *told in zip(*columns, strict=True)}
 
 
 def sources_of(stores: Sequence[Store], data: Any) -> list[Source]:
@@ -187,5 +197,4 @@ def connected(sources: Sequence[Source]) -> duckdb.DuckDBPyConnection:
 
 def regions_of(source: Source, model: str, entries: Sequence[Entry]) -> Tensor:
     """Where a detector's objects are, (N, 4), NaN where that is not known."""
-    clean = source.clean(model)
-    return torch.tensor([clean[entry.index][2] or [torch.nan] * 4 for entry in entries])
+    return torch.tensor([source.clean[model, entry.index].region or [torch.nan] * 4 for entry in entries])
