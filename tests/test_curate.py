@@ -93,14 +93,13 @@ def unlabelled(greys: Path) -> dict[str, Any]:
 # ---- what the model saw ----
 
 LENS = {
-    "profile": {"operators": ["local_blur", "white_fog", "jpeg", "boxes", "posterise"], "levels": 8},
+    "profile": {"operators": ["local_blur", "white_fog", "jpeg", "boxes", "posterise"], "levels": 5},
     "knob": {"name": "knob", "operators": ["gaussian_noise", "rotation", "snow", "spatial"], "points": 12},
     "fresh": {"name": "knob", "operators": ["gaussian_noise", "fog"], "points": 12, "resample": True},
 }
 
 
-@pytest.mark.parametrize("kind", ["png", "webp"])
-@pytest.mark.parametrize("lens", LENS)
+@pytest.mark.parametrize(("lens", "kind"), [("profile", "png"), ("knob", "webp"), ("fresh", "png")])
 def test_pictures_are_what_the_model_saw(lens: str, kind: str, unlabelled: dict[str, Any], tmp_path: Path) -> None:
     model, options = moody(), LENS[lens]
     run = measured(model, unlabelled, tmp_path / "run", seed=5, **options)
@@ -329,7 +328,7 @@ def test_hashes_are_those_of_a_plain_dct(photographs: Tensor) -> None:
 def test_near_duplicates_are_left_out_as_by_a_plain_loop() -> None:
     generator = torch.Generator().manual_seed(1)
     centres = torch.rand(40, 64, generator=generator) > 0.5
-    bits = centres[torch.randint(0, 40, (700,), generator=generator)] ^ (torch.rand(700, 64, generator=generator) < 0.05)
+    bits = centres[torch.randint(0, 40, (700,), generator=generator)] ^ (torch.rand(700, 64, generator=generator) < 0.07)
     kept: list[Tensor] = []
     seen = Seen(6)
     for own in bits:
@@ -337,7 +336,7 @@ def test_near_duplicates_are_left_out_as_by_a_plain_loop() -> None:
         if expected:
             kept.append(own)
         assert seen.takes(own) == expected
-    assert 256 < len(kept) < 700 or len(kept) > 40
+    assert 256 < len(kept) < 700, "more than there is room for at first"
 
 
 def test_near_duplicates_of_a_run(unlabelled: dict[str, Any], tmp_path: Path) -> None:
@@ -589,3 +588,13 @@ def test_real_networks_say_the_same_of_what_is_written(assets: Path, tmp_path: P
             said = opened[failure["model"]].predict(picture)[0]
             assert int(said.argmax()) == failure["after"]["label"] != record["label"]
             assert float(said.max()) == pytest.approx(failure["after"]["confidence"], abs=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_an_accelerator_makes_the_same_files(greys: Path, tmp_path: Path) -> None:
+    run = measured("fake:grey:0.25", greys, tmp_path / "run", operators=["fade_black", "white_fog", "local_blur"])
+    knob = measured("fake:grey:0.25", greys, tmp_path / "knob", name="knob", operators=["brightness", "fog"], points=50)
+    for device in ("cpu", "cuda"):
+        execution = brinell.Execution(device=device)
+        brinell.curate([run, knob], tmp_path / device / "set", {"every": True}, execution=execution, quiet=True)
+    assert same_files(tmp_path / "cpu", tmp_path / "cuda")

@@ -148,7 +148,8 @@ def contact_sheet(shown: Sequence[tuple[Picture, Tensor, Tensor]]) -> bytes:
         failure = picture.failures[0]
         said = failure.model.class_name(failure.prediction) or ("nothing" if failure.prediction < 0 else failure.prediction)
         sure = "" if failure.confidence is None else f" {failure.confidence:.0%}"
-        lines = (f"{_title(picture.version.change.id)}, {failure.model.name}", f"{class_of(picture)} > {said}{sure}")
+        first = f"{_title(picture.version.change.id)}, {failure.model.name}"
+        lines = (first, f"{_short(class_of(picture))} > {_short(str(said))}{sure}")
         for number, line in enumerate(lines):
             pen.text((left, top + number * _LINE), _cut(line, wide, font), fill="black", font=font)
         for number, one in enumerate((clean, image)):
@@ -163,6 +164,11 @@ def _thumbnail(image: Tensor) -> Image.Image:
     picture = Image.fromarray(array).convert("RGB")
     how = Image.Resampling.NEAREST if max(picture.size) < _SIDE else Image.Resampling.BICUBIC
     return picture.resize((_SIDE, _SIDE), how)
+
+
+def _short(name: str) -> str:
+    """The first synonym of a class."""
+    return name.partition(",")[0]
 
 
 def _cut(line: str, width: int, font: Any) -> str:
