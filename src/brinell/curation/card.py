@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from statistics import fmean
 from typing import Any
@@ -15,7 +15,6 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from brinell.curation.failing import Picture
-from brinell.curation.layouts import licence_of
 from brinell.curation.options import CurateOptions
 from brinell.curation.records import class_of
 from brinell.curation.sources import Asked, Source
@@ -36,7 +35,7 @@ def card(
     name: str,
     version: str,
     pictures: Sequence[Picture],
-    records: Sequence[Mapping[str, Any]],
+    licences: Counter[str | None],
     sources: Sequence[Source],
     models: Sequence[Asked],
     options: CurateOptions,
@@ -49,7 +48,6 @@ def card(
     failing = Counter(failure.model.name for picture in pictures for failure in picture.failures)
     known = {model.name: model for model in models}
     classes = Counter(map(class_of, pictures)).most_common()
-    licences = Counter(map(licence_of, records))
     taken = Counter(picture.source.number for picture in pictures)
     facts = {
         "name": name,

@@ -15,7 +15,7 @@ import torch
 from brinell.curation import asking
 from brinell.curation.card import card, contact_sheet, examples_of
 from brinell.curation.failing import Picture, chosen, gather, narrow, needed
-from brinell.curation.layouts import LAYOUTS, check_boxes, encoded, original_places, write_coco
+from brinell.curation.layouts import LAYOUTS, check_boxes, encoded, licence_of, original_places, write_coco
 from brinell.curation.likeness import Seen, hashes
 from brinell.curation.making import Made, Maker
 from brinell.curation.options import CurateOptions
@@ -77,16 +77,20 @@ def curate(
         pictures = _taken(found, options, maker, reporter, told)
         places = LAYOUTS[options.layout](pictures, options.format)
         shown = _write(out, pictures, places, options, maker, pool, reporter)
-    records = [record(picture, place, sources) for picture, place in zip(pictures, places, strict=True)]
+
+    def records() -> Iterator[dict[str, Any]]:  # anew each time: they are larger than what they are made of
+        return (record(picture, place, sources) for picture, place in zip(pictures, places, strict=True))
+
     if options.layout == "coco":
-        write_coco(out, pictures, records)
+        write_coco(out, pictures, list(records()))
     if shown:
         out.write(contact_sheet(shown), ".card", "examples.png")
     name = out.root.rpartition("/")[2]
-    page = card(name, package_version("brinell") or "", pictures, records, sources, asked, options, told)
+    licences = Counter(map(licence_of, records()))
+    page = card(name, package_version("brinell") or "", pictures, licences, sources, asked, options, told)
     out.write(page.encode(), "README.md")
-    lines = [json.dumps(one, ensure_ascii=False, allow_nan=False) for one in records]
-    out.write(("\n".join(lines) + "\n").encode(), "metadata.jsonl")
+    lines = (json.dumps(one, ensure_ascii=False, allow_nan=False).encode() + b"\n" for one in records())
+    out.write(b"".join(lines), "metadata.jsonl")
     return Curated(
         folder=out.place(),
         images=len(pictures),
