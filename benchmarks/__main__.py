@@ -1,7 +1,10 @@
 """`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
 
-Sections: processor, operators, memory, knob. The accelerator's figures come from `python -m benchmarks.accelerator`, run
-where there is one, its output kept as benchmarks/results/accelerator.json.
+Sections are below; `page` alone writes the page from what is kept. The accelerator's figures come from
+`python -m benchmarks.accelerator profile`, `… search`, `python -m benchmarks.fragility`,
+`python -m benchmarks.highlights --device cuda` and `python -m benchmarks.geometry`, run where there is one. Their output is
+kept in benchmarks/results: accelerator.json, accelerator_search.json, and fragility_, highlights_ and
+geometry_accelerator.json.
 """
 
 from __future__ import annotations
@@ -12,11 +15,14 @@ from pathlib import Path
 
 import jinja2
 
-from benchmarks import knob, memory, operators, processor
+from benchmarks import fragility, geometry, highlights, knob, memory, operators, processor
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
 SECTIONS = {
+    "fragility": fragility.measure,
+    "highlights": highlights.measure,
+    "geometry": geometry.measure,
     "knob": knob.measure,
     "memory": memory.measure,
     "operators": operators.measure,
@@ -26,7 +32,8 @@ SECTIONS = {
 
 def main(asked: list[str]) -> None:
     """Measure, keep what was found, and render the page from all that is kept."""
-    for name in asked or SECTIONS:
+    sections = [] if asked == ["page"] else asked or list(SECTIONS)
+    for name in sections:
         print(f"measuring: {name}", flush=True)
         (HERE / "results" / f"{name}.json").write_text(json.dumps(SECTIONS[name](), indent=1) + "\n")
     found = {file.stem: json.loads(file.read_text()) for file in sorted((HERE / "results").glob("*.json"))}

@@ -25,6 +25,7 @@ from brinell.engine.failures import FAILURES, Failures
 from brinell.lenses import LENSES, Lens, LensOptions, Shard, Trials
 from brinell.lenses.lens import Asking
 from brinell.perturb import Property, View, find_operator, find_property
+from brinell.perturb.highlight import highlighted
 from brinell.types import id_number, image_id
 from conftest import PLAIN
 
@@ -544,7 +545,7 @@ def test_a_lens_of_views_takes_part_by_one_entry(greys: Path, tmp_path: Path, mo
         ),
         lambda name, options: view,
         told="parameters",
-        complete=True,
+        complete=lambda operator: True,
         originals=True,
     )
     monkeypatch.setitem(
@@ -561,6 +562,28 @@ def test_a_lens_of_views_takes_part_by_one_entry(greys: Path, tmp_path: Path, mo
         original = next(dataset[n].image for n in range(12) if dataset[n].name == record["original"]).clone()
         original[:, : int(record["parameters"]["parameters"][0])] = 0
         assert torch.equal(read_image(tmp_path / "out" / record["file_name"]), model.preprocess.canvas(original))
+
+
+def test_spots_of_light_are_made_again_on_the_original(unlabelled: dict[str, Any], tmp_path: Path) -> None:
+    models = [brinell.open_model(f"fake:grey:{at}?name={name}", PLAIN) for name, at in (("a", 0.55), ("b", 0.6))]
+    run = measured(
+        models, unlabelled, tmp_path / "run", name="highlights", sigmas=[8, 16], colour=(255, 200, 100), budget=60
+    )
+    for fail, count in (("any", 1), ("all", 2)):
+        records = curated(run, tmp_path / fail, fail=fail, models=models)
+        assert {record["operator"] for record in records} == {"highlight:exact", "highlight:least"}
+        dataset = brinell.open_dataset(unlabelled["source"])
+        originals = {dataset[index].name: dataset[index].image for index in range(len(dataset))}
+        for record in records:
+            spot = torch.tensor([record["parameters"]["spot"]], dtype=torch.float64)
+            lit = highlighted(originals[record["original"]][None], spot, (255, 200, 100))
+            picture = read_image(tmp_path / fail / record["file_name"])
+            assert torch.equal(picture, models[0].preprocess.canvases(lit)[0]) and len(record["models"]) >= count
+            for failure in record["failures"]:
+                (model,) = [one for one in models if one.name == failure["model"]]
+                said = model.predict(picture[None])[0]
+                assert int(said.argmax()) == failure["after"]["label"] != failure["truth"]
+                assert float(said.max()) == pytest.approx(failure["after"]["confidence"], abs=1e-6)
 
 
 # ---- real networks ----

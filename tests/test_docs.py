@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,7 +15,7 @@ from brinell.config import load_config
 from brinell.criteria import find_criterion
 from brinell.models.mapping import CallOptions, Mapping, RequestOptions, ResponseOptions
 from brinell.models.protocol import scores_of
-from brinell.results import CLEAN, PRECISION, ROWS, SAMPLES
+from brinell.results import ATTENTION, CLEAN, PRECISION, ROWS, SAMPLES
 from brinell.validation import validated
 from conftest import PLAIN
 
@@ -34,7 +35,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_s_yaml_is_a_config() -> None:
-    text, knob, _ = blocks("README.md", "yaml")
+    text, knob, light, _ = blocks("README.md", "yaml")
+    lit = load_config(yaml.safe_load(light))
+    assert lit.attention is not None and lit.lenses[0].operators == ("highlight", "highlight:least")
     searched = load_config(yaml.safe_load(knob)).lenses[0]
     assert find_criterion(searched.criterion).name == searched.criterion
     config = load_config(yaml.safe_load(text), ["data.limit=100"])
@@ -81,7 +84,7 @@ def test_the_readme_names_the_make_targets_that_exist() -> None:
 
 def test_every_column_is_explained() -> None:
     text = (ROOT / "docs" / "rows.md").read_text()
-    for schema in (ROWS, SAMPLES, CLEAN, PRECISION):
+    for schema in (ROWS, SAMPLES, CLEAN, PRECISION, ATTENTION):
         assert [name for name in schema.names if f"`{name}`" not in text] == []
 
 
@@ -96,12 +99,18 @@ def test_every_module_is_in_the_architecture() -> None:
 
 
 def test_the_questions_can_be_asked(greys: Path, tmp_path: Path) -> None:
-    lenses = ({"name": "profile", "operators": ["fade_black"], "levels": 12}, {"name": "knob", "operators": ["brightness"]})
-    runs = [
-        brinell.run("fake:grey", greys, lens=lens, out=tmp_path / lens["name"], execution=PLAIN, quiet=True)
-        for lens in lenses
-    ]
+    lenses: dict[str, dict[str, Any]] = {
+        "profile": {"operators": ["fade_black"], "levels": 12},
+        "knob": {"operators": ["brightness"]},
+        "fragility": {"sizes": [0.3]},
+        "highlights": {"operators": ["highlight"], "sigmas": [5]},
+    }
+    runs = {
+        name: brinell.run("fake:grey", greys, lens={"name": name, **own}, out=tmp_path / name, execution=PLAIN, quiet=True)
+        for name, own in lenses.items()
+    }
     (text,) = blocks("docs/rows.md", "sql")
     for question in text.strip().split("\n\n"):
-        answer = runs["knob" in question].rows(question).fetchall()
-        assert answer or "left out" in question
+        lens = next((name for name in lenses if f"'{name}'" in question), "profile")
+        answer = runs[lens].rows(question).fetchall()
+        assert answer or "left out" in question or lens == "highlights"  # light doesn't make light images dark

@@ -18,13 +18,18 @@ Label = int | str
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One image at native size with what is known about it."""
+    """One image at native size with what is known about it.
+
+    `original` names the scene that it is a photograph of, `variant` which one; the original itself is no variant.
+    """
 
     image: Tensor
     label: Label | None
     name: str
     boxes: Tensor | None = None
     box_labels: tuple[Label, ...] = ()
+    original: str | None = None
+    variant: str | None = None
 
 
 class Dataset(Protocol):
@@ -55,3 +60,8 @@ def image_id(image: Tensor) -> str:
 def id_number(identity: str) -> int:
     """An image's id as the signed 64-bit number that its draws are named by."""
     return int.from_bytes(bytes.fromhex(identity), "big", signed=True)
+
+
+def id_text(number: int) -> str:
+    """An image's id, from the number that its draws are named by."""
+    return number.to_bytes(8, "big", signed=True).hex()

@@ -103,3 +103,18 @@ def test_criteria_that_are_not_there() -> None:
         find_criterion("target_class(c)", NAMES, 3)
     with pytest.raises(ConfigError, match="expected a criterion"):
         find_criterion("a b")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("top_k_misclassification(0)", "whole number of classes from 1 on, not 0"),
+        ("top_k_misclassification(1.5)", "whole number of classes"),
+        ("confident_misclassification(90)", r"a probability in 0\.\.1, not 90"),
+        ("original_class_confidence_loss(-0.1)", "a probability"),
+        ("target_class_probability(1, 50)", "a probability"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(text: str, part: str) -> None:
+    with pytest.raises(ConfigError, match=part):
+        find_criterion(text, None, 3)

@@ -48,7 +48,31 @@ def settings(
         bool,
         typer.Option("--resample", help="Draw random properties afresh at every point.", rich_help_panel=_WHAT),
     ] = False,
+    size: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Of the fragility lens: a size of windows, a share of the shorter side or pixels; may be repeated.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    stride: Annotated[
+        int | None, typer.Option(help="Of the fragility lens: judge one window in so many each way.", rich_help_panel=_WHAT)
+    ] = None,
+    fit: Annotated[
+        str | None,
+        typer.Option(help="Of the fragility lens: bilinear, bicubic, lanczos, nearest, pad or own.", rich_help_panel=_WHAT),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of the geometry lens: manifool, manitest, random or grid; may be repeated.", rich_help_panel=_WHAT
+        ),
+    ] = None,
     criterion: Annotated[str | None, typer.Option(help="See `brinell ls criteria`.", rich_help_panel=_WHAT)] = None,
+    attention: Annotated[
+        bool,
+        typer.Option("--attention", help="Compare where torch models look, too (Grad-CAM++).", rich_help_panel=_WHAT),
+    ] = False,
     limit: Annotated[int | None, typer.Option(help="Take so many images.", rich_help_panel=_WHAT)] = None,
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Take them in an order named by the seed.", rich_help_panel=_WHAT)
@@ -89,6 +113,8 @@ def settings(
     """A config from a file and options."""
     content = read_yaml(config, "config", "models and data") if config is not None else {}
     _lay(content, None, {"select": select, "seed": seed, "out": out})
+    if attention:
+        content["attention"] = content.get("attention") or {}
     _lay(content, "data", {"source": data, "limit": limit, "shuffle": shuffle or None, "labels": labels})
     _lay(
         content,
@@ -116,6 +142,10 @@ def settings(
             "semantics": semantics,
             "search": search,
             "resample": resample or None,
+            "sizes": size or None,
+            "stride": stride,
+            "fit": fit,
+            "methods": method or None,
             "criterion": criterion,
         },
     )

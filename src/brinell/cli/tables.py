@@ -12,16 +12,176 @@ from brinell.datasets import SOURCES as DATASETS
 from brinell.engine.manifest import priced
 from brinell.engine.plan import Plan
 from brinell.errors import UnknownName
-from brinell.lenses import LENSES
+from brinell.geometry import GROUPS
+from brinell.lenses import HIGHLIGHT_READINGS, KINDS, LENSES, LOOKS
 from brinell.models import SOURCES as MODELS
 from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
 from brinell.registry import nearest
-from brinell.results import Findings, Hardness, Knobs, Profiles, title
+from brinell.results import (
+    Attention,
+    Comparison,
+    Findings,
+    Fragility,
+    Hardness,
+    Highlights,
+    Knobs,
+    Motions,
+    Photographs,
+    Profiles,
+    Share,
+    title,
+)
 
 
 def summary_table(found: Findings) -> list[Any]:
     """What a lens found, as a table and a sentence for each model."""
-    return _profile_table(found) if isinstance(found, Profiles) else _knob_table(found)
+    if isinstance(found, Profiles):
+        return _profile_table(found)
+    if isinstance(found, Highlights):
+        return _highlight_table(found)
+    if isinstance(found, Photographs):
+        return _photograph_table(found)
+    if isinstance(found, Attention):
+        return _attention_table(found)
+    if isinstance(found, Motions):
+        return _motion_table(found)
+    return _knob_table(found) if isinstance(found, Knobs) else _fragility_table(found)
+
+
+def _fragility_table(found: Fragility) -> list[Any]:
+    """Shares of fragile windows, size by size."""
+    tables: list[Any] = []
+    for model in found.models:
+        table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+        table.add_column("windows", no_wrap=True)
+        for kind in KINDS:
+            table.add_column(f"{kind} (95 %)", justify="right", overflow="fold")
+        table.add_column("recognised", justify="right")
+        table.add_column("images", justify="right")
+        for operator in found.operators:
+            shares = [found.share(model, operator, kind) for kind in KINDS]
+            one = next((share for share in shares if share is not None), None)
+            if one is not None:
+                recognised = f"{one.recognised.value:.1%}" if one.images else "–"
+                table.add_row(title(operator), *map(_share, shares), recognised, str(one.images))
+        tables += [*([table] if table.row_count else []), found.verdict(model)]
+    if found.stride > 1:
+        tables.append(
+            f"One window in {found.stride}² was judged, by its neighbours one pixel away; the others are not seen."
+        )
+    tables += [f"{count} images are too small for {title(operator)}." for operator, count in found.too_small.items()]
+    return tables
+
+
+def _share(one: Share | None) -> str:
+    if one is None or not one.images:
+        return "–"
+    interval = f" ({one.share.low:.1%}–{one.share.high:.1%})" if one.images > 1 else ""
+    return f"{one.share.value:.2%}{interval}"
+
+
+def comparison_table(found: dict[str, list[Comparison]]) -> list[Any]:
+    """People's minimal images beside a model's."""
+    tables: list[Any] = []
+    for model, images in found.items():
+        table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+        for head in ("image", "people's", "the model's", "IoU of places", "IoU of areas"):
+            table.add_column(head, justify="left" if head == "image" else "right")
+        for one in images:
+            table.add_row(one.image, str(one.people), str(one.model), _number(one.places), _number(one.area))
+        people, own = (sum(getattr(one, name) for one in images) / len(images) for name in ("people", "model"))
+        tables += [table, f"{people:.1f} minimal images an image for people, {own:.1f} for {model}."]
+    return tables
+
+
+def _number(value: float) -> str:
+    return "–" if value != value else f"{value:.1%}"
+
+
+def _highlight_table(found: Highlights) -> list[Any]:
+    """Accuracy with and without spots of light, by how many variants may fail; and the least light."""
+    tables: list[Any] = []
+    for operator in found.grids:
+        own = [one for model in found.models for one in [found.glare.get((model, operator))] if one is not None]
+        table = Table(title=f"\n{title(operator)}", title_justify="left", title_style="bold")
+        counts = list(own[0].at_least)
+        for head in ("model", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}*" for k in counts)):
+            table.add_column(head)
+        table.add_column("failing", no_wrap=True)
+        for one in own:
+            figures = [one.top1, one.average, *one.at_least.values(), *one.over_right.values()]
+            shares = (f"{each.value:.1%}\n{100 * each.low:.0f}–{100 * each.high:.0f}" for each in figures)
+            table.add_row(one.model, *shares, f"{one.failing} of\n{one.failing_images} images")
+        tables += [table, "* over images whose original is right"]
+    if found.least:
+        table = Table(title=f"\n{title('highlight:least')}", title_justify="left", title_style="bold")
+        for head in (
+            "model",
+            "mean light, grey levels (95 %)",
+            "median",
+            "broken / survived / skipped / failed",
+            "queries",
+        ):
+            table.add_column(head)
+        for least in found.least.values():
+            light = f"{least.light.value:.2g} ({least.light.low:.2g}–{least.light.high:.2g})" if least.broken else "–"
+            median = "–" if least.middle is None else f"{least.middle:.2g}"
+            counted = " / ".join(map(str, (least.broken, least.survived, least.skipped, least.failed)))
+            table.add_row(least.model, light, median, counted, f"{least.queries:.0f}")
+        tables.append(table)
+    return [*tables, *(found.verdict(model) for model in found.models)]
+
+
+def _photograph_table(found: Photographs) -> list[Any]:
+    """Accuracy on originals and their variants."""
+    table = Table(title="\nphotographed variants", title_justify="left", title_style="bold")
+    counts = list(next(iter(found.scenes.values())).at_least)
+    heads = ("model", "scenes", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}*" for k in counts))
+    for head in heads:
+        table.add_column(head)
+    for model in found.models:
+        one = found.scenes[model]
+        figures = [one.top1, one.average, *one.at_least.values(), *one.over_right.values()]
+        shares = (f"{each.value:.1%}\n{100 * each.low:.0f}–{100 * each.high:.0f}" for each in figures)
+        table.add_row(model, str(one.scenes), *shares)
+    return [table, "* over scenes whose original is right", *(found.verdict(model) for model in found.models)]
+
+
+def _attention_table(found: Attention) -> list[Any]:
+    """How often attention moved, where the model fails and where it doesn't."""
+    table = Table(title="\nattention", title_justify="left", title_style="bold")
+    for head in ("model", "under", "fails", "pairs", "moved", "moved (equal cells)", "overlap", "distance"):
+        table.add_column(head)
+    for one in found.moves:
+        shares = [f"{each.value:.0%} ({each.low:.0%}–{each.high:.0%})" for each in (one.moved, one.equal_moved)]
+        failed = "yes" if one.failed else "no"
+        means = (f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}")
+        table.add_row(one.model, title(one.operator), failed, str(one.pairs), *shares, *means)
+    return [table, *(found.verdict(model) for model in found.models)]
+
+
+def _motion_table(found: Motions) -> list[Any]:
+    """The smallest motions of every group and method, and what random ones do."""
+    tables: list[Any] = []
+    for model in found.models:
+        table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+        for head in ("group", "mean score (95 %)", "fooled / not / skipped", "seconds", "queries", "gradients"):
+            table.add_column(head, no_wrap=head == "group")
+        for operator in found.operators:
+            one = found.smallest.get((model, operator))
+            if one is not None:
+                counts = f"{one.fooled} / {one.failed + one.silent} / {one.skipped}"
+                score = (
+                    f"{one.score.value:.2f} ({one.score.low:.2f}–{one.score.high:.2f})" if one.fooled else "never fooled"
+                )
+                costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
+                table.add_row(title(operator), score, counts, *costs)
+            elif (model, operator) in found.rates:
+                middle = found.middle(model, operator)
+                reach = "more than was tried" if middle is None else f"{middle:.2f}"
+                table.add_row(title(operator), f"{found.threshold:.0%} changed at {reach}", "", "", "", "")
+        tables += [table, found.verdict(model)]
+    return tables
 
 
 def _knob_table(found: Knobs) -> list[Any]:
@@ -148,11 +308,19 @@ def _operators() -> Table:
         doc = (inspect.getdoc(operator.function) or "").splitlines()[0]
         table.add_row(operator.name if usual else f"  :{operator.semantics}", ", ".join((*operator.tags, *white)), doc)
     table.add_section()
+    for name, what in LOOKS.items():
+        table.add_row(name, "fragility lens", what)
+    table.add_section()
     for one in PROPERTIES.values():
         usual = find_property(one.name) is one
         tags = ("knob lens", one.facts.category, "stochastic" if one.stochastic else "deterministic")
         doc = (inspect.getdoc(one.function) or "").splitlines()[0]
         table.add_row(one.name if usual else f"  :{one.semantics}", ", ".join(tags), doc)
+    table.add_section()
+    for name, what in HIGHLIGHT_READINGS.items():
+        table.add_row(name, "highlight lens, deterministic", what)
+    for group in GROUPS.values():
+        table.add_row(group.name, "geometry lens", f"motions of {group.dimension} coordinates: {', '.join(group.parts)}")
     return table
 
 

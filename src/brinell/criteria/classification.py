@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from brinell.criteria.criterion import CRITERIA, Criterion
+from brinell.errors import ConfigError
 
 
 @CRITERIA.register("misclassification")
@@ -14,20 +15,22 @@ def misclassification() -> Criterion:
 @CRITERIA.register("top_k_misclassification")
 def top_k_misclassification(k: float = 5) -> Criterion:
     """The label is not among the k best classes."""
+    if k < 1 or k != int(k):
+        raise ConfigError(f"top_k_misclassification takes a whole number of classes from 1 on, not {k:g}")
     return Criterion(f"top_k_misclassification({k:g})", lambda answer: answer.verdict.rank >= k)
 
 
 @CRITERIA.register("confident_misclassification")
 def confident_misclassification(threshold: float = 0.9) -> Criterion:
     """The prediction is not the label, and the model is at least this sure of it."""
-    name = f"confident_misclassification({threshold:g})"
+    name = f"confident_misclassification({_share(threshold):g})"
     return Criterion(name, lambda answer: (answer.verdict.rank > 0) & (answer.verdict.confidence >= threshold))
 
 
 @CRITERIA.register("original_class_confidence_loss")
 def original_class_confidence_loss(threshold: float = 0.5) -> Criterion:
     """The label's probability is below the threshold (foolbox: OriginalClassProbability)."""
-    name = f"original_class_confidence_loss({threshold:g})"
+    name = f"original_class_confidence_loss({_share(threshold):g})"
     return Criterion(name, lambda answer: answer.verdict.probability < threshold)
 
 
@@ -40,5 +43,11 @@ def target_class(target: int) -> Criterion:
 @CRITERIA.register("target_class_probability")
 def target_class_probability(target: int, threshold: float = 0.5) -> Criterion:
     """A class, given by name or index, has more than this probability (foolbox: TargetClassProbability)."""
-    name = f"target_class_probability({target}, {threshold:g})"
+    name = f"target_class_probability({target}, {_share(threshold):g})"
     return Criterion(name, lambda answer: answer.probabilities[:, target] > threshold)
+
+
+def _share(threshold: float) -> float:
+    if not 0 <= threshold <= 1:
+        raise ConfigError(f"a criterion's threshold is a probability in 0..1, not {threshold:g}")
+    return threshold

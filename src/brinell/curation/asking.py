@@ -23,9 +23,10 @@ from brinell.curation.sources import Asked, Source, opened, regions_of
 from brinell.engine.bench import Bench
 from brinell.engine.failures import DISTANCES, FAILURES
 from brinell.engine.progress import Reporter
+from brinell.engine.remake import Makeable
 from brinell.engine.shards import id_numbers, load_images
 from brinell.execution import Execution
-from brinell.lenses import Change, Trials
+from brinell.lenses import Trials
 from brinell.models import Model
 
 SHARD = 64
@@ -36,7 +37,7 @@ _QUESTIONS = """
     select distinct owners.owner, owners.source, owners.label, versions.* from
         (select distinct lens, operator, image, direction, version, parameters, field, seed, intensity, amount
          from failures
-         where lens in (select unnest($lenses)) and not white_box) as versions
+         where operator in (select unnest($operators)) and not white_box) as versions
         join (select lens, operator, image, direction, owner, min(source) as source, min(label) as label from broken
               group by all) as owners
           on owners.lens = versions.lens and owners.operator = versions.operator and owners.image = versions.image
@@ -53,7 +54,7 @@ def ask_others(
     connection: duckdb.DuckDBPyConnection,
     sources: Sequence[Source],
     models: Sequence[Asked],
-    changes: dict[tuple[int, str], Change],
+    changes: dict[tuple[int, str], Makeable],
     options: CurateOptions,
     given: Sequence[Model],
     execution: Execution,
@@ -61,8 +62,9 @@ def ask_others(
     reporter: Reporter,
 ) -> None:
     """Add to the table `failures` what other models say to its versions."""
-    incomplete = [lens for lens in FAILURES if not FAILURES[lens].complete]
-    answer = connection.execute(_QUESTIONS, {"lenses": incomplete})
+    measured = connection.execute("select distinct lens, operator from failures order by all").fetchall()
+    operators = [operator for lens, operator in measured if not FAILURES[lens].complete(operator)]
+    answer = connection.execute(_QUESTIONS, {"operators": operators})
     columns = [column[0] for column in answer.description or ()]
     asked: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for row in answer.fetchall():
@@ -92,7 +94,7 @@ def _answers(
     model: Model,
     source: Source,
     questions: list[dict[str, Any]],
-    changes: dict[tuple[int, str], Change],
+    changes: dict[tuple[int, str], Makeable],
     execution: Execution,
     pool: ThreadPoolExecutor,
 ) -> list[dict[str, Any]]:

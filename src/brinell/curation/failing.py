@@ -17,9 +17,8 @@ import pyarrow as pa
 from brinell.curation.options import CurateOptions
 from brinell.curation.sources import Asked, Source
 from brinell.engine.failures import COLUMNS, DISTANCES, FAILURES
-from brinell.engine.remake import Version
+from brinell.engine.remake import Makeable, Version
 from brinell.errors import ConfigError, RunError
-from brinell.lenses import Change
 from brinell.registry import nearest
 
 
@@ -65,7 +64,7 @@ Measured = list[tuple[Source, str, str]]  # a run, a lens and an operator
 
 def gather(
     connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], models: Sequence[Asked], options: CurateOptions
-) -> dict[tuple[int, str], Change]:
+) -> dict[tuple[int, str], Makeable]:
     """Make the table `broken` of all failures that the lens and operators allow; gives the changes by run and name."""
     measured = _of_operators(_measured(connection, sources, options), options.operators)
     changes = {
@@ -126,7 +125,7 @@ def _models(models: Sequence[Asked]) -> pa.Table:
     return pa.table(list(map(pa.array, zip(*columns, strict=True))), names=["source", "model", "owner", "canvas"])
 
 
-def _changes(measured: Measured, changes: Mapping[tuple[int, str], Change]) -> pa.Table:
+def _changes(measured: Measured, changes: Mapping[tuple[int, str], Makeable]) -> pa.Table:
     """What a version depends on besides its numbers: the seed of random changes, the model of attacks."""
     rows = []
     for source, lens, operator in measured:
@@ -193,7 +192,7 @@ def chosen(
     connection: duckdb.DuckDBPyConnection,
     sources: Sequence[Source],
     models: Sequence[Asked],
-    changes: dict[tuple[int, str], Change],
+    changes: dict[tuple[int, str], Makeable],
     options: CurateOptions,
     fail: int,
 ) -> list[Picture]:
@@ -221,7 +220,7 @@ def _picture(
     rows: list[dict[str, Any]],
     sources: Sequence[Source],
     models: dict[tuple[int, str], Asked],
-    changes: dict[tuple[int, str], Change],
+    changes: dict[tuple[int, str], Makeable],
 ) -> Picture:
     first = rows[0]
     return Picture(

@@ -34,6 +34,7 @@ class Files:
     paths: Sequence[str]
     labels: Sequence[Label | None]
     classes: tuple[str, ...] | None = None
+    groups: Sequence[tuple[str | None, str | None]] | None = None  # each one's original and variant
     credited: Sequence[Mapping[str, str]] = ()
 
     def __len__(self) -> int:
@@ -41,7 +42,8 @@ class Files:
 
     def __getitem__(self, index: int, /) -> Sample:
         path = self.paths[index]
-        return Sample(read_image(self.root / path), self.labels[index], path)
+        original, variant = self.groups[index] if self.groups is not None else (None, None)
+        return Sample(read_image(self.root / path), self.labels[index], path, original=original, variant=variant)
 
     def credits(self, index: int) -> Mapping[str, str]:
         """What is known of an image's author and licence."""
@@ -101,7 +103,10 @@ def manifest(path: Path, label_column: str | None = None) -> Files:
         raise DataError(f"row {pathless} of {path} has no {path_column}: every row needs its image's path")
     paths = [str(row[path_column]) for row in rows]
     name = path.parent.resolve().name if path.name in METADATA else path.stem
-    return Files(name, path.parent, paths, labels, credited=[credits_of(row) for row in rows])
+    groups = None
+    if "original" in columns and "variant" in columns:
+        groups = [(_word(row.get("original")), _word(row.get("variant"))) for row in rows]
+    return Files(name, path.parent, paths, labels, groups=groups, credited=[credits_of(row) for row in rows])
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -116,6 +121,10 @@ def _rows(path: Path) -> list[dict[str, Any]]:
             return [json.loads(line) for line in file if line.strip()]
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"the manifest {path} can't be read: {error}") from error
+
+
+def _word(value: Any) -> str | None:
+    return None if value is None or value == "" else str(value)
 
 
 def _known(columns: list[str], known: Sequence[str]) -> str | None:

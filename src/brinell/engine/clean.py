@@ -10,6 +10,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from brinell.boxes import areas
 from brinell.classes import align
 from brinell.datasets import DataOptions
 from brinell.engine.shards import Entry, give_back_freed_memory, load_canvases, one_ahead
@@ -26,8 +27,22 @@ NAN_FIX = "try --precision fp32 (or bf16 instead of fp16)"
 
 def readable(samples: pa.Table) -> list[Entry]:
     """The images that could be read, in order."""
-    columns = (samples[name].to_pylist() for name in ("index", "image", "name", "problem"))
-    return [Entry(*facts) for *facts, problem in zip(*columns, strict=True) if problem is None]
+    names = ("index", "image", "name", "height", "width", "boxes", "object", "problem")
+    columns = (samples[name].to_pylist() for name in names)
+    return [
+        Entry(index, image, name, (height, width), _object(boxes, place))
+        for index, image, name, height, width, boxes, place, problem in zip(*columns, strict=True)
+        if problem is None
+    ]
+
+
+def _object(boxes: list[list[float]] | None, place: int | None) -> tuple[float, ...] | None:
+    """The box of the object that an image is about, or else of its largest."""
+    if not boxes:
+        return None
+    if place is None:
+        place = int(areas(torch.tensor(boxes)).argmax())
+    return tuple(boxes[place])
 
 
 def label_indices(samples: pa.Table, dataset: Dataset, options: DataOptions, model: Model) -> dict[int, int] | None:

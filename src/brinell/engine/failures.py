@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from brinell.lenses import Change
-from brinell.perturb import find_operator, find_property, use_frost_template
+from brinell.engine.remake import Makeable
+from brinell.perturb import find_operator, find_property, highlight, use_frost_template
 from brinell.registry import Registry
 
 LEVELS = 30  # as far as operators go
@@ -38,14 +38,15 @@ class Failures:
     """A lens's failures: images that a model gets right when clean, and what is done to them when it fails.
 
     `question` is given the lens's options and asks the table `rows`; `change` is told an operator's name and the options.
-    Where rows are `complete`, a model that they don't name at a version doesn't fail there; elsewhere it has to be asked.
+    Where the rows of an operator are `complete`, a model that they don't name at a version doesn't fail there; elsewhere it
+    has to be asked.
     `told` is what the parameters are called.
     """
 
     question: Callable[[Mapping[str, Any]], str]
-    change: Callable[[str, Mapping[str, Any]], Change]
+    change: Callable[[str, Mapping[str, Any]], Makeable]
     told: str
-    complete: bool = False
+    complete: Callable[[str], bool] = lambda operator: False
     originals: bool = False
 
 
@@ -74,11 +75,33 @@ def _breaks(options: Mapping[str, Any]) -> str:
     """
 
 
-def _property(name: str, options: Mapping[str, Any]) -> Change:
+def _property(name: str, options: Mapping[str, Any]) -> Makeable:
     if options.get("frost") is not None and name.partition(":")[0] == "frost":
         use_frost_template(options["frost"])
     return find_property(name)
 
 
-FAILURES.add("profile", Failures(_failing_levels, lambda name, _: find_operator(name), told="level", complete=True))
+def _spots(options: Mapping[str, Any]) -> str:
+    return f"""
+        select model, operator, image, label, [spot_x, spot_y, sigma, strength], 0, null, least(100, 100 * strength), null,
+               {_ANSWER}
+        from rows where lens = 'highlights' and spot_x is not null and (status = 'broken' or (level > 0 and not correct and
+             (model, operator, image, label) in (
+                 select (model, operator, image, label) from rows where lens = 'highlights' and level = 0 and correct)))
+    """
+
+
+def _spot(name: str, options: Mapping[str, Any]) -> Makeable:
+    red, green, blue = options["colour"]
+    return highlight(name.partition(":")[2], (red, green, blue))
+
+
+FAILURES.add(
+    "profile", Failures(_failing_levels, lambda name, _: find_operator(name), told="level", complete=lambda _: True)
+)
 FAILURES.add("knob", Failures(_breaks, _property, told="severities"))
+FAILURES.add(
+    "highlights",
+    # all models are asked about the same grid; the faintest spots are each one's own
+    Failures(_spots, _spot, told="spot", complete=lambda name: name != "highlight:least", originals=True),
+)

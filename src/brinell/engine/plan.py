@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
 
 from brinell.engine.runner import Job, Parts, jobs_of
+from brinell.engine.shards import Entry
 from brinell.engine.survey import chosen
 from brinell.engine.threads import CORES, one_each_core, torch_alone
 from brinell.engine.tuning import best_batch, images_per_second
+from brinell.errors import UnreadableImage
 from brinell.models import Model
 
 BYTES_A_ROW = 42  # of a profile in Parquet, as measured on 300 ImageNet images
 BYTES_A_DETECTION = 19  # as measured on COCO images
+BYTES_A_WINDOW = 2.5  # of maps, as measured on ImageNet images
+ROWS_OF_MAPS = 8  # of an image and a size: four kinds of fragility, by correctness and by label
+LOOKED_AT = 32  # images whose sizes stand for all
 OVERHEAD = 1.1  # operators, distances and rows beside the forward passes, as measured by the benchmarks
 
 
@@ -39,11 +45,12 @@ class Cost:
     queries: int = 0
     price: float | None = None
     detections: int = 0  # that a row holds at most
+    windows: int = 0  # whose answers are kept as maps
 
     @property
     def bytes(self) -> int:
         """Estimated size of the rows."""
-        return self.rows * (BYTES_A_ROW + BYTES_A_DETECTION * self.detections)
+        return int(self.rows * (BYTES_A_ROW + BYTES_A_DETECTION * self.detections) + BYTES_A_WINDOW * self.windows)
 
 
 @dataclass(frozen=True)
@@ -76,15 +83,30 @@ class Plan:
 
 def plan(parts: Parts) -> Plan:
     """The cost of a run on this machine."""
-    images = len(chosen(parts.dataset, parts.config.data, parts.config.seed))
+    indices = chosen(parts.dataset, parts.config.data, parts.config.seed)
+    jobs = jobs_of(parts)
+    looked = _looked_at(parts, indices) if any(job.lens.counted for job in jobs) else []
     with torch_alone():
-        costs = tuple(_cost(job, images, parts.config.execution.batch) for job in jobs_of(parts))
+        costs = tuple(_cost(job, len(indices), looked, parts.config.execution.batch) for job in jobs)
     return Plan(parts.config.folder(), costs)
 
 
-def _cost(job: Job, images: int, batch: int | None) -> Cost:
+def _looked_at(parts: Parts, indices: list[int]) -> list[Entry]:
+    """Some of the images, for their sizes."""
+    found = []
+    for index in indices[:: max(1, len(indices) // LOOKED_AT)]:
+        with suppress(UnreadableImage):
+            height, width = parts.dataset[index].image.shape[1:]
+            found.append(Entry(index, "", "", (height, width)))
+    return found
+
+
+def _cost(job: Job, images: int, looked: list[Entry], batch: int | None) -> Cost:
     pre, lens = job.model.preprocess, job.lens
-    each = [lens.trials(job.options, operator, pre.height, pre.width) for operator in job.operators]
+    if lens.fits is not None and looked:
+        lens.fits(job.options, torch.tensor([entry.size for entry in looked]), (pre.height, pre.width))
+    entries = looked if lens.counted and looked else [Entry(0, "", "")]
+    each = [round(job.most(operator, entries) / len(entries)) for operator in job.operators]
     batch = batch or best_batch(job.model)
     service = job.model.service
     rate = images_per_second(job.model, batch) if service is None else service.rate
@@ -101,7 +123,7 @@ def _cost(job: Job, images: int, batch: int | None) -> Cost:
         operators=len(job.operators),
         images=images,
         trials=trials,
-        rows=images * 2 * len(job.operators) if searching else images * sum(count + 1 for count in each),
+        rows=_rows(job, images, each),
         searching=searching,
         forward_passes=forwards,
         gradients=white,
@@ -109,8 +131,17 @@ def _cost(job: Job, images: int, batch: int | None) -> Cost:
         seconds=seconds,
         queries=queries,
         price=None if service is None else service.price,
-        detections=0 if searching or job.model.detector is None else job.model.detector.how.max_detections,
+        windows=trials if lens.counted else 0,
+        detections=0 if searching or lens.counted or job.model.detector is None else job.model.detector.how.max_detections,
     )
+
+
+def _rows(job: Job, images: int, trials: list[int]) -> int:
+    if job.lens.counted is not None:
+        return images * ROWS_OF_MAPS * len(trials)
+    if job.lens.searching:
+        return images * 2 * len(trials)
+    return images * sum(count + 1 for count in trials)
 
 
 def _gradients_per_second(model: Model, batch: int) -> float:

@@ -12,9 +12,10 @@ from torch import Tensor
 from brinell.boxes import clipped, moved
 from brinell.engine.bench import Bench
 from brinell.errors import ConfigError
-from brinell.lenses import Change
 from brinell.models import Model, Preprocess
 from brinell.perturb import Operator, Property, PropertyKind, View
+
+Makeable = Operator | Property | View
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Version:
     """
 
     image: str
-    change: Change
+    change: Makeable
     parameters: tuple[float, ...]
     field: int = 0
 
@@ -58,7 +59,7 @@ def _made(bench: Bench, samples: Tensor, versions: Sequence[Version]) -> Tensor:
 
 def boxes_of(version: Version, boxes: Tensor, height: int, width: int) -> Tensor:
     """Where boxes (K, 4) of the clean canvas lie in a version of it; those that left it have no area."""
-    if isinstance(version.change, View):
+    if isinstance(version.change, View) and not version.change.compares:
         raise ConfigError(f"nobody knows where boxes are in {version.change.name}; leave it out with --operator")
     if isinstance(version.change, Property) and version.change.kind is PropertyKind.MOTION:
         severities = torch.tensor([version.parameters], dtype=torch.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,13 +13,16 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from brinell.attention import AttentionOptions
 from brinell.boxes import Detections
 from brinell.config import RunConfig
 from brinell.criteria import Criterion, find_criterion
 from brinell.datasets import open_dataset
+from brinell.engine.attention import attend
 from brinell.engine.bench import Bench
 from brinell.engine.clean import answer_clean, keep, label_indices, readable
 from brinell.engine.exhibits import write_exhibits
+from brinell.engine.journal import Journal
 from brinell.engine.manifest import counted, new_manifest, refuse_other_images, refuse_other_settings
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numbers, load_images, one_ahead, worker_count
@@ -28,7 +32,8 @@ from brinell.engine.truth import Objects, objects_of
 from brinell.errors import ConfigError
 from brinell.lenses import LENSES, Change, Files, Known, Lens, LensOptions, Words
 from brinell.lenses.lens import Columns
-from brinell.models import Model, open_model
+from brinell.lenses.stage import MotionSearch
+from brinell.models import Model, open_model, require_layers
 from brinell.results import ROWS, Store, Unit, precisions, require_evaluation
 from brinell.types import Dataset
 
@@ -53,6 +58,19 @@ class Job:
     model: Model
     operators: tuple[Change, ...]
     left_out: dict[str, str]
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return "windows" if self.lens.counted else "images"
+
+    def most(self, operator: Change, entries: Sequence[Entry]) -> int:
+        """How many trials images take, at most."""
+        canvas = self.model.preprocess.height, self.model.preprocess.width
+        if self.lens.counted is None:
+            return len(entries) * self.lens.trials(self.options, operator, *canvas)
+        sizes = Counter(entry.size for entry in entries)
+        return sum(count * self.lens.counted(self.options, operator, size, canvas) for size, count in sizes.items())
 
 
 def assemble(config: RunConfig, models: Sequence[Model] | None = None, dataset: Any = None) -> Parts:
@@ -82,11 +100,13 @@ def jobs_of(parts: Parts) -> list[Job]:
                     "misclassification, or let its mapping say where the scores are"
                 )
             refused = [op for op in operators if op.white_box and model.differentiable is None]
-            named = [op.name for op in refused if any(name.partition(":")[0] == op.name for name in options.operators)]
+            named = [op for op in refused if options.names(op)]
             if named:
+                what, fix = f"operator {named[0].name}", "leave out one of the two"
+                if isinstance(named[0], MotionSearch):
+                    what, fix = named[0].method, "use the methods random, grid or manitest"
                 raise ConfigError(
-                    f"operator {named[0]} needs gradients, and model {model.name} gives none (it is no torch model); leave "
-                    "out one of the two"
+                    f"{what} needs gradients, and model {model.name} gives none (it is no torch model); {fix}"
                 )
             reasons = {op.id: "the model gives no gradients" for op in refused}
             able = tuple(op for op in operators if op.id not in reasons)
@@ -114,15 +134,27 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
         refuse_other_images(store, parts.dataset, samples)
         manifest = _begin(store, parts, jobs, samples)
         with counted(store, parts.models, manifest):
+            _fit(jobs, samples, reporter)
             ready: dict[int, Tensor] = {}
             clean = _clean(store, parts, samples, manifest, pool, reporter, ready)
             _measure(store, parts, jobs, samples, clean, manifest, pool, reporter, ready)
             write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
             _evaluate(store, jobs)
+            if config.attention is not None:
+                attend(store, config, parts.models, parts.dataset, config.attention, pool, reporter)
+                manifest["attention"] = store.manifest()["attention"]
     manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
     manifest["finished"] = True
     store.write_manifest(manifest)
     return store
+
+
+def look(store: Store, how: AttentionOptions, parts: Parts, reporter: Reporter | None = None) -> None:
+    """Compare attention in a run that is there; `parts` are its models and its data."""
+    reporter = reporter or Silent()
+    with torch_alone(), ThreadPoolExecutor(worker_count(parts.config.execution.workers), "decode") as pool:
+        refuse_other_settings(store, parts.config, parts.models)
+        attend(store, parts.config, parts.models, parts.dataset, how, pool, reporter)
 
 
 def _evaluate(store: Store, jobs: list[Job]) -> None:
@@ -214,6 +246,32 @@ def _kept(samples: pa.Table, clean: pa.Table) -> list[Entry]:
     return [entry for entry in readable(samples) if entry.index in kept]
 
 
+def _fit(jobs: list[Job], samples: pa.Table, reporter: Reporter) -> None:
+    """Say which images a lens can't measure, or stop here if it can measure none."""
+    sizes = torch.tensor([entry.size for entry in readable(samples)])
+    for job in jobs:
+        layers = getattr(job.options, "layers", ())
+        if layers and job.model.detector is None:
+            require_layers(job.model, layers)
+        if job.lens.fits is not None:
+            for line in job.lens.fits(job.options, sizes, (job.model.preprocess.height, job.model.preprocess.width)):
+                reporter.say(f"{line} ({job.model.name})")
+
+
+def _unit_size(job: Job, entries: list[Entry], most: int) -> int:
+    """Images a unit: as many as a shard holds, or the lens wants."""
+    most = min(most, job.lens.unit or most)
+    if job.lens.trials_a_unit is None or not entries:
+        return most
+    trials = max(job.most(operator, entries) for operator in job.operators) / len(entries)
+    return max(1, min(most, int(job.lens.trials_a_unit / max(1, trials))))
+
+
+def _boxes_of(entries: Sequence[Entry]) -> Tensor:
+    """Where objects are in the images' own pixels (N, 4), NaN where nobody knows."""
+    return torch.tensor([entry.box or [torch.nan] * 4 for entry in entries])
+
+
 def _shards(entries: list[Entry], size: int) -> list[list[Entry]]:
     return [entries[start : start + size] for start in range(0, len(entries), size)]
 
@@ -249,8 +307,7 @@ def _measure(
     """Ask for every unit that has no rows yet."""
     labels, regions, kept = _labels(clean), _regions(clean), _kept(samples, clean)
     for job in jobs:
-        size = manifest["execution"]["shard"]
-        shards = _shards(kept, min(size, job.lens.unit or size))
+        shards = _shards(kept, _unit_size(job, kept, manifest["execution"]["shard"]))
         units = [
             Unit(job.lens.name, job.model.name, operator.id, shard)
             for shard in range(len(shards))
@@ -260,10 +317,12 @@ def _measure(
         if not missing:
             continue
         asked = sorted({unit.shard for unit in missing})
-        canvas = job.model.preprocess.height, job.model.preprocess.width
-        most = {operator.id: job.lens.trials(job.options, operator, *canvas) for operator in job.operators}
-        cost = sum(len(shards[unit.shard]) * most[unit.operator] for unit in missing)
-        tick = reporter.stage(f"{job.lens.name} of {job.model.name}", cost, "images")
+        most = {
+            unit: job.most(operator, shards[number])
+            for number in asked
+            for unit, operator in _units_of(job, number, missing)
+        }
+        tick = reporter.stage(f"{job.lens.name} of {job.model.name}", sum(most.values()), job.unit)
         batch = manifest["execution"]["batch"][job.model.name]
 
         def load(number: int, job: Job = job, shards: list[list[Entry]] = shards) -> tuple[int, Images]:
@@ -286,17 +345,30 @@ def _measure(
                 tick=tick,
                 regions=_regions_of(job.model, entries, regions),
                 originals=images.originals,
+                boxes=_boxes_of(entries),
             )
             for unit, operator in _units_of(job, number, missing):
-                asked_before = bench.asked
-                columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options))
+                asked_before, began = bench.asked, time.perf_counter()
+                journal = Journal(store, unit) if most[unit] > (job.lens.trials_a_unit or most[unit]) else None
+                columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options), journal)
+                if job.lens.timed:
+                    columns["seconds"] = _each(columns, (time.perf_counter() - began) / len(entries))
                 if not job.model.scores:  # nobody knows them
                     columns = {name: column for name, column in columns.items() if name not in ANSWERED_SCORES}
-                tick(len(entries) * most[operator.id] - (bench.asked - asked_before))  # what a search could spare
+                tick(most[unit] - (bench.asked - asked_before))  # what a search could spare
                 _write(store, unit, entries, truth, columns)
+                if journal is not None:
+                    journal.clear()
                 give_back_freed_memory()
             batch = bench.batch  # what memory allowed here holds for the next shard
             del bench, images  # or they would stay until the next ones are there
+
+
+def _each(columns: Columns, value: float) -> Tensor:
+    """A column that says the same in every row."""
+    samples = columns["sample"]
+    assert isinstance(samples, Tensor)
+    return torch.full(samples.shape, value)
 
 
 def _write(store: Store, unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> None:
@@ -359,7 +431,11 @@ def _lists(detections: Detections) -> dict[str, pa.Array]:
 
 def _array(column: Tensor | Known | Words, kind: pa.DataType) -> pa.Array:
     if isinstance(column, Words):
-        return pa.DictionaryArray.from_arrays(pa.array(column.places.numpy(), pa.int32()), list(column.words))
+        places = column.places.numpy()
+        return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32(), mask=places < 0), list(column.words))
+    if isinstance(column, Known) and column.values.ndim == 2:
+        values = [row if known else None for row, known in zip(column.values.tolist(), column.known.tolist(), strict=True)]
+        return pa.array(values, kind)
     if isinstance(column, Known):
         return pa.array(column.values.numpy(), mask=~column.known.numpy()).cast(kind)
     return pa.array(column.cpu().numpy()).cast(kind)

@@ -27,11 +27,13 @@ ERRAND = 8  # images that a thread decodes before it looks for more: handing the
 
 @dataclass(frozen=True)
 class Entry:
-    """A readable image of a dataset: its place, its id and its name."""
+    """A readable image of a dataset: its place, its id and its name, its height and width, and its object's box (xyxy)."""
 
     index: int
     image: str
     name: str
+    size: tuple[int, int] = (0, 0)
+    box: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,22 @@ are its rows: columns of tensors, one row a measured fact.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.criteria import USUAL, Verdict
+from brinell.lenses.stage import MotionSearch, Task
 from brinell.perturb import Difference, Operator, Property, View
 from brinell.registry import Registry
 
-Change = Operator | Property | View
+Size = tuple[int, int]  # height and width
+Asked = Operator | Property | View  # what a trial is of
+Change = Asked | MotionSearch
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Trials:
     """
 
     samples: Tensor
-    operator: Change
+    operator: Asked
     levels: Tensor
     fields: Tensor | None = None
     may_fail: bool = False
@@ -60,7 +64,8 @@ class Shard:
     """What a lens knows of its samples: how many, the size of their canvas, and the answer on the clean images.
 
     `full` is how many trials keep the machine busy: with fewer than that left, a search may as well ask ahead. `sizes` are
-    the heights and widths of the originals, int64 (N, 2), for a lens that looks at them.
+    the heights and widths of the originals, int64 (N, 2), for a lens that looks at them, and `boxes` where their objects
+    are in their own pixels, (N, 4), NaN where nobody knows. `ids` (int64 (N,)) and the `model`'s name are for naming files.
     """
 
     count: int
@@ -69,6 +74,9 @@ class Shard:
     clean: Outcome
     full: int = 1
     sizes: Tensor | None = None
+    boxes: Tensor | None = None
+    ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Words:
-    """A column of a few words: their places in a list."""
+    """A column of a few words: their places in a list; -1: empty."""
 
     places: Tensor
     words: tuple[str, ...]
@@ -95,7 +103,8 @@ class Files:
 
 
 Columns = dict[str, Tensor | Known | Words | Detections | Files]
-Asking = Generator[Trials, Outcome, Columns]
+Again = Callable[[Any, str, Tensor, Mapping[str, Tensor]], Trials]
+Asking = Generator[Trials | Task, Any, Columns]  # an outcome for trials, and what came of a task
 
 
 class LensOptions(BaseModel):
@@ -108,6 +117,10 @@ class LensOptions(BaseModel):
     semantics: str = "published"
     criterion: str = USUAL
 
+    def names(self, change: Change) -> bool:
+        """Whether a change was asked for by its own name."""
+        return any(name.partition(":")[0] == change.name for name in self.operators)
+
 
 @dataclass(frozen=True)
 class Lens:
@@ -115,7 +128,13 @@ class Lens:
 
     `trials` is told the options, what is asked about, and the height and width of the canvas. A `searching` lens asks
     less than that where it finds what it seeks. A lens that looks at `originals` has them beside their canvases, and its
-    units hold no more than `unit` images.
+    units hold no more than `unit` images. Where the number of trials depends on an image's size, `counted` is told that,
+    too (heights and widths of image and canvas), and units hold about `trials_a_unit`; of one that must hold more, what was
+    answered is kept while it is measured. `fits` is told the sizes of all images and the canvas's, before anything is
+    asked: it says what can't be measured, or raises. `again` makes the trials that rows are of, so that what the model
+    saw can be made again: it is told the options, the operator's full name, the samples, and the rows' numbers by column,
+    NaN where empty. Where rows tell of failures alone, `control` makes weaker changes to compare them with. The rows of a
+    lens that is `timed` say how long an image took.
     """
 
     name: str
@@ -127,6 +146,12 @@ class Lens:
     searching: bool = False
     originals: bool = False
     unit: int | None = None
+    counted: Callable[[LensOptions, Change, Size, Size], int] | None = None
+    trials_a_unit: int | None = None
+    fits: Callable[[LensOptions, Tensor, Size], list[str]] | None = None
+    again: Again | None = None
+    control: Again | None = None
+    timed: bool = False
 
 
 LENSES: Registry[Lens] = Registry("lens")

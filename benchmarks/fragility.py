@@ -1,0 +1,171 @@
+"""Maps of windows: windows a second over the bare network's images a second, and what a photograph costs.
+
+`python -m benchmarks.fragility --device cuda` prints the same for a ResNet-50 on an accelerator (bf16, compiled), kept as
+benchmarks/results/fragility_accelerator.json. There a whole photograph is measured; on a CPU some of its windows are, and
+its time is told from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import brinell
+from benchmarks.accelerator import bare_model
+from benchmarks.end_to_end import per_second
+from brinell.criteria import find_criterion
+from brinell.engine.bench import Bench
+from brinell.engine.threads import answers, torch_alone
+from brinell.execution import Execution
+from brinell.lenses import Answers, FragilityOptions, Grid, Neighbourhood, Trials, window_side
+from brinell.lenses.counts import counted_rows
+from brinell.lenses.fragility import chosen_views, fragility
+from brinell.lenses.maps import Maps, packed
+from brinell.models import Model
+from brinell.perturb import window_view
+
+MODEL = "efficientnet_lite0"
+HEIGHT, WIDTH = 375, 500  # the paper's photograph
+SIZES = (0.2, 0.4, 0.6, 0.8)
+SIDES = (125, 250, 375, 500)
+ROUNDS, SECONDS, BATCH, SOME = 5, 2.0, 16, 128
+
+
+def measure() -> dict[str, Any]:
+    """On a CPU, in onnxruntime, batches of 16 on each core."""
+    model = brinell.open_model(MODEL, Execution())
+    pre = model.preprocess
+    plain = torch.full((BATCH * 8, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8)
+    facts = {"model": MODEL, "cores": os.cpu_count(), "batch": BATCH}
+    with torch_alone():
+        bench = _bench(model, _photograph(HEIGHT, WIDTH), BATCH)
+        found = _rates(bench, lambda: len(answers(model, plain, BATCH)), SOME)
+        found["maps"] = _map_seconds()
+    rate = found["rate"]
+    windows = {f"{side}×{side}": _windows(side, side) for side in SIDES}
+    grown = {name: {"windows": count, "seconds": count / rate} for name, count in windows.items()}
+    seconds = _windows(HEIGHT, WIDTH) / rate + found["maps"]["seconds"]
+    return facts | found | {"windows": _windows(HEIGHT, WIDTH), "seconds": seconds, "grown": grown}
+
+
+def measure_on(device: str, precision: str, batch: int, *, compiled: bool) -> dict[str, Any]:
+    """On an accelerator: rates, a whole photograph through the lens, and square ones of several sides."""
+    execution = Execution(device=device, precision=precision, batch=batch, compile=compiled)  # type: ignore[arg-type]
+    model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
+    bench = _bench(model, _photograph(HEIGHT, WIDTH), batch)
+    found = _rates(bench, bare_model(model, batch), 16 * batch)
+    found["maps"] = _map_seconds()
+    grown = {}
+    for side in SIDES:
+        square = _bench(model, _photograph(side, side), batch)
+        grown[f"{side}×{side}"] = {"windows": _windows(side, side), "seconds": _whole(square)}
+    facts = {"device": torch.cuda.get_device_name(), "model": "ResNet-50", "batch": batch, "torch": torch.__version__}
+    facts["precision"] = precision + (", compiled" if compiled else "")
+    return facts | found | {"windows": _windows(HEIGHT, WIDTH), "seconds": _whole(bench), "grown": grown}
+
+
+def _photograph(height: int, width: int) -> Tensor:
+    """One of the demo's photographs at a size, or, without them, grain."""
+    try:
+        image = brinell.open_dataset("demo-photos")[20].image
+    except brinell.BrinellError:
+        return torch.from_numpy(np.random.default_rng(0).integers(0, 256, (3, height, width), np.uint8))
+    return torch.nn.functional.interpolate(image[None].float(), (height, width)).to(torch.uint8)[0]
+
+
+def _bench(model: Model, image: Tensor, batch: int) -> Bench:
+    canvas, zero = model.preprocess.canvas(image)[None], torch.zeros(1, dtype=torch.int64)
+    criterion = find_criterion("top_k_misclassification(5)")
+    original = model.preprocess.coloured(image).contiguous()
+    return Bench(model, canvas, zero, zero, criterion=criterion, seed=0, batch=batch, originals=[original])
+
+
+def _rates(bench: Bench, bare: Callable[[], int], count: int) -> dict[str, Any]:
+    """Windows of each size, in the middle of its map, with a look at the bare network before and after each."""
+    pre = bench.model.preprocess
+    ratios: dict[float, list[float]] = {size: [] for size in SIZES}
+    rates: list[float] = []
+    bares: list[float] = []
+    for size in SIZES:  # weights, memory and compiled shapes are there before anything is timed
+        _ask(bench, window_view("", "bilinear", pre.height, pre.width), size, count)
+    for _ in range(ROUNDS):
+        before = per_second(bare, SECONDS)
+        bares.append(before)
+        for size in SIZES:
+            view = window_view("", "bilinear", pre.height, pre.width)
+            rate = per_second(lambda view=view, size=size: _ask(bench, view, size, count), SECONDS)  # type: ignore[misc]
+            after = per_second(bare, SECONDS)
+            ratios[size].append(rate / ((before + after) / 2))
+            rates += [rate]
+            before = after
+    each = {str(size): median(own) for size, own in ratios.items()}
+    rounds = [sum(own[place] for own in ratios.values()) / len(SIZES) for place in range(ROUNDS)]
+    return {"ratio": median(rounds), "rounds": rounds, "sizes": each, "bare": median(bares), "rate": median(rates)}
+
+
+def _ask(bench: Bench, view: Any, size: float, count: int) -> int:
+    height, width = bench.originals[0].shape[1:]
+    hood = Neighbourhood.of(window_side(size, height, width), height, width)
+    corners = hood.shifted.corners()
+    start = len(corners) // 2
+    part = corners[start : start + count]
+    parameters = torch.cat([part, torch.full((len(part), 1), hood.judged.side)], 1).to(torch.float64)
+    outcome = bench.ask(Trials(torch.zeros(len(part), dtype=torch.int64), view, parameters))
+    outcome.broken.cpu()
+    return len(part)
+
+
+def _whole(bench: Bench) -> float:
+    """Seconds for all windows of an image at the four sizes, with the shrunken ones, the maps and the rows."""
+    options = FragilityOptions(sizes=SIZES)
+    start = time.perf_counter()
+    for view in chosen_views(options):
+        bench.drive(fragility(bench.shard(), view, options))
+    return time.perf_counter() - start
+
+
+def _windows(height: int, width: int) -> int:
+    return sum(len(Neighbourhood.of(window_side(size, height, width), height, width)) for size in SIZES)
+
+
+def _map_seconds() -> dict[str, float]:
+    """What it takes to count the fragile windows of the paper's photograph and to pack its maps; and their size."""
+    start, total = time.perf_counter(), 0
+    for size in SIZES:
+        hood = Neighbourhood.of(window_side(size, HEIGHT, WIDTH), HEIGHT, WIDTH)
+        large, small = _smooth(hood.shifted), _smooth(hood.shrunk)
+        counted_rows(hood, large, small, None, 8)
+        total += len(packed(Maps(large, small, 1)))
+    return {"seconds": time.perf_counter() - start, "megabytes": total / 1e6}
+
+
+def _smooth(grid: Grid) -> Answers:
+    rows, columns = torch.meshgrid(grid.tops / 40.0, grid.lefts / 40.0, indexing="ij")
+    noise = torch.from_numpy(np.random.default_rng(grid.side).normal(size=grid.shape)).to(torch.float32)
+    confidence = torch.sigmoid(2 * torch.sin(rows) * torch.cos(columns) + 0.1 * noise)
+    rank = ((1 - confidence) * 8).to(torch.uint8)
+    return Answers(grid, rank < 5, rank.to(torch.int64), confidence, rank)
+
+
+def main() -> None:
+    """Print the accelerator's figures as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--precision", default="bf16")
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--eager", action="store_true", help="without compilation")
+    given = parser.parse_args()
+    print(json.dumps(measure_on(given.device, given.precision, given.batch, compiled=not given.eager), indent=1))
+
+
+if __name__ == "__main__":
+    main()
