@@ -8,8 +8,9 @@ run.report()    # one HTML page
 run.rows("select operator, avg(correct::int) from rows group by 1")
 """
 
-from brinell.api import Run, run, wrap
+from brinell.api import Run, curate, run, wrap
 from brinell.config import RunConfig
+from brinell.curation import Curated, CurateOptions
 from brinell.datasets import DataOptions, open_dataset
 from brinell.errors import (
     BrinellError,
@@ -37,6 +38,8 @@ __all__ = [
     "BrinellError",
     "BudgetSpent",
     "ConfigError",
+    "CurateOptions",
+    "Curated",
     "DataError",
     "DataOptions",
     "Dataset",
@@ -56,6 +59,7 @@ __all__ = [
     "ServiceError",
     "UnknownName",
     "UnreadableImage",
+    "curate",
     "find_operator",
     "open_dataset",
     "open_model",

@@ -16,6 +16,8 @@ from torch import nn
 from brinell.attention import AttentionOptions
 from brinell.classes import Classes
 from brinell.config import RunConfig, load_config
+from brinell.curation import Curated, CurateOptions
+from brinell.curation import curate as curate_stores
 from brinell.datasets import DataOptions
 from brinell.engine import Parts, Written, assemble, execute, look, reporter, write_moved
 from brinell.errors import ConfigError, RunError
@@ -250,6 +252,9 @@ class Run:
         return self.summary()._repr_html_()
 
 
+RunLike = str | os.PathLike[str] | Run
+
+
 @contextmanager
 def question() -> Iterator[None]:
     """Turn DuckDB's errors, which can come as late as the answer is read, into ours."""
@@ -327,6 +332,30 @@ def wrap(
     )
 
 
+def curate(
+    runs: RunLike | Sequence[RunLike],
+    out: str | os.PathLike[str],
+    options: CurateOptions | Mapping[str, Any] | None = None,
+    *,
+    data: Any = None,
+    models: Sequence[Model] = (),
+    execution: Execution | None = None,
+    quiet: bool = False,
+) -> Curated:
+    """Make a data set of what models fail on in finished runs: pictures as they saw them, metadata and a card.
+
+    `options` say which failures are taken and how they are written (see `CurateOptions`): {"fail": "all", "per_class": 20}.
+    `data` is where the runs' images lie now, if they moved or were an object; `models` are those that were objects, in
+    case they have to be asked.
+    """
+    asked = [runs] if isinstance(runs, (str, os.PathLike, Run)) else list(runs)
+    stores = [(one if isinstance(one, Run) else Run(one)).store for one in asked]
+    chosen = options if isinstance(options, CurateOptions) else validated(CurateOptions, dict(options or {}))
+    source = os.fspath(data) if isinstance(data, os.PathLike) else data
+    with reporter(quiet) as telling:
+        return curate_stores(stores, Store(out), chosen, data=source, models=models, execution=execution, reporter=telling)
+
+
 def assembled(
     model: ModelLike | Sequence[ModelLike],
     data: Any,
@@ -383,4 +412,4 @@ def _data(data: Any) -> tuple[dict[str, Any], Any]:
     return {**options, "source": f"object:{type(source).__name__}"}, source
 
 
-__all__ = ["ModelLike", "Run", "RunConfig", "run", "wrap"]
+__all__ = ["ModelLike", "Run", "RunConfig", "curate", "run", "wrap"]

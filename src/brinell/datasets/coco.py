@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from brinell.datasets.decode import read_image
+from brinell.datasets.files import credits_of
 from brinell.errors import DataError
 from brinell.types import Sample
 
@@ -25,6 +26,7 @@ class Coco:
     boxes: dict[int, list[list[float]]]
     box_classes: dict[int, list[int]]
     classes: tuple[str, ...] | None
+    licences: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -36,6 +38,13 @@ class Coco:
         labels = tuple(self.box_classes[entry["id"]])
         only = labels[0] if len(set(labels)) == 1 else None
         return Sample(read_image(self.root / entry["file_name"]), only, entry["file_name"], boxes, labels)
+
+    def credits(self, index: int) -> dict[str, str]:
+        """What is known of an image's author and licence."""
+        entry = self.images[index]
+        licence = self.licences.get(entry.get("license"), {})
+        named = {"licence": licence.get("url") or licence.get("name")}
+        return credits_of({**named, **{key: value for key, value in entry.items() if key != "license"}})
 
 
 def coco(path: Path, images: Path | None = None) -> Coco:
@@ -63,4 +72,5 @@ def coco(path: Path, images: Path | None = None) -> Coco:
     places = [images] if images is not None else [path.parent, path.parent / "images", path.parent.parent / "images"]
     root = next((place for place in places if (place / entries[0]["file_name"]).is_file()), places[0])
     names = tuple(category["name"] for category in categories)
-    return Coco(path.parent.resolve().name, root, entries, boxes, box_classes, names)
+    licences = {licence.get("id"): licence for licence in content.get("licenses") or []}
+    return Coco(path.parent.resolve().name, root, entries, boxes, box_classes, names, licences)

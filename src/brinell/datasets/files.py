@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,18 @@ from brinell.types import Label, Sample
 
 PATH_COLUMNS = ("file_name", "path", "file", "image", "filename", "filepath", "image_path")
 LABEL_COLUMNS = ("label", "labels", "class", "class_name", "category", "target", "wnid", "synset", "label_name")
+CREDITS = (
+    "author", "artist", "creator", "photographer", "attribution", "credit", "licence", "license", "copyright",
+    "source_url", "flickr_url", "coco_url", "url",
+)  # fmt: skip
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 
 
 @dataclass(frozen=True)
 class Files:
-    """Image files with one label each, read when they are asked for."""
+    """Image files with one label each, read when they are asked for. `credited` is what is known of each one's author and
+    licence.
+    """
 
     name: str
     root: Path
@@ -29,6 +35,7 @@ class Files:
     labels: Sequence[Label | None]
     classes: tuple[str, ...] | None = None
     groups: Sequence[tuple[str | None, str | None]] | None = None  # each one's original and variant
+    credited: Sequence[Mapping[str, str]] = ()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -37,6 +44,15 @@ class Files:
         path = self.paths[index]
         original, variant = self.groups[index] if self.groups is not None else (None, None)
         return Sample(read_image(self.root / path), self.labels[index], path, original=original, variant=variant)
+
+    def credits(self, index: int) -> Mapping[str, str]:
+        """What is known of an image's author and licence."""
+        return self.credited[index] if self.credited else {}
+
+
+def credits_of(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Those of an image's facts that tell its author and licence."""
+    return {name: str(facts[name]) for name in CREDITS if facts.get(name) not in (None, "")}
 
 
 def class_folders(root: Path) -> Files:
@@ -90,7 +106,7 @@ def manifest(path: Path, label_column: str | None = None) -> Files:
     groups = None
     if "original" in columns and "variant" in columns:
         groups = [(_word(row.get("original")), _word(row.get("variant"))) for row in rows]
-    return Files(name, path.parent, paths, labels, groups=groups)
+    return Files(name, path.parent, paths, labels, groups=groups, credited=[credits_of(row) for row in rows])
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

@@ -93,6 +93,13 @@ _add(
     lambda path, options: photos(),
 )
 _add(
+    "instances",
+    "FOLDER with instances.json",
+    "COCO annotations and their images",
+    lambda path: (path / "instances.json").is_file(),
+    lambda path, options: coco(path / "instances.json", Path(options.images) if options.images else None),
+)
+_add(
     "metadata",
     "FOLDER with metadata.jsonl, .csv or .parquet",
     "images and a table of file_name and label (Hugging Face's imagefolder)",

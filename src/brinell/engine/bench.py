@@ -74,7 +74,11 @@ class Bench:
         # where the preferred objects are, for a detector; NaN: where it finds them itself
         given = torch.full((len(canvases), 4), torch.nan) if regions is None else regions
         self._regions = given.to(model.device)
-        self.clean = self._in_batches(range(len(canvases)), self._ask_clean)
+
+    @cached_property
+    def clean(self) -> Outcome:
+        """The answers on the clean images; who only makes images asks for none."""
+        return self._in_batches(range(len(self.canvases)), self._ask_clean)
 
     def shard(self) -> Shard:
         """What a lens is told of the samples."""
@@ -118,6 +122,8 @@ class Bench:
         """The outcome of each trial."""
         if isinstance(trials.operator, Operator):
             self._levels.begin(trials.operator)
+        if self.model.detector is not None:
+            _ = self.clean  # before threads compare with it
         if isinstance(trials.operator, View) and trials.operator.local is not None:
             for sample in sorted(set(trials.samples.tolist())):  # here, where streams of an accelerator wait for it
                 self._ready(sample)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +21,7 @@ from torch import Tensor
 from brinell.criteria import USUAL, find_criterion
 from brinell.engine.bench import Bench
 from brinell.engine.clean import readable
+from brinell.engine.remake import Version, remade
 from brinell.engine.shards import Entry, id_numbers, load_images
 from brinell.engine.windows import write_window_exhibits
 from brinell.geometry import GROUPS
@@ -57,6 +57,16 @@ class Exhibit:
     colour: tuple[float, ...] = ()  # of a spot of light, whose numbers are then the severities
     clean_prediction: int | None = None
     motion: tuple[float, ...] = ()  # coordinates in the operator's group
+
+    @property
+    def version(self) -> Version:
+        """How the picture is made."""
+        if self.colour:
+            red, green, blue = self.colour
+            return Version(self.image, highlight("exact", (red, green, blue)), self.severities)
+        if self.severities:
+            return Version(self.image, find_property(self.operator), self.severities, self.field)
+        return Version(self.image, find_operator(self.operator), (self.level,))
 
     @property
     def file(self) -> str:
@@ -221,7 +231,6 @@ def _make(
 ) -> None:
     labels = {exhibit.image: exhibit.label for exhibit in wanted}
     entries = [known[image] for image in labels]
-    row = {entry.image: place for place, entry in enumerate(entries)}
     originals = any(exhibit.colour or exhibit.motion for exhibit in wanted)
     loaded = load_images(dataset, entries, model.preprocess, pool, with_originals=originals)
     canvases = loaded.canvases
@@ -235,37 +244,17 @@ def _make(
         batch=8,
         originals=loaded.originals,
     )
-    by_operator: dict[str, set[tuple[int, int]]] = defaultdict(set)
-    files: dict[tuple[str, int, int], str] = {}
+    places = {entry.image: place for place, entry in enumerate(entries)}
     for exhibit in wanted:
-        place = row[exhibit.image]
         if exhibit.motion:
-            clean, moved = _moved(bench, exhibit, place)
+            clean, moved = _moved(bench, exhibit, places[exhibit.image])
             store.write(clean, exhibit.clean_file)
             store.write(moved, exhibit.file)
-            continue
-        store.write(webp(canvases[place]), exhibit.clean_file)
-        if exhibit.colour:
-            red, green, blue = exhibit.colour
-            spot = torch.tensor([exhibit.severities], dtype=torch.float64)
-            view = highlight("exact", (red, green, blue))
-            store.write(webp(bench.viewed(view, torch.tensor([place]), spot)[0].cpu()), exhibit.file)
-            continue
-        if exhibit.severities:
-            fields = torch.tensor([exhibit.field])
-            severities = torch.tensor([exhibit.severities], dtype=torch.float64)
-            image = bench.changed(find_property(exhibit.operator), torch.tensor([place]), severities, fields)
-            store.write(webp(image[0].cpu()), exhibit.file)
-            continue
-        by_operator[exhibit.operator].add((exhibit.level, place))
-        files[exhibit.operator, exhibit.level, place] = exhibit.file
-    for operator, asked in by_operator.items():
-        # rising levels, so that a step operator goes on instead of starting again
-        for level in sorted({level for level, _ in asked}):
-            samples = torch.tensor(sorted(place for at, place in asked if at == level))
-            images = bench.perturbed(find_operator(operator), samples, torch.full_like(samples, level))
-            for place, image in zip(samples.tolist(), images.cpu(), strict=True):
-                store.write(webp(image), files[operator, level, place])
+        else:
+            store.write(webp(canvases[places[exhibit.image]]), exhibit.clean_file)
+    still = [exhibit for exhibit in wanted if not exhibit.motion]
+    for number, image in remade(bench, [exhibit.version for exhibit in still], places):
+        store.write(webp(image), still[number].file)
 
 
 def _moved(bench: Bench, exhibit: Exhibit, place: int) -> tuple[bytes, bytes]:

@@ -17,7 +17,7 @@ from brinell.config import RunConfig
 from brinell.engine.survey import data_fingerprint
 from brinell.engine.tuning import SHARD, best_batch
 from brinell.errors import RunError
-from brinell.models import Model
+from brinell.models import Model, Preprocess
 from brinell.results import Store
 from brinell.types import Dataset
 
@@ -41,7 +41,7 @@ def new_manifest(
             "batch": {model.name: execution.batch or best_batch(model) for model in models},
             "shard": execution.shard or SHARD.get(models[0].device.type, 128),
         },
-        "versions": {name: _version(name) for name in _VERSIONED},
+        "versions": {name: package_version(name) for name in _VERSIONED},
         "machine": {"python": platform.python_version(), "system": platform.system(), "processor": platform.machine()},
         "created": time.strftime("%Y-%m-%d %H:%M:%S"),
         "seconds": 0.0,
@@ -145,7 +145,16 @@ def _described(model: Model) -> dict[str, Any]:
     }
 
 
-def _version(name: str) -> str | None:
+def preprocess_of(manifest: dict[str, Any], model: str) -> Preprocess:
+    """How a run's model gets its canvases, from what was described of it."""
+    told = manifest["models"][model]
+    channels, height, width = told["input"]
+    short_side = None if told["resize"] == "stretch" else int(told["resize"].split()[3].rstrip(","))
+    return Preprocess(height, width, channels, short_side, told["interpolation"], tuple(told["mean"]), tuple(told["std"]))
+
+
+def package_version(name: str) -> str | None:
+    """The version of an installed package."""
     try:
         return version(name)
     except PackageNotFoundError:

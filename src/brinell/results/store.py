@@ -141,12 +141,15 @@ class Store:
         folders = (quote(part, safe="") for part in (unit.lens, unit.model, unit.operator))
         return "rows", *folders, f"{unit.shard:05d}.parquet"
 
+    def rows(self) -> Any:
+        """All rows, for DuckDB to read as they are asked."""
+        files = self.unit_files()
+        return pyarrow.dataset.dataset(files, ROWS, filesystem=self.fs) if files else ROWS.empty_table()
+
     def connect(self) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection in which `rows` and those that `_TABLES` lists are tables, read as they are asked."""
         connection = duckdb.connect()
-        files = self.unit_files()
-        rows = pyarrow.dataset.dataset(files, ROWS, filesystem=self.fs) if files else ROWS.empty_table()
-        connection.register("rows", rows)
+        connection.register("rows", self.rows())
         for name, schema in _TABLES.items():
             there = self.exists(f"{name}.parquet")
             connection.register(name, _whole(self.table(name), schema) if there else schema.empty_table())

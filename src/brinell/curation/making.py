@@ -1,0 +1,104 @@
+"""Pictures made again, original by original and shard by shard, so that memory stays flat."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from brinell.criteria import USUAL, find_criterion
+from brinell.curation.failing import Picture
+from brinell.curation.sources import opened
+from brinell.engine.bench import Bench
+from brinell.engine.failures import FAILURES
+from brinell.engine.remake import remade, unasked
+from brinell.engine.shards import give_back_freed_memory, id_numbers, load_images
+from brinell.execution import Execution
+from brinell.models import Model
+
+SHARD = 64  # originals that are in memory at a time
+BATCH = 32
+
+
+@dataclass(frozen=True)
+class Made:
+    """A picture's number, its canvas and the clean one, uint8 (C, H, W)."""
+
+    number: int
+    image: Tensor
+    clean: Tensor
+
+
+class Maker:
+    """Makes pictures. Models are only opened for changes that follow their gradients."""
+
+    def __init__(self, given: Sequence[Model], execution: Execution, pool: ThreadPoolExecutor) -> None:
+        self.given, self.execution, self.pool = given, execution, pool
+        self.device = execution.torch_device()
+        self._opened: dict[tuple[int, str], Model] = {}
+
+    def make(self, pictures: Sequence[Picture]) -> Iterator[Made]:
+        """All of them, in whichever order spares work: always the same."""
+        groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        for number, picture in enumerate(pictures):
+            owner = picture.failures[0].model.name if picture.version.change.white_box else ""
+            originals = FAILURES[picture.lens].originals
+            groups[picture.source.number, picture.seed, picture.canvas, owner, originals].append(number)
+        for numbers in groups.values():
+            numbers.sort(key=lambda number: _index(pictures[number]))
+            yield from self._group(pictures, numbers)
+
+    def _group(self, pictures: Sequence[Picture], numbers: list[int]) -> Iterator[Made]:
+        first = pictures[numbers[0]]
+        model, source = self._model(first), first.source
+        labels = {pictures[number].version.image: pictures[number].failures[0].label for number in numbers}
+        images = list(labels)
+        by_image: dict[str, list[int]] = defaultdict(list)
+        for number in numbers:
+            by_image[pictures[number].version.image].append(number)
+        for start in range(0, len(images), SHARD):
+            shard = images[start : start + SHARD]
+            entries = [source.originals[image].entry for image in shard]
+            with source.found():
+                loaded = load_images(
+                    source.dataset,
+                    entries,
+                    model.preprocess,
+                    self.pool,
+                    with_originals=FAILURES[first.lens].originals,
+                )
+            bench = Bench(
+                model,
+                loaded.canvases,
+                id_numbers(entries),
+                torch.tensor([labels[image] for image in shard]),
+                criterion=find_criterion(USUAL),
+                seed=first.seed,
+                batch=BATCH,
+                originals=loaded.originals,
+            )
+            places = {image: place for place, image in enumerate(shard)}
+            mine = [number for image in shard for number in by_image[image]]
+            versions = [pictures[number].version for number in mine]
+            for place, image in remade(bench, versions, places):
+                yield Made(mine[place], image, loaded.canvases[places[versions[place].image]])
+            give_back_freed_memory()
+
+    def _model(self, picture: Picture) -> Model:
+        asked = picture.failures[0].model
+        if not picture.version.change.white_box:
+            return unasked(asked.own, asked.preprocess, self.device)
+        place = asked.source, asked.own
+        if place not in self._opened:
+            why = f"{picture.version.change.name} follows a model's gradient"
+            self._opened[place] = opened(asked, picture.source, self.given, self.execution, why)
+        return self._opened[place]
+
+
+def _index(picture: Picture) -> int:
+    return picture.source.originals[picture.version.image].entry.index
