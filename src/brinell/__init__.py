@@ -8,7 +8,7 @@ run.report()    # one HTML page
 run.rows("select operator, avg(correct::int) from rows group by 1")
 """
 
-from brinell.api import Run, run, wrap
+from brinell.api import Run, compare, gate, leaderboard, run, wrap
 from brinell.config import RunConfig
 from brinell.datasets import DataOptions, open_dataset
 from brinell.errors import (
@@ -56,7 +56,10 @@ __all__ = [
     "ServiceError",
     "UnknownName",
     "UnreadableImage",
+    "compare",
     "find_operator",
+    "gate",
+    "leaderboard",
     "open_dataset",
     "open_model",
     "run",

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from brinell.api import Run, question
 from brinell.cli import show as pictures
+from brinell.cli.compare import compare, leaderboard
 from brinell.cli.settings import with_settings
 from brinell.cli.tables import comparison_table, listing, plan_lines, summary_table
 from brinell.config import RunConfig, load_config
@@ -198,7 +199,7 @@ def show(
     out.print(f"wrote {file}", highlight=False)
 
 
-for _command in (demo, report, summary, rows, human, ls, serve, show):
+for _command in (demo, report, summary, rows, human, ls, serve, show, compare, leaderboard):
     app.command()(_command)
 app.command("run")(with_settings(run))
 app.command("plan")(with_settings(plan))

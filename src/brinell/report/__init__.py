@@ -1,5 +1,7 @@
 """Telling what was found: figures, and one HTML page."""
 
+from brinell.report.comparison import comparison_markdown, comparison_page, junit, value, write_comparison, write_text
+from brinell.report.comparison_figures import difference_bars, level_differences
 from brinell.report.figures import Figure, area_bars, average_profiles, operator_profiles
 from brinell.report.fragility_figures import fragile_curves, location_curves, recognised_curves
 from brinell.report.knob_figures import fooling_bars, robustness_bars, sides, threshold_curves
@@ -9,8 +11,13 @@ __all__ = [
     "Figure",
     "area_bars",
     "average_profiles",
+    "comparison_markdown",
+    "comparison_page",
+    "difference_bars",
     "fooling_bars",
     "fragile_curves",
+    "junit",
+    "level_differences",
     "location_curves",
     "operator_profiles",
     "recognised_curves",
@@ -18,6 +25,9 @@ __all__ = [
     "robustness_bars",
     "sides",
     "threshold_curves",
+    "value",
+    "write_comparison",
     "write_figures",
     "write_report",
+    "write_text",
 ]
