@@ -80,7 +80,20 @@ def ran(here: Path, tell: Tell) -> Path:
 
 
 def test_the_commands() -> None:
-    assert sorted(COMMANDS) == ["demo", "human", "ls", "plan", "report", "rows", "run", "serve", "show", "summary"]
+    assert sorted(COMMANDS) == [
+        "compare",
+        "demo",
+        "human",
+        "leaderboard",
+        "ls",
+        "plan",
+        "report",
+        "rows",
+        "run",
+        "serve",
+        "show",
+        "summary",
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

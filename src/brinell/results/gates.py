@@ -48,7 +48,7 @@ class Rule(BaseModel):
     def told(self) -> str:
         """The rule in words."""
         measure = MEASURES[self.measure]
-        unit = "points" if measure.unit == "points" else "%"
+        unit = "%" if measure.unit == "percent" else "point" if self.drop == 1 else "points"
         surely = ", significantly" if self.significant else ""
         named = ", ".join(self.operators)
         under = "" if measure.lens is None else f" under {'any operator' if named == 'all' else named}"

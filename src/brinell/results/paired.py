@@ -40,7 +40,7 @@ class Effects:
 
 def mcnemar(lost: Array, gained: Array) -> Array:
     """The exact two-sided p of McNemar's test, from the numbers of images that changed either way."""
-    tail = special.bdtr(np.minimum(lost, gained), lost + gained, 0.5)
+    tail = special.bdtr(np.minimum(lost, gained), (lost + gained).astype(np.int64), 0.5)
     p: Array = np.minimum(1.0, 2 * tail)
     return p
 

@@ -12,17 +12,14 @@ from brinell.errors import ConfigError, RunError
 from brinell.registry import nearest
 from brinell.results.store import Store
 
-Labels = dict[str, str | None]  # by image
-
 
 @dataclass(frozen=True)
 class Opened:
     """A run as it is compared: its store, its manifest and its images."""
 
     store: Store
-    manifest: dict[str, Any]
-    labels: Labels
-    names: dict[str, str] = field(repr=False)
+    manifest: dict[str, Any] = field(repr=False)
+    names: dict[str, str] = field(repr=False)  # of its images, by their ids
 
     @staticmethod
     def of(folder: str | os.PathLike[str]) -> Opened:
@@ -33,9 +30,8 @@ class Opened:
         manifest = store.manifest()
         if not manifest.get("finished"):
             raise RunError(f"the run in {store.url} is not finished; finish it with the command that began it")
-        found = store.connect().execute("select image, label, name from samples where problem is null").fetchall()
-        labels = {image: label for image, label, _ in found}
-        return Opened(store, manifest, labels, {image: name for image, _, name in found})
+        found = store.connect().execute("select image, name from samples where problem is null").fetchall()
+        return Opened(store, manifest, dict(found))
 
     @property
     def folder(self) -> str:
@@ -56,6 +52,11 @@ class Opened:
     def lens(self, name: str | None) -> dict[str, Any]:
         """A lens's options."""
         return next((lens for lens in self.config["lenses"] if lens["name"] == name), {})
+
+    def truth(self, model: str) -> dict[str, int]:
+        """The output of a model that counts as right, by image."""
+        sql = "select image, clean.label from clean join samples using (index) where model = $model"
+        return dict(self.store.connect().execute(sql, {"model": model}).fetchall())
 
     @property
     def lenses(self) -> list[str]:
@@ -109,6 +110,7 @@ def pairs_of(
         lenses, more = _shared_lenses(first, run, other_draws=other_draws)
         matched, rest = _matched(first, run, named)
         for old, new in matched:
+            _refuse_other_labels(first, run, old, new)
             _refuse_other_criterion(first, run, old, new)
             found = (*notes, *more, *rest, *_sizes(first, run, old, new))
             pairs.append(Pair(Subject(first, old), Subject(run, new), images, lenses, found))
@@ -119,6 +121,7 @@ def refuse_unpaired(first: Opened, run: Opened, *, other_draws: bool = False) ->
     """Raise if two runs of one lens did not ask the same about the same images."""
     _shared_images(first, run, common_images=False)
     _shared_lenses(first, run, other_draws=other_draws)
+    _refuse_other_labels(first, run, first.models[0], run.models[0])
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -154,9 +157,9 @@ def _matched(first: Opened, run: Opened, named: list[tuple[str, str]]) -> tuple[
 
 def _shared_images(first: Opened, run: Opened, *, common_images: bool) -> tuple[tuple[str, ...], list[str]]:
     """The images of both, in the first run's order."""
-    shared = tuple(image for image in first.labels if image in run.labels)
+    shared = tuple(image for image in first.names if image in run.names)
     for has, lacks in ((first, run), (run, first)):
-        alone = [image for image in has.labels if image not in lacks.labels]
+        alone = [image for image in has.names if image not in lacks.names]
         if alone and not (common_images and shared):
             few = "; or pair those that both have with --common-images" if shared else ""
             raise RunError(
@@ -166,13 +169,7 @@ def _shared_images(first: Opened, run: Opened, *, common_images: bool) -> tuple[
     if first.config["data"]["labels"] != run.config["data"]["labels"]:
         ways = (f"{each.folder} takes {each.config['data']['labels']}" for each in (first, run))
         raise RunError(f"{_both(first, run)}: their labels differ, {' and '.join(ways)}; run one of them with the other's")
-    other = next((image for image in shared if first.labels[image] != run.labels[image]), None)
-    if other is not None:
-        raise RunError(
-            f"{_both(first, run)}: {first.names[other]} is labelled {first.labels[other]!r} in {first.folder} and "
-            f"{run.labels[other]!r} in {run.folder}; make both with the same labels"
-        )
-    left = len(first.labels) + len(run.labels) - 2 * len(shared)
+    left = len(first.names) + len(run.names) - 2 * len(shared)
     return shared, [f"{left} images are in one run alone, and are left out"] if left else []
 
 
@@ -207,6 +204,23 @@ def _shared_lenses(first: Opened, run: Opened, *, other_draws: bool) -> tuple[tu
             )
     alone = sorted({*first.lenses, *run.lenses} - {*shared})
     return shared, notes + ([f"in one run alone, and not compared: the lens {', '.join(alone)}"] if alone else [])
+
+
+def _refuse_other_labels(first: Opened, run: Opened, old: str, new: str) -> None:
+    """Labels are the same by the name of their class; where lists name classes differently, by the output's number."""
+    if first.config["data"]["labels"] == "prediction":
+        return
+    before, after = first.truth(old), run.truth(new)
+    classes = [owner.manifest["models"][name]["classes"] for owner, name in ((first, old), (run, new))]
+    numbered = None in classes or set(classes[0]) != set(classes[1])
+    for image in (one for one in before if one in after):
+        labels = (before[image], after[image])
+        words = [str(label if names is None else names[label]) for label, names in zip(labels, classes, strict=True)]
+        if words[0] != words[1] and not (numbered and labels[0] == labels[1]):
+            raise RunError(
+                f"{_both(first, run)}: {first.names[image]} is labelled {words[0]!r} in {first.folder} and {words[1]!r} "
+                f"in {run.folder}; make both with the same labels"
+            )
 
 
 def _refuse_other_criterion(first: Opened, run: Opened, old: str, new: str) -> None:

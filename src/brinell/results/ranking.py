@@ -91,13 +91,13 @@ class Leaderboard:
 def leaderboard(
     folders: Sequence[str | os.PathLike[str]], *, seed: int = 0, resamples: int = RESAMPLES, other_draws: bool = False
 ) -> Leaderboard:
-    """Rank the models of some runs. A model may be in several, each of another lens, under one name."""
+    """Rank the models of some runs. The same model, by name and content, may be in several, each of another lens."""
     runs = [Opened.of(folder) for folder in folders]
     entries = _entries(runs)
     if len(entries) < 2:
         raise ConfigError("a leaderboard needs two models or more; give the runs of several")
     _refuse_unranked(runs, other_draws)
-    images = list(dict.fromkeys(image for run in runs for image in run.labels))
+    images = list(dict.fromkeys(image for run in runs for image in run.names))
     found: list[tuple[Measure, list[str], Array]] = []
     left_out = []
     for measure in (one for one in measures_of([lens for run in runs for lens in run.lenses]) if one.ranked):
@@ -129,14 +129,22 @@ def leaderboard(
 
 
 def _entries(runs: list[Opened]) -> dict[str, list[Subject]]:
-    """The models, each with its runs; two of one name that were measured by one lens are told apart by their folders."""
-    entries: dict[str, list[Subject]] = {}
+    """The models, each with its runs: the same one, by name and content, may have been measured by several lenses.
+
+    Others of the same name, and one that was measured twice by one lens, are told apart by their folders.
+    """
+    held: dict[tuple[str, str, int], list[Subject]] = {}
     for run in runs:
         for model in run.models:
-            held = [lens for side in entries.get(model, []) for lens in side.run.lenses]
-            clash = bool(set(held) & set(run.lenses))
-            entries.setdefault(f"{model} ({run.folder})" if clash else model, []).append(Subject(run, model))
-    return entries
+            content, turn = str(run.manifest["identity"]["models"][model].get("fingerprint")), 0
+            while any(set(other.run.lenses) & set(run.lenses) for other in held.get((model, content, turn), [])):
+                turn += 1
+            held.setdefault((model, content, turn), []).append(Subject(run, model))
+    names = [model for model, _, _ in held]
+    return {
+        model if names.count(model) == 1 else f"{model} ({', '.join(one.run.folder for one in subjects)})": subjects
+        for (model, _, _), subjects in held.items()
+    }
 
 
 def _refuse_unranked(runs: list[Opened], other_draws: bool) -> None:
