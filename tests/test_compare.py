@@ -12,15 +12,18 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 from torch import nn
 
 import brinell
 from brinell.cli import main
 from brinell.errors import ConfigError, RunError
-from brinell.report import comparison_markdown, comparison_page, junit
+from brinell.report import comparison_markdown, comparison_page, junit, write_comparison
 from brinell.results import MEASURES, Contrasts
+from brinell.results.gates import Gate, Rule
 from brinell.results.measures import image_values
+from brinell.validation import validated
 
 PROFILE = {"name": "profile", "operators": ["fade_black", "fade_white", "boxes"], "levels": 12}
 KNOB = {"name": "knob", "operators": ["brightness"], "points": 60}
@@ -330,6 +333,29 @@ def test_json_page_and_markdown(runs: dict[str, brinell.Run], capsys: pytest.Cap
     assert not re.search(r"<(?:script|img|link)[^>]+(?:src|href)=", plain), "it needs nothing else"
     assert "| fade to black |" in comparison_markdown(found).lower()
     assert "fade to black" in found._repr_html_().lower()
+
+
+def test_files_by_their_names(fallen: Contrasts, tmp_path: Path) -> None:
+    judgement = brinell.gate(fallen, {"rules": [{"measure": "area", "drop": 2}]})
+    for name, begin in (("a/b.html", "<!doctype html>"), ("b.md", "# Gate: broken"), ("b.xml", "<?xml")):
+        write_comparison(fallen, str(tmp_path / name), judgement)
+        assert (tmp_path / name).read_text().startswith(begin)
+    for name, told in (
+        ("b.pdf", "should end in .html, .md or .xml"),
+        ("b.xml", "give one with --gate"),
+        ("b.md/c.md", "can't write"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            write_comparison(fallen, tmp_path / name)
+
+
+def test_the_guide_is_true() -> None:
+    """Its gate can be read, and it names every measure and option."""
+    text = (Path(__file__).parents[1] / "docs" / "compare.md").read_text()
+    (gate,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert len(validated(Gate, yaml.safe_load(gate)).rules) == 5
+    assert [name for name in MEASURES if f"`{name}`" not in text] == []
+    assert [key for key in Rule.model_fields if f"{key}:" not in gate] == []
 
 
 def test_names_can_t_break_the_page(data: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,8 +14,9 @@ from brinell.report.page import bundle, embedded, template
 from brinell.results import THRESHOLDS, Contrast, Contrasts, Judgement, Measure, operator_title, tell
 
 
-def write_comparison(found: Contrasts, path: Path, judgement: Judgement | None = None) -> None:
+def write_comparison(found: Contrasts, path: str | os.PathLike[str], judgement: Judgement | None = None) -> None:
     """Write what was compared as the file's name says: .html, .md, or .xml (JUnit, of a gate)."""
+    path = Path(path)
     makers = {".html": comparison_page, ".htm": comparison_page, ".md": comparison_markdown, ".xml": _junit}
     if path.suffix.lower() not in makers:
         raise ConfigError(f"{path} should end in .html, .md or .xml, which says what is written")
