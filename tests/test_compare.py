@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,7 +21,7 @@ import brinell
 from brinell.cli import main
 from brinell.errors import ConfigError, RunError
 from brinell.report import comparison_markdown, comparison_page, junit, write_comparison
-from brinell.results import MEASURES, Contrasts
+from brinell.results import MEASURES, Contrasts, Estimate
 from brinell.results.gates import Gate, Rule
 from brinell.results.measures import image_values
 from brinell.validation import validated
@@ -125,6 +126,20 @@ def test_knobs_keep_survivors_apart(runs: dict[str, brinell.Run]) -> None:
     severity = line(found, "severity", "brightness")
     assert severity.old == pytest.approx(np.mean(list(ranges[0].values())))
     assert severity.new == pytest.approx(np.mean(list(ranges[1].values())))
+
+
+def test_fragile_windows_are_compared(data: Path, tmp_path: Path) -> None:
+    """Its shares are the summary's; windows whose grey lies at the threshold are fragile."""
+    lens = {"name": "fragility", "sizes": [0.5]}
+    few = {"source": str(data), "limit": 12}
+    before, after = (made(few, tmp_path / name, f"fake:grey:{name}?name=grey", lens=lens) for name in ("0.2", "0.45"))
+    found = brinell.compare(before, after)
+    for kind in ("shift", "shrink"):
+        ours = line(found, f"fragile_{kind}", "windows")
+        for run, value in ((before, ours.old), (after, ours.new)):
+            theirs = run.summary().share("grey", ours.operator, f"loose {kind}")
+            assert value == pytest.approx(theirs.share.value) and theirs.images == ours.images == 12
+        assert ours.new > ours.old == 0
 
 
 def test_one_run_s_models_and_named_pairs(runs: dict[str, brinell.Run]) -> None:
@@ -277,12 +292,14 @@ def test_a_gate_s_rules(fallen: Contrasts) -> None:
 
 
 def test_worse_is_less_or_more_as_the_measure_says(runs: dict[str, brinell.Run]) -> None:
-    found = brinell.compare(runs["hard knob"], runs["soft knob"])
-    rules = [{"measure": "robustness", "drop": 20}, {"measure": "broken", "drop": 0, "significant": False}]
-    states = [check.state for check in brinell.gate(found, {"rules": rules}).checks]
-    assert states == ["broken", "broken" if line(found, "broken", "brightness").effect.value > 0 else "kept"]
-    back = brinell.compare(runs["soft knob"], runs["hard knob"])
-    assert not brinell.gate(back, {"rules": rules}).broken
+    there, back = (runs["hard knob"], runs["soft knob"]), (runs["soft knob"], runs["hard knob"])
+    rules = {"rules": [{"measure": "robustness", "drop": 20}]}
+    assert brinell.gate(brinell.compare(*there), rules).broken and not brinell.gate(brinell.compare(*back), rules).broken
+    found = brinell.compare(*there)
+    for effect, states in ((5.0, ["broken"]), (-5.0, ["kept"])):  # more broken images are worse
+        changed = replace(line(found, "broken", "brightness"), effect=Estimate(effect, effect - 2, effect + 2), p=0.001)
+        judgement = brinell.gate(replace(found, lines=(changed,)), {"rules": [{"measure": "broken", "drop": 2}]})
+        assert [check.state for check in judgement.checks] == states
 
 
 def test_few_images_are_untested(data: Path, tmp_path: Path) -> None:
@@ -414,9 +431,9 @@ def network(assets: Path, bits: int | None = None) -> Any:
 
 def test_a_gate_on_real_networks(assets: Path, tmp_path: Path) -> None:
     """No alarm between two seeds of one model, nor for 8 bits; alarm for 3 bits."""
-    lens = {"name": "profile", "operators": ["noise", "boxes", "jpeg"], "levels": 5}
-    data = {"source": f"{assets}/images/cifar10_test_2000.npz", "limit": 120}
-    execution = brinell.Execution(runtime="torch", batch=60, shard=120)
+    lens = {"name": "profile", "operators": ["noise", "boxes"], "levels": 4}
+    data = {"source": f"{assets}/images/cifar10_test_2000.npz", "limit": 100}
+    execution = brinell.Execution(runtime="torch", batch=50, shard=100)
     rules = {"rules": [{"measure": "area", "drop": 2}, {"measure": "clean", "drop": 1}]}
 
     def real(name: str, bits: int | None = None, seed: int = 0) -> brinell.Run:
