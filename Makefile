@@ -36,6 +36,9 @@ fidelity: $(VENV)/dev
 	$(VENV)/bin/python -m fidelity.profiles
 	$(VENV)/bin/python -m fidelity.knobs
 	$(VENV)/bin/python -m fidelity.fragility
+	$(VENV)/bin/python -m fidelity.highlights
+	$(VENV)/bin/python -m fidelity.table1
+	$(VENV)/bin/python -m fidelity.geometry
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "brinell needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -55,7 +58,9 @@ $(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt
 
 $(ZOO)/zoo: pyproject.toml constraints-zoo.txt
 	$(PYTHON) -m venv $(ZOO)
-	$(ZOO)/bin/python $(PIP) --constraint constraints-zoo.txt --editable '.[onnx,timm,torchvision,hf]' pytest hypothesis
+	$(ZOO)/bin/python $(PIP) --constraint constraints-zoo.txt --editable '.[onnx,timm,torchvision,hf]' pytest hypothesis \
+		ttach matplotlib scikit-learn
+	$(ZOO)/bin/python $(PIP) --constraint constraints-zoo.txt --no-deps grad-cam  # which asks for an OpenCV with windows
 	touch $@
 
 clean:

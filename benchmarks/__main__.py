@@ -1,9 +1,10 @@
 """`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
 
-Sections: processor, operators, memory, knob, fragility; `page` alone writes the page from what is kept. The accelerator's
-figures come from `python -m benchmarks.accelerator profile`, `… search` and `python -m benchmarks.fragility`, run where
-there is one, their output kept in benchmarks/results as accelerator.json, accelerator_search.json and
-fragility_accelerator.json.
+Sections are below; `page` alone writes the page from what is kept. The accelerator's figures come from
+`python -m benchmarks.accelerator profile`, `… search`, `python -m benchmarks.fragility`,
+`python -m benchmarks.highlights --device cuda` and `python -m benchmarks.geometry`, run where there is one. Their output is
+kept in benchmarks/results: accelerator.json, accelerator_search.json, and fragility_, highlights_ and
+geometry_accelerator.json.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from pathlib import Path
 
 import jinja2
 
-from benchmarks import fragility, knob, memory, operators, processor
+from benchmarks import fragility, geometry, highlights, knob, memory, operators, processor
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
 SECTIONS = {
     "fragility": fragility.measure,
+    "highlights": highlights.measure,
+    "geometry": geometry.measure,
     "knob": knob.measure,
     "memory": memory.measure,
     "operators": operators.measure,

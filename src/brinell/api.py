@@ -13,10 +13,11 @@ from typing import Any
 import duckdb
 from torch import nn
 
+from brinell.attention import AttentionOptions
 from brinell.classes import Classes
 from brinell.config import RunConfig, load_config
 from brinell.datasets import DataOptions
-from brinell.engine import Parts, assemble, execute, reporter
+from brinell.engine import Parts, Written, assemble, execute, look, reporter, write_moved
 from brinell.errors import ConfigError, RunError
 from brinell.execution import Execution
 from brinell.lenses import KINDS, LensOptions, Maps
@@ -25,15 +26,25 @@ from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
 from brinell.report import (
     Figure,
+    accuracy_bars,
     area_bars,
     average_profiles,
+    cell_map,
+    drift_bars,
     fooling_bars,
     fragile_curves,
+    generator_shares,
+    invariance_bars,
     location_curves,
+    misclassification,
     operator_profiles,
+    place_bars,
+    random_bars,
     recognised_curves,
     robustness_bars,
+    scene_bars,
     sides,
+    size_bars,
     threshold_curves,
     write_figures,
     write_report,
@@ -42,13 +53,17 @@ from brinell.resampling import Interpolation
 from brinell.results import (
     METRICS,
     THRESHOLDS,
+    Attention,
     Comparison,
     Contrasts,
     Findings,
     Fragility,
     Gate,
+    Highlights,
     Judgement,
     Leaderboard,
+    Motions,
+    Photographs,
     Profiles,
     Store,
     compared,
@@ -101,9 +116,36 @@ class Run:
             raise ConfigError(f"this run has no lens {lens!r}; {nearest(lens, list(found))}")
         return found[lens]
 
-    def findings(self, thresholds: tuple[float, ...] = THRESHOLDS) -> dict[str, Findings]:
+    def findings(
+        self, thresholds: tuple[float, ...] = THRESHOLDS, at_least: tuple[int, ...] | None = None
+    ) -> dict[str, Findings]:
         """What every lens of the run found, by the lens's name."""
-        return findings(self.store.connect(), self.manifest, thresholds)
+        return findings(self.store.connect(), self.manifest, thresholds, at_least)
+
+    def attention(
+        self,
+        how: Mapping[str, Any] | AttentionOptions | None = None,
+        *,
+        models: Sequence[Model] | None = None,
+        data: Any = None,
+        quiet: bool = False,
+    ) -> Attention:
+        """Compare where the models look, on clean images and on changed ones, and give what is found.
+
+        Models and data are opened again as the run named them; what was given as an object is to be given again.
+        """
+        config = load_config(self.manifest["source"])
+        lost = [one.source for one in config.models if one.source.startswith("object:")]
+        if models is None and lost:
+            raise ConfigError(f"the run was given a model as an object ({lost[0]}); give it again: attention(models=[…])")
+        if data is None and config.data.source.startswith("object:"):
+            raise ConfigError("the run was given its data as an object; give it again: attention(data=…)")
+        options = how if isinstance(how, AttentionOptions) else validated(AttentionOptions, dict(how or {}))
+        with reporter(quiet) as telling:
+            look(self.store, options, assemble(config, models, data), telling)
+        found = self.findings()["attention"]
+        assert isinstance(found, Attention)
+        return found
 
     def maps(self, model: str, operator: str, image: str) -> Maps:
         """What a model answered to all windows of a size ("windows:0.2") of an image (its id in the rows)."""
@@ -131,7 +173,9 @@ class Run:
 
         Of profiles: "average", "operators" or "areas" (choose model=…, metric=…); of smallest changes: "robustness",
         "fooling", "thresholds" or "sides" (choose operator=…); of fragile windows: "fragile" (choose kind=…), "recognised"
-        or "location". Without a name, the first of the run's first lens.
+        or "location"; of highlights: "highlight-accuracy", "-sizes", "-cells" or "-place"; of attention: "attention-moved";
+        of motions: "invariance", "misclassification", "random" or "generators". Without a name, the first of the run's
+        first lens.
         """
         makers: dict[str, tuple[Findings, Callable[..., Figure], tuple[str, ...]]] = {}
         for found in self.findings().values():
@@ -146,6 +190,25 @@ class Run:
                     "fragile": (found, fragile_curves, ("kind",)),
                     "recognised": (found, recognised_curves, ()),
                     "location": (found, location_curves, ()),
+                }
+            elif isinstance(found, Highlights):
+                makers |= {
+                    "highlight-accuracy": (found, accuracy_bars, ("operator",)),
+                    "highlight-sizes": (found, size_bars, ("operator",)),
+                    "highlight-cells": (found, cell_map, ("operator",)),
+                }
+                if any(one.place is not None and one.failing for one in found.glare.values()):
+                    makers["highlight-place"] = (found, place_bars, ("operator",))
+            elif isinstance(found, Photographs):
+                makers["photographs"] = (found, scene_bars, ())
+            elif isinstance(found, Attention):
+                makers["attention-moved"] = (found, drift_bars, ())
+            elif isinstance(found, Motions):
+                makers |= {
+                    "invariance": (found, invariance_bars, ()),
+                    "misclassification": (found, misclassification, ()),
+                    "random": (found, random_bars, ()),
+                    "generators": (found, generator_shares, ()),
                 }
             else:
                 makers |= {
@@ -168,6 +231,25 @@ class Run:
             if asked is not None and asked not in known[key]:
                 raise ConfigError(f"there is no {asked!r} in this run; {nearest(asked, known[key])}")
         return maker(found, **{key: choice[key] for key in offered if key in choice})
+
+    def write_moved(
+        self,
+        file: str | os.PathLike[str],
+        operator: str,
+        *,
+        score: float | None = None,
+        model: Model | None = None,
+        data: Any = None,
+    ) -> Written:
+        """Write the images as the run's motions left them, with their true labels: data to train on.
+
+        `operator` is as rows have it: "affine:manifool" for the smallest motions, "affine:random" for random ones of a
+        score. The file is an .npz or a folder. A model or data that was given to the run as an object is to be given again.
+        """
+        config = load_config(self.manifest["source"])
+        dataset = None if data is None else _data(data)[1]
+        parts = assemble(config, None if model is None else [model], dataset)
+        return write_moved(self.store, parts, Path(file), operator, score)
 
     def __repr__(self) -> str:
         return f"Run({self.folder!r})"
@@ -192,6 +274,7 @@ def run(
     lens: str | Mapping[str, Any] | LensOptions = "profile",
     select: str = "all",
     seed: int = 0,
+    attention: bool | Mapping[str, Any] = False,
     out: str | os.PathLike[str] | None = None,
     execution: Execution | None = None,
     quiet: bool = False,
@@ -199,9 +282,19 @@ def run(
     """Test models on data, or go on with a test that was stopped, and give the run.
 
     Models are strings ("timm:resnet50", "onnx:FILE"), or modules wrapped by `wrap`. Data is a path, a mapping with a
-    `source` and options (limit, shuffle, labels), or any sequence of (image, label).
+    `source` and options (limit, shuffle, labels), or any sequence of (image, label). With `attention` (True, or options) it
+    is compared where torch models look, too.
     """
-    parts = assembled(model, data, lens=lens, select=select, seed=seed, out=out, execution=execution or Execution())
+    parts = assembled(
+        model,
+        data,
+        lens=lens,
+        select=select,
+        seed=seed,
+        attention=attention,
+        out=out,
+        execution=execution or Execution(),
+    )
     with reporter(quiet) as telling:
         store = execute(parts, telling)
     return Run(store.url)
@@ -277,6 +370,7 @@ def assembled(
     lens: str | Mapping[str, Any] | LensOptions = "profile",
     select: str = "all",
     seed: int = 0,
+    attention: bool | Mapping[str, Any] = False,
     out: str | os.PathLike[str] | None = None,
     execution: Execution,
 ) -> Parts:
@@ -296,6 +390,7 @@ def assembled(
             "lens": lens.model_dump(mode="json") if isinstance(lens, LensOptions) else lens,
             "select": select,
             "seed": seed,
+            "attention": {} if attention is True else attention or None,
             "out": os.fspath(out) if out is not None else None,
             "execution": execution.model_dump(mode="json"),
         }

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
+from brinell.attention import AttentionOptions
 from brinell.datasets import DataOptions
 from brinell.errors import ConfigError
 from brinell.execution import Execution
@@ -42,6 +43,7 @@ class RunConfig(BaseModel):
     """What `brinell run` carries out.
 
     `select`: "all" images, the "correct" ones (that every model gets right), or "correct:MODEL" (that one model does).
+    `attention` says how to look at where the models look, after all rows are there; rows don't depend on it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,6 +55,7 @@ class RunConfig(BaseModel):
     )
     select: str = "all"
     seed: int = 0
+    attention: AttentionOptions | None = None
     out: str | None = None
     execution: Execution = Execution()
 
@@ -84,10 +87,12 @@ class RunConfig(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """What the rows depend on, as plain data: the config without where and how it is carried out."""
-        content = self.model_dump(mode="json", exclude={"out", "execution"})
+        content = self.model_dump(mode="json", exclude={"out", "execution", "attention"})
         for lens in content["lenses"]:
             if lens.get("frost") is not None:
                 lens["frost"] = use_frost_template(lens["frost"]).semantics  # its content, wherever it lies
+        if content["data"]["pattern"] is None:  # runs that began before there was one go on
+            del content["data"]["pattern"]
         content["precision"] = self.execution.precision
         return content
 
@@ -143,7 +148,12 @@ def _spot(place: Any, part: str, key: str) -> Any:
 
 def _known_keys(place: Place) -> list[str]:
     """The keys of the part of a config that a finding is about."""
-    parts: dict[str, type[BaseModel]] = {"models": ModelOptions, "data": DataOptions, "execution": Execution}
+    parts: dict[str, type[BaseModel]] = {
+        "models": ModelOptions,
+        "data": DataOptions,
+        "attention": AttentionOptions,
+        "execution": Execution,
+    }
     if len(place) == 1:
         return [*RunConfig.model_fields, "model", "lens"]
     if place[0] == "lenses":

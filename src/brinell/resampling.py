@@ -85,14 +85,24 @@ def nearest(source: int, target: int) -> Tensor:
 
 
 def _by_pillow(images: Tensor, height: int, width: int, how: Interpolation) -> Tensor:
-    count, channels = images.shape[:2]
-    layout = images.permute(0, 2, 3, 1) if channels == 3 else images.reshape(count * channels, *images.shape[2:])
-    made = np.empty((len(layout), height, width, *layout.shape[3:]), np.uint8)
-    for place, pixels in enumerate(layout.numpy()):
-        picture = Image.fromarray(np.ascontiguousarray(pixels))
-        made[place] = picture.resize((width, picture.height), _PILLOW[how]).resize((width, height), _PILLOW[how])
-    back = torch.from_numpy(made)
-    return back.permute(0, 3, 1, 2).contiguous() if channels == 3 else back.view(count, channels, height, width)
+    made = np.empty((*images.shape[:2], height, width), np.uint8)
+    for place, planes in enumerate(images.contiguous().numpy()):
+        picture = picture_of(planes)
+        picture = in_one_pass(in_one_pass(picture, (width, picture.height), how), (width, height), how)
+        for channel, band in enumerate(picture.split()):
+            made[place, channel] = np.asarray(band)
+    return torch.from_numpy(made)
+
+
+def picture_of(planes: np.ndarray) -> Image.Image:
+    """An image (C, H, W) as a picture of Pillow's."""
+    bands = [Image.fromarray(plane) for plane in planes]
+    return bands[0] if len(bands) == 1 else Image.merge("RGB", bands)
+
+
+def in_one_pass(picture: Image.Image, size: tuple[int, int], how: Interpolation) -> Image.Image:
+    """A picture resized to (width, height), of which one is as it was."""
+    return picture if picture.size == size else picture.resize(size, _PILLOW[how])
 
 
 def _triangle(x: float) -> float:

@@ -18,13 +18,18 @@ Label = int | str
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One image at native size with what is known about it."""
+    """One image at native size with what is known about it.
+
+    `original` names the scene that it is a photograph of, `variant` which one; the original itself is no variant.
+    """
 
     image: Tensor
     label: Label | None
     name: str
     boxes: Tensor | None = None
     box_labels: tuple[Label, ...] = ()
+    original: str | None = None
+    variant: str | None = None
 
 
 class Dataset(Protocol):

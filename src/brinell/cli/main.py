@@ -101,12 +101,15 @@ def summary(
     threshold: Annotated[
         list[float] | None, typer.Option(min=0, max=1, help="Accuracies to find failure points for.")
     ] = None,
+    at_least: Annotated[
+        list[int] | None, typer.Option(min=1, help="Of highlights: so many failing variants make an image fail (S ≥ k).")
+    ] = None,
 ) -> None:
     """Print what a run found: areas, failure points and a verdict for each model.
 
     Example: [bold]brinell summary runs/first --json[/]
     """
-    found = Run(folder).findings(tuple(threshold) if threshold else THRESHOLDS)
+    found = Run(folder).findings(tuple(threshold) if threshold else THRESHOLDS, tuple(at_least) if at_least else None)
     if as_json:
         told = {lens: one.to_dict() for lens, one in found.items()}
         data = next(iter(told.values())) if len(told) == 1 else told
@@ -116,6 +119,28 @@ def summary(
         for one in found.values():
             out.print(*summary_table(one), sep="\n")
         _say_queries(Run(folder))
+
+
+def attention(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder.")],
+    method: Annotated[str, typer.Option(help="gradcam++ or gradcam.")] = "gradcam++",
+    target: Annotated[str, typer.Option(help="Maps for the class that is named (prediction) or the right one (label).")] = (
+        "prediction"
+    ),
+    layer: Annotated[
+        str | None, typer.Option(help="The layer to look at; without it, the last convolution is found.")
+    ] = None,
+    cells: Annotated[int, typer.Option(help="Cells a side that attention is told by.")] = 5,
+    pairs: Annotated[int, typer.Option(help="Changed images to look at, of each kind and operator.")] = 200,
+) -> None:
+    """Compare where a run's models look, on clean images and on changed ones that fail or don't.
+
+    Example: [bold]brinell attention runs/first --pairs 500[/]
+    """
+    run = Run(folder)
+    how = {"method": method, "target": target, "layer": layer, "cells": cells, "pairs": pairs}
+    out.print(*summary_table(run.attention(how)), sep="\n")
+    _say_report(run.report())
 
 
 def rows(
@@ -147,6 +172,23 @@ def human(
     Example: [bold]brinell human runs/maps people.csv --operator windows:0.4[/]
     """
     out.print(*comparison_table(Run(folder).beside_people(people, operator)), sep="\n")
+
+
+def moved(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run with the geometry lens.")],
+    file: Annotated[Path, typer.Argument(help="An .npz file to write, or a folder.")],
+    operator: Annotated[str, typer.Option(help="GROUP:METHOD, as in affine:manifool or affine:random.")],
+    score: Annotated[
+        float | None, typer.Option(min=0, help="Of random motions; without it, the median of the smallest motions.")
+    ] = None,
+) -> None:
+    """Write a run's images as its motions left them, with their true labels: data to train on.
+
+    Example: [bold]brinell moved runs/first train.npz --operator affine:manifool[/]
+    """
+    written = Run(folder).write_moved(file, operator, score=score)
+    of_score = "" if written.score is None else f" by random motions of score {written.score:.3g}"
+    out.print(f"{written.images} images moved{of_score}, {written.left_out} left out: {file}", highlight=False)
 
 
 def ls(
@@ -182,6 +224,10 @@ def show(
         list[str] | None, typer.Option(help="NAME or NAME:SEMANTICS; may be repeated. Without it: all.")
     ] = None,
     level: Annotated[list[int] | None, typer.Option(help="Levels to show; may be repeated.")] = None,
+    spot: Annotated[
+        list[str] | None,
+        typer.Option(help="X,Y,SIGMA[,STRENGTH]: a spot of light, in pixels of the image; may be repeated."),
+    ] = None,
     size: Annotated[int, typer.Option(min=1, help="The side that the image is resized to.")] = 224,
     seed: Annotated[int, typer.Option(help="Names the random draws.")] = 0,
     model: Annotated[str | None, typer.Option(help="A torch model, for operators that need gradients.")] = None,
@@ -191,7 +237,7 @@ def show(
 
     Example: [bold]brinell show cat.jpg --operator white_fog --operator jpeg --out cat.png[/]
     """
-    sheet = pictures.contact_sheet(image, operator or [], level or [], size=size, seed=seed, model=model)
+    sheet = pictures.contact_sheet(image, operator or [], level or [], spot or [], size=size, seed=seed, model=model)
     try:
         sheet.save(file, "png")
     except OSError as error:
@@ -199,7 +245,7 @@ def show(
     out.print(f"wrote {file}", highlight=False)
 
 
-for _command in (demo, report, summary, rows, human, ls, serve, show, compare, leaderboard):
+for _command in (demo, report, summary, compare, leaderboard, attention, rows, human, moved, ls, serve, show):
     app.command()(_command)
 app.command("run")(with_settings(run))
 app.command("plan")(with_settings(plan))

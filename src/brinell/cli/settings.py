@@ -62,7 +62,17 @@ def settings(
         str | None,
         typer.Option(help="Of the fragility lens: bilinear, bicubic, lanczos, nearest, pad or own.", rich_help_panel=_WHAT),
     ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of the geometry lens: manifool, manitest, random or grid; may be repeated.", rich_help_panel=_WHAT
+        ),
+    ] = None,
     criterion: Annotated[str | None, typer.Option(help="See `brinell ls criteria`.", rich_help_panel=_WHAT)] = None,
+    attention: Annotated[
+        bool,
+        typer.Option("--attention", help="Compare where torch models look, too (Grad-CAM++).", rich_help_panel=_WHAT),
+    ] = False,
     limit: Annotated[int | None, typer.Option(help="Take so many images.", rich_help_panel=_WHAT)] = None,
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Take them in an order named by the seed.", rich_help_panel=_WHAT)
@@ -103,6 +113,8 @@ def settings(
     """A config from a file and options."""
     content = read_yaml(config, "config", "models and data") if config is not None else {}
     _lay(content, None, {"select": select, "seed": seed, "out": out})
+    if attention:
+        content["attention"] = content.get("attention") or {}
     _lay(content, "data", {"source": data, "limit": limit, "shuffle": shuffle or None, "labels": labels})
     _lay(
         content,
@@ -133,6 +145,7 @@ def settings(
             "sizes": size or None,
             "stride": stride,
             "fit": fit,
+            "methods": method or None,
             "criterion": criterion,
         },
     )

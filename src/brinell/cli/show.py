@@ -13,7 +13,16 @@ from brinell.datasets import read_image
 from brinell.errors import ConfigError
 from brinell.execution import Execution
 from brinell.models import Model, Preprocess, open_model
-from brinell.perturb import OPERATORS, PROPERTIES, Operator, Property, find_operator, find_property, operator_names
+from brinell.perturb import (
+    OPERATORS,
+    PROPERTIES,
+    Operator,
+    Property,
+    find_operator,
+    find_property,
+    highlighted,
+    operator_names,
+)
 from brinell.types import id_number, image_id
 
 LEVELS = (0, 1, 2, 5, 10, 20, 30)
@@ -30,11 +39,11 @@ class _Row:
 
 
 def contact_sheet(
-    path: Path, names: list[str], levels: list[int], *, size: int, seed: int, model: str | None
+    path: Path, names: list[str], levels: list[int], spots: list[str], *, size: int, seed: int, model: str | None
 ) -> Image.Image:
-    """One row an operator or property, one column a level or severity."""
+    """One row an operator or property, one column a level or severity; and a row of spots of light."""
     judge = open_model(model, Execution(runtime="torch")) if model is not None else None
-    asked = [_find(name) for name in names or operator_names()]
+    asked = [_find(name) for name in (names if names or spots else operator_names())]
     if judge is None:
         for one in asked:
             if one.white_box and names:
@@ -48,13 +57,30 @@ def contact_sheet(
     preprocess = judge.preprocess if judge is not None else Preprocess(size, size, channels=len(image))
     canvas, ids = preprocess.canvas(image)[None], torch.tensor([id_number(image_id(image))])
     shown = sorted(set(levels)) or list(LEVELS)
-    rows = []
+    rows = [_lit(image, preprocess, spots)] if spots else []
     for one in asked:
         if isinstance(one, Property):
             rows += _severities(one, canvas, ids, seed)
         else:
             rows.append(_levels(one, canvas, ids, shown, seed, judge))
     return _drawn(rows)
+
+
+def _lit(image: Tensor, preprocess: Preprocess, spots: list[str]) -> _Row:
+    """Spots of light on the original, each as X,Y,SIGMA or X,Y,SIGMA,STRENGTH, and then the canvas."""
+    images = [("clean", preprocess.canvas(image))]
+    for text in spots:
+        try:
+            x, y, sigma, strength = (*map(float, text.split(",")), 1.0)[:4]
+        except ValueError:
+            raise ConfigError(
+                f"a spot should be X,Y,SIGMA or X,Y,SIGMA,STRENGTH in pixels of the image, got {text!r}"
+            ) from None
+        if sigma <= 0 or strength <= 0:
+            raise ConfigError(f"a spot's sigma and strength should be more than 0, got {text!r}")
+        spot = torch.tensor([[x, y, sigma, strength]], dtype=torch.float64)
+        images.append((f"{x:g}, {y:g}, sigma {sigma:g}", preprocess.canvases(highlighted(image[None], spot))[0]))
+    return _Row("a spot of light", images)
 
 
 def _find(name: str) -> Operator | Property:

@@ -12,17 +12,39 @@ from brinell.datasets import SOURCES as DATASETS
 from brinell.engine.manifest import priced
 from brinell.engine.plan import Plan
 from brinell.errors import UnknownName
-from brinell.lenses import KINDS, LENSES, LOOKS
+from brinell.geometry import GROUPS
+from brinell.lenses import HIGHLIGHT_READINGS, KINDS, LENSES, LOOKS
 from brinell.models import SOURCES as MODELS
 from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
 from brinell.registry import nearest
-from brinell.results import Comparison, Findings, Fragility, Hardness, Knobs, Profiles, Share, title
+from brinell.results import (
+    Attention,
+    Comparison,
+    Findings,
+    Fragility,
+    Hardness,
+    Highlights,
+    Knobs,
+    Motions,
+    Photographs,
+    Profiles,
+    Share,
+    title,
+)
 
 
 def summary_table(found: Findings) -> list[Any]:
     """What a lens found, as a table and a sentence for each model."""
     if isinstance(found, Profiles):
         return _profile_table(found)
+    if isinstance(found, Highlights):
+        return _highlight_table(found)
+    if isinstance(found, Photographs):
+        return _photograph_table(found)
+    if isinstance(found, Attention):
+        return _attention_table(found)
+    if isinstance(found, Motions):
+        return _motion_table(found)
     return _knob_table(found) if isinstance(found, Knobs) else _fragility_table(found)
 
 
@@ -74,6 +96,92 @@ def comparison_table(found: dict[str, list[Comparison]]) -> list[Any]:
 
 def _number(value: float) -> str:
     return "–" if value != value else f"{value:.1%}"
+
+
+def _highlight_table(found: Highlights) -> list[Any]:
+    """Accuracy with and without spots of light, by how many variants may fail; and the least light."""
+    tables: list[Any] = []
+    for operator in found.grids:
+        own = [one for model in found.models for one in [found.glare.get((model, operator))] if one is not None]
+        table = Table(title=f"\n{title(operator)}", title_justify="left", title_style="bold")
+        counts = list(own[0].at_least)
+        for head in ("model", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}*" for k in counts)):
+            table.add_column(head)
+        table.add_column("failing", no_wrap=True)
+        for one in own:
+            figures = [one.top1, one.average, *one.at_least.values(), *one.over_right.values()]
+            shares = (f"{each.value:.1%}\n{100 * each.low:.0f}–{100 * each.high:.0f}" for each in figures)
+            table.add_row(one.model, *shares, f"{one.failing} of\n{one.failing_images} images")
+        tables += [table, "* over images whose original is right"]
+    if found.least:
+        table = Table(title=f"\n{title('highlight:least')}", title_justify="left", title_style="bold")
+        for head in (
+            "model",
+            "mean light, grey levels (95 %)",
+            "median",
+            "broken / survived / skipped / failed",
+            "queries",
+        ):
+            table.add_column(head)
+        for least in found.least.values():
+            light = f"{least.light.value:.2g} ({least.light.low:.2g}–{least.light.high:.2g})" if least.broken else "–"
+            median = "–" if least.middle is None else f"{least.middle:.2g}"
+            counted = " / ".join(map(str, (least.broken, least.survived, least.skipped, least.failed)))
+            table.add_row(least.model, light, median, counted, f"{least.queries:.0f}")
+        tables.append(table)
+    return [*tables, *(found.verdict(model) for model in found.models)]
+
+
+def _photograph_table(found: Photographs) -> list[Any]:
+    """Accuracy on originals and their variants."""
+    table = Table(title="\nphotographed variants", title_justify="left", title_style="bold")
+    counts = list(next(iter(found.scenes.values())).at_least)
+    heads = ("model", "scenes", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}*" for k in counts))
+    for head in heads:
+        table.add_column(head)
+    for model in found.models:
+        one = found.scenes[model]
+        figures = [one.top1, one.average, *one.at_least.values(), *one.over_right.values()]
+        shares = (f"{each.value:.1%}\n{100 * each.low:.0f}–{100 * each.high:.0f}" for each in figures)
+        table.add_row(model, str(one.scenes), *shares)
+    return [table, "* over scenes whose original is right", *(found.verdict(model) for model in found.models)]
+
+
+def _attention_table(found: Attention) -> list[Any]:
+    """How often attention moved, where the model fails and where it doesn't."""
+    table = Table(title="\nattention", title_justify="left", title_style="bold")
+    for head in ("model", "under", "fails", "pairs", "moved", "moved (equal cells)", "overlap", "distance"):
+        table.add_column(head)
+    for one in found.moves:
+        shares = [f"{each.value:.0%} ({each.low:.0%}–{each.high:.0%})" for each in (one.moved, one.equal_moved)]
+        failed = "yes" if one.failed else "no"
+        means = (f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}")
+        table.add_row(one.model, title(one.operator), failed, str(one.pairs), *shares, *means)
+    return [table, *(found.verdict(model) for model in found.models)]
+
+
+def _motion_table(found: Motions) -> list[Any]:
+    """The smallest motions of every group and method, and what random ones do."""
+    tables: list[Any] = []
+    for model in found.models:
+        table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+        for head in ("group", "mean score (95 %)", "fooled / not / skipped", "seconds", "queries", "gradients"):
+            table.add_column(head, no_wrap=head == "group")
+        for operator in found.operators:
+            one = found.smallest.get((model, operator))
+            if one is not None:
+                counts = f"{one.fooled} / {one.failed + one.silent} / {one.skipped}"
+                score = (
+                    f"{one.score.value:.2f} ({one.score.low:.2f}–{one.score.high:.2f})" if one.fooled else "never fooled"
+                )
+                costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
+                table.add_row(title(operator), score, counts, *costs)
+            elif (model, operator) in found.rates:
+                middle = found.middle(model, operator)
+                reach = "more than was tried" if middle is None else f"{middle:.2f}"
+                table.add_row(title(operator), f"{found.threshold:.0%} changed at {reach}", "", "", "", "")
+        tables += [table, found.verdict(model)]
+    return tables
 
 
 def _knob_table(found: Knobs) -> list[Any]:
@@ -208,6 +316,11 @@ def _operators() -> Table:
         tags = ("knob lens", one.facts.category, "stochastic" if one.stochastic else "deterministic")
         doc = (inspect.getdoc(one.function) or "").splitlines()[0]
         table.add_row(one.name if usual else f"  :{one.semantics}", ", ".join(tags), doc)
+    table.add_section()
+    for name, what in HIGHLIGHT_READINGS.items():
+        table.add_row(name, "highlight lens, deterministic", what)
+    for group in GROUPS.values():
+        table.add_row(group.name, "geometry lens", f"motions of {group.dimension} coordinates: {', '.join(group.parts)}")
     return table
 
 

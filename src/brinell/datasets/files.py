@@ -28,13 +28,15 @@ class Files:
     paths: Sequence[str]
     labels: Sequence[Label | None]
     classes: tuple[str, ...] | None = None
+    groups: Sequence[tuple[str | None, str | None]] | None = None  # each one's original and variant
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, index: int, /) -> Sample:
         path = self.paths[index]
-        return Sample(read_image(self.root / path), self.labels[index], path)
+        original, variant = self.groups[index] if self.groups is not None else (None, None)
+        return Sample(read_image(self.root / path), self.labels[index], path, original=original, variant=variant)
 
 
 def class_folders(root: Path) -> Files:
@@ -85,7 +87,10 @@ def manifest(path: Path, label_column: str | None = None) -> Files:
         raise DataError(f"row {pathless} of {path} has no {path_column}: every row needs its image's path")
     paths = [str(row[path_column]) for row in rows]
     name = path.parent.resolve().name if path.name in METADATA else path.stem
-    return Files(name, path.parent, paths, labels)
+    groups = None
+    if "original" in columns and "variant" in columns:
+        groups = [(_word(row.get("original")), _word(row.get("variant"))) for row in rows]
+    return Files(name, path.parent, paths, labels, groups=groups)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -100,6 +105,10 @@ def _rows(path: Path) -> list[dict[str, Any]]:
             return [json.loads(line) for line in file if line.strip()]
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"the manifest {path} can't be read: {error}") from error
+
+
+def _word(value: Any) -> str | None:
+    return None if value is None or value == "" else str(value)
 
 
 def _known(columns: list[str], known: Sequence[str]) -> str | None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from brinell.datasets.arrays import Arrays, Pairs, npz, sequence
 from brinell.datasets.coco import Coco, coco
 from brinell.datasets.files import METADATA, Files, class_folders, manifest
+from brinell.datasets.groups import Grouped, grouped
 from brinell.datasets.objects import ObjectRule
 from brinell.datasets.photos import photos
 from brinell.errors import DataError
@@ -25,7 +26,8 @@ class DataOptions(BaseModel):
     `labels`: "auto" looks labels up by name, WordNet id or index; "index" takes the dataset's class numbers as the
     model's; "prediction" takes the model's own answer on the clean image as the truth. With boxes, an image's label can be
     the class of one of its objects: of the `preferred` class, or of any, the largest. Images in which none covers
-    `min_area` (a share of the image) are left out. Detectors are always asked about such objects.
+    `min_area` (a share of the image) are left out. Detectors are always asked about such objects. A `pattern` of names says
+    which photographs are variants of which original (see `groups`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +40,7 @@ class DataOptions(BaseModel):
     images: str | None = None
     preferred: str | None = None
     min_area: float | None = Field(None, ge=0, le=1)
+    pattern: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -125,7 +128,12 @@ def open_dataset(data: Any) -> Dataset:
     if isinstance(data, (str, Path)):
         data = DataOptions(source=str(data))
     if not isinstance(data, DataOptions):
-        return data if isinstance(data, (Files, Coco, Arrays, Pairs)) else sequence(data)
+        return data if isinstance(data, (Files, Coco, Arrays, Pairs, Grouped)) else sequence(data)
+    found = _opened(data)
+    return found if data.pattern is None else grouped(found, data.pattern)
+
+
+def _opened(data: DataOptions) -> Dataset:
     kind, _, rest = data.source.partition(":")
     if rest and kind in SOURCES:
         return SOURCES[kind].open(Path(rest).expanduser(), data)

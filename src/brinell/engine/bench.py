@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import torch
@@ -14,9 +14,10 @@ from brinell.boxes import Detections, areas, clipped, moved
 from brinell.criteria import Answer, Criterion, Scene, Verdict, own_regions, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
 from brinell.engine.journal import Journal
+from brinell.engine.stage import Stage
 from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
 from brinell.errors import ModelError
-from brinell.lenses import Outcome, Shard, Trials
+from brinell.lenses import Outcome, Shard, Task, Trials
 from brinell.lenses.lens import Asking, Columns
 from brinell.models import Model
 from brinell.perturb import (
@@ -31,6 +32,9 @@ from brinell.perturb import (
     mean_grey,
     no_difference,
 )
+from brinell.repainting import Repainting
+
+A = TypeVar("A")
 
 
 class Bench:
@@ -66,6 +70,7 @@ class Bench:
         self._tick = tick
         self.asked = 0
         self._levels = _Levels(self.canvases)
+        self._repaintings: dict[int, Repainting] = {}
         # where the preferred objects are, for a detector; NaN: where it finds them itself
         given = torch.full((len(canvases), 4), torch.nan) if regions is None else regions
         self._regions = given.to(model.device)
@@ -84,25 +89,38 @@ class Bench:
         """Let a lens ask until it has its rows; what a journal holds is not asked again."""
         place = 0
         try:
-            trials = next(asking)
+            question = next(asking)
             while True:
-                outcome = None if journal is None else journal.kept(place, len(trials.samples))
-                if outcome is None:
-                    outcome = self.ask(trials)
-                    if journal is not None:
-                        journal.keep(place, outcome)
+                answer: Any
+                if isinstance(question, Task):
+                    answer = self.do(question)
+                elif journal is None:
+                    answer = self.ask(question)
                 else:
-                    self._tick(len(trials.samples))
-                    self.asked += len(trials.samples)
-                trials, place = asking.send(outcome), place + 1
+                    answer = self._journalled(question, journal, place)
+                question, place = asking.send(answer), place + 1
         except StopIteration as finished:
             columns: Columns = finished.value
             return columns
+
+    def _journalled(self, trials: Trials, journal: Journal, place: int) -> Outcome:
+        """The outcome of the question at a place, kept or asked now."""
+        outcome = journal.kept(place, len(trials.samples))
+        if outcome is None:
+            outcome = self.ask(trials)
+            journal.keep(place, outcome)
+        else:
+            self._tick(len(trials.samples))
+            self.asked += len(trials.samples)
+        return outcome
 
     def ask(self, trials: Trials) -> Outcome:
         """The outcome of each trial."""
         if isinstance(trials.operator, Operator):
             self._levels.begin(trials.operator)
+        if isinstance(trials.operator, View) and trials.operator.local is not None:
+            for sample in sorted(set(trials.samples.tolist())):  # here, where streams of an accelerator wait for it
+                self._ready(sample)
 
         def ask_and_tell(part: slice) -> Outcome:
             outcome = self._ask(trials, part)
@@ -136,6 +154,26 @@ class Bench:
                 f"{trials.operator.id} at level {float(level):g}; {NAN_FIX}"
             )
 
+    def do(self, task: Task) -> dict[str, Tensor]:
+        """What comes of a task, on the host."""
+        stage = self.stage
+
+        def do_and_tell(part: slice) -> dict[str, Tensor]:
+            done = task.do(stage, part)
+            if task.images:
+                self._tick(part.stop - part.start)
+            return {name: values.cpu() for name, values in done.items()}
+
+        self.asked += task.images
+        parts = self._parts(task.count, do_and_tell)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    @cached_property
+    def stage(self) -> Stage:
+        """The shard's images as they move; the whole of them where the model cuts out the middle."""
+        wholes = [self.model.preprocess.wholes(original[None])[0] for original in self.originals]
+        return Stage(self.model, wholes or list(self.canvases), self.ids, self.labels, self.seed)
+
     def changed(self, found: Property, samples: Tensor, severities: Tensor, fields: Tensor | None = None) -> Tensor:
         """Samples under a property at their severities."""
         rows = _rows(samples, self.canvases.device)
@@ -164,21 +202,38 @@ class Bench:
         """Originals under a view; those of one image are made together."""
         which, counts = torch.unique_consecutive(samples, return_counts=True)
         parts = zip(which.tolist(), torch.split(parameters, counts.tolist()), strict=True)
-        to_canvases = self.model.preprocess.canvases
-        return torch.cat([view.canvases(self.originals[sample], own, to_canvases) for sample, own in parts])
+        return torch.cat([self._looked(view, sample, own) for sample, own in parts])
+
+    def _looked(self, view: View, sample: int, parameters: Tensor) -> Tensor:
+        original, preprocess, local = self.originals[sample], self.model.preprocess, view.local
+        if local is None:
+            return view.canvases(original, parameters, preprocess.canvases)
+
+        def paint(windows: Tensor, corners: Tensor, which: Tensor) -> Tensor:
+            return local.paint(windows, corners, parameters[which])
+
+        boxes = local.boxes(parameters, *original.shape[1:])
+        return preprocess.repainted(self._ready(sample), boxes, paint)
+
+    def _ready(self, sample: int) -> Repainting:
+        """An original, ready to be changed in windows."""
+        if sample not in self._repaintings:
+            self._repaintings[sample] = self.model.preprocess.repainting(self.originals[sample])
+        return self._repaintings[sample]
+
+    def images(self, trials: Trials, part: slice) -> Tensor:
+        """The canvases of some trials, as the model is asked about them."""
+        samples, levels = trials.samples[part], trials.levels[part]
+        if isinstance(trials.operator, View):
+            return self.viewed(trials.operator, samples, levels)
+        if isinstance(trials.operator, Property):
+            return self.changed(trials.operator, samples, levels, None if trials.fields is None else trials.fields[part])
+        return self.perturbed(trials.operator, samples, levels)
 
     def _ask(self, trials: Trials, part: slice) -> Outcome:
-        samples, told, compares = trials.samples[part], None, True
-        rows = _rows(samples, self.canvases.device)
-        if isinstance(trials.operator, View):
-            images = self.viewed(trials.operator, samples, trials.levels[part])
-            compares = trials.operator.compares
-        elif isinstance(trials.operator, Property):
-            fields = None if trials.fields is None else trials.fields[part]
-            images = self.changed(trials.operator, samples, trials.levels[part], fields)
-        else:
-            images = self.perturbed(trials.operator, samples, trials.levels[part])
-            told = trials.operator.facts.told
+        rows, images = _rows(trials.samples[part], self.canvases.device), self.images(trials, part)
+        compares = trials.operator.compares if isinstance(trials.operator, View) else True
+        told = trials.operator.facts.told if isinstance(trials.operator, Operator) else None
         read, broken, detections = self._judged(images, rows, trials.operator, trials.levels[part])
         return Outcome(
             verdict=read,
@@ -237,16 +292,19 @@ class Bench:
         return self.clean.detections.at(rows)
 
     def _in_batches(self, trials: range, ask: Callable[[slice], Outcome]) -> Outcome:
-        def ask_from_there(part: slice) -> Outcome:
-            return ask(slice(trials.start + part.start, trials.start + part.stop))
+        return joined(
+            self._parts(len(trials), lambda part: ask(slice(trials.start + part.start, trials.start + part.stop)))
+        )
 
+    def _parts(self, count: int, work: Callable[[slice], A]) -> list[A]:
+        """What comes of work on 0..count, batch by batch."""
         if self.model.device.type == "cpu":
-            return joined(list(one_each_core(ask_from_there, batches(len(trials), self.batch))))
+            return list(one_each_core(work, batches(count, self.batch)))
         each: Callable[..., Iterable[Any]] = map
         if self.model.device.type == "cuda":
             each = partial(two_in_flight, device=self.model.device)
-        parts, self.batch = halving(ask_from_there, len(trials), self.batch, each)
-        return joined(parts)
+        parts, self.batch = halving(work, count, self.batch, each)
+        return parts
 
 
 class _Levels:

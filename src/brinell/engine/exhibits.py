@@ -8,24 +8,26 @@ from __future__ import annotations
 import io
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 from urllib.parse import quote
 
 import duckdb
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw
 from torch import Tensor
 
 from brinell.criteria import USUAL, find_criterion
 from brinell.engine.bench import Bench
 from brinell.engine.clean import readable
-from brinell.engine.shards import Entry, id_numbers, load_canvases
+from brinell.engine.shards import Entry, id_numbers, load_images
 from brinell.engine.windows import write_window_exhibits
+from brinell.geometry import GROUPS
 from brinell.models import Model
-from brinell.perturb import find_operator, find_property
-from brinell.results import Breaker, Least, Store, breakers, least, profiles
+from brinell.perturb import find_operator, find_property, highlight
+from brinell.results import Breaker, Least, Spotted, Store, breakers, least, profiles, smallest_motions, spotted
 from brinell.types import Dataset
 
 BREAKERS = 3  # images shown for each model and operator
@@ -52,6 +54,9 @@ class Exhibit:
     severities: tuple[float, ...] = ()
     field: int = 0
     told: str = ""
+    colour: tuple[float, ...] = ()  # of a spot of light, whose numbers are then the severities
+    clean_prediction: int | None = None
+    motion: tuple[float, ...] = ()  # coordinates in the operator's group
 
     @property
     def file(self) -> str:
@@ -60,7 +65,9 @@ class Exhibit:
 
     @property
     def clean_file(self) -> str:
-        """Where the clean image lies."""
+        """Where the clean image lies; of one that moves, with the outline of what the moved one shows."""
+        if self.motion:
+            return f"{self._folder}/{quote(self.operator, safe='')}/{self.image}-clean.webp"
         return f"{self._folder}/clean/{self.image}.webp"
 
     @property
@@ -80,6 +87,10 @@ def write_exhibits(store: Store, dataset: Dataset, models: Sequence[Model], seed
             wanted += _least_changes(connection, lens["distance"], lens["resample"])
         elif lens["name"] == "fragility":
             write_window_exhibits(store, dataset, models, lens)
+        elif lens["name"] == "highlights":
+            wanted += _spots_that_break(connection, lens)
+        elif lens["name"] == "geometry":
+            wanted += _smallest_motions(connection)
     entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}  # the first of equal images
     for model in models:
         mine = [exhibit for exhibit in wanted if exhibit.model == model.name]
@@ -126,7 +137,7 @@ def _breaks_first(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
     return [_broken(found, found.clean_confidence) for found in breakers(connection, BREAKERS)]
 
 
-def _broken(found: Breaker | Least, clean_confidence: float | None) -> Exhibit:
+def _broken(found: Breaker | Least | Spotted, clean_confidence: float | None) -> Exhibit:
     """A picture of an image that a model loses."""
     return Exhibit(
         model=found.model,
@@ -144,12 +155,7 @@ def _broken(found: Breaker | Least, clean_confidence: float | None) -> Exhibit:
 
 def _least_changes(connection: duckdb.DuckDBPyConnection, distance: str, resample: bool) -> list[Exhibit]:
     """For each model and property the images that the smallest changes break."""
-    sure = {
-        (model, image): confidence
-        for model, image, confidence in connection.execute(
-            "select model, image, any_value(clean.confidence) from clean join samples using (index) group by all"
-        ).fetchall()
-    }
+    sure = _clean_confidences(connection)
     return [
         replace(
             _broken(found, sure[found.model, found.image]),
@@ -158,6 +164,49 @@ def _least_changes(connection: duckdb.DuckDBPyConnection, distance: str, resampl
             told=f"{find_property(found.operator).facts.tell(abs(found.amount))}, {distance} {found.distance:.2g}",
         )
         for found in least(connection, BREAKERS, distance)
+    ]
+
+
+def _spots_that_break(connection: duckdb.DuckDBPyConnection, options: Mapping[str, Any]) -> list[Exhibit]:
+    """For each model the images that the least light breaks, with the spot on the object and beside it."""
+    sure = _clean_confidences(connection)
+    made = []
+    for found in spotted(connection, BREAKERS, options):
+        where = "" if found.inside is None else ", on the object" if found.inside else ", beside the object"
+        told = f"σ {found.spot[2]:.3g} px{where}: {found.light:.2g} grey levels"
+        exhibit = _broken(found, sure[found.model, found.image])
+        made.append(replace(exhibit, severities=found.spot, told=told, colour=tuple(options["colour"])))
+    return made
+
+
+def _clean_confidences(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], float | None]:
+    return {
+        (model, image): confidence
+        for model, image, confidence in connection.execute(
+            "select model, image, any_value(clean.confidence) from clean join samples using (index) group by all"
+        ).fetchall()
+    }
+
+
+def _smallest_motions(connection: duckdb.DuckDBPyConnection) -> list[Exhibit]:
+    """For each model, group and method the images that the smallest motions fool."""
+    return [
+        Exhibit(
+            model=found.model,
+            operator=found.operator,
+            image=found.image,
+            level=0,
+            threshold=None,
+            label=found.label,
+            prediction=found.prediction,
+            confidence=None,
+            correct=False,
+            clean_confidence=found.clean_confidence,
+            told=f"score {found.score:.2f}: {found.told}",
+            clean_prediction=found.clean_prediction,
+            motion=found.motion,
+        )
+        for found in smallest_motions(connection, BREAKERS)
     ]
 
 
@@ -173,7 +222,9 @@ def _make(
     labels = {exhibit.image: exhibit.label for exhibit in wanted}
     entries = [known[image] for image in labels]
     row = {entry.image: place for place, entry in enumerate(entries)}
-    canvases = load_canvases(dataset, entries, model.preprocess, pool)
+    originals = any(exhibit.colour or exhibit.motion for exhibit in wanted)
+    loaded = load_images(dataset, entries, model.preprocess, pool, with_originals=originals)
+    canvases = loaded.canvases
     bench = Bench(
         model,
         canvases,
@@ -182,12 +233,24 @@ def _make(
         criterion=find_criterion(USUAL, detector=model.detector is not None),
         seed=seed,
         batch=8,
+        originals=loaded.originals,
     )
     by_operator: dict[str, set[tuple[int, int]]] = defaultdict(set)
     files: dict[tuple[str, int, int], str] = {}
     for exhibit in wanted:
         place = row[exhibit.image]
+        if exhibit.motion:
+            clean, moved = _moved(bench, exhibit, place)
+            store.write(clean, exhibit.clean_file)
+            store.write(moved, exhibit.file)
+            continue
         store.write(webp(canvases[place]), exhibit.clean_file)
+        if exhibit.colour:
+            red, green, blue = exhibit.colour
+            spot = torch.tensor([exhibit.severities], dtype=torch.float64)
+            view = highlight("exact", (red, green, blue))
+            store.write(webp(bench.viewed(view, torch.tensor([place]), spot)[0].cpu()), exhibit.file)
+            continue
         if exhibit.severities:
             fields = torch.tensor([exhibit.field])
             severities = torch.tensor([exhibit.severities], dtype=torch.float64)
@@ -205,9 +268,34 @@ def _make(
                 store.write(webp(image), files[operator, level, place])
 
 
+def _moved(bench: Bench, exhibit: Exhibit, place: int) -> tuple[bytes, bytes]:
+    """A whole image with the outline of what is seen of it after its motion, and the moved image."""
+    group = GROUPS[exhibit.operator.partition(":")[0]]
+    matrices = group.exp(torch.tensor([exhibit.motion], dtype=torch.float64))
+    frames = bench.stage.frames(torch.tensor([place]))
+    shape = bench.stage.shape(place)
+    scale = max(1, -(-120 // min(shape)))  # small images are drawn larger
+    corners = torch.tensor([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]], dtype=torch.float64)
+    corners[:, :2] *= torch.tensor([(shape[1] - 1) / 2, (shape[0] - 1) / 2], dtype=torch.float64)
+    seen = (matrices[0] @ corners.T).T
+    outline = (seen[:, :2] / seen[:, 2:] + torch.tensor([(shape[1] - 1) / 2, (shape[0] - 1) / 2]) + 0.5) * scale
+    pictures = []
+    for image in (frames.images, frames.moved(matrices)):
+        levels = bench.model.preprocess.levels(image)[0, :, : shape[0], : shape[1]].cpu()
+        array = levels[0].numpy() if len(levels) == 1 else levels.permute(1, 2, 0).numpy()
+        picture = Image.fromarray(array).convert("RGB")
+        pictures.append(picture.resize((shape[1] * scale, shape[0] * scale), Image.Resampling.NEAREST))
+    ImageDraw.Draw(pictures[0]).polygon([tuple(point) for point in outline.tolist()], outline=(228, 87, 46), width=2)
+    return _encoded(pictures[0]), _encoded(pictures[1])
+
+
 def webp(image: Tensor) -> bytes:
     """A canvas as a small picture file."""
     array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
+    return _encoded(Image.fromarray(array))
+
+
+def _encoded(picture: Image.Image) -> bytes:
     sink = io.BytesIO()
-    Image.fromarray(array).save(sink, "webp", quality=90)
+    picture.save(sink, "webp", quality=90)
     return sink.getvalue()

@@ -13,10 +13,12 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from brinell.attention import AttentionOptions
 from brinell.boxes import Detections
 from brinell.config import RunConfig
 from brinell.criteria import Criterion, find_criterion
 from brinell.datasets import open_dataset
+from brinell.engine.attention import attend
 from brinell.engine.bench import Bench
 from brinell.engine.clean import answer_clean, keep, label_indices, readable
 from brinell.engine.exhibits import write_exhibits
@@ -30,6 +32,7 @@ from brinell.engine.truth import Objects, objects_of
 from brinell.errors import ConfigError
 from brinell.lenses import LENSES, Change, Files, Known, Lens, LensOptions, Words
 from brinell.lenses.lens import Columns
+from brinell.lenses.stage import MotionSearch
 from brinell.models import Model, open_model, require_layers
 from brinell.results import ROWS, Store, Unit, precisions, require_evaluation
 from brinell.types import Dataset
@@ -97,11 +100,13 @@ def jobs_of(parts: Parts) -> list[Job]:
                     "misclassification, or let its mapping say where the scores are"
                 )
             refused = [op for op in operators if op.white_box and model.differentiable is None]
-            named = [op.name for op in refused if any(name.partition(":")[0] == op.name for name in options.operators)]
+            named = [op for op in refused if options.names(op)]
             if named:
+                what, fix = f"operator {named[0].name}", "leave out one of the two"
+                if isinstance(named[0], MotionSearch):
+                    what, fix = named[0].method, "use the methods random, grid or manitest"
                 raise ConfigError(
-                    f"operator {named[0]} needs gradients, and model {model.name} gives none (it is no torch model); leave "
-                    "out one of the two"
+                    f"{what} needs gradients, and model {model.name} gives none (it is no torch model); {fix}"
                 )
             reasons = {op.id: "the model gives no gradients" for op in refused}
             able = tuple(op for op in operators if op.id not in reasons)
@@ -135,10 +140,21 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
             _measure(store, parts, jobs, samples, clean, manifest, pool, reporter, ready)
             write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
             _evaluate(store, jobs)
+            if config.attention is not None:
+                attend(store, config, parts.models, parts.dataset, config.attention, pool, reporter)
+                manifest["attention"] = store.manifest()["attention"]
     manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
     manifest["finished"] = True
     store.write_manifest(manifest)
     return store
+
+
+def look(store: Store, how: AttentionOptions, parts: Parts, reporter: Reporter | None = None) -> None:
+    """Compare attention in a run that is there; `parts` are its models and its data."""
+    reporter = reporter or Silent()
+    with torch_alone(), ThreadPoolExecutor(worker_count(parts.config.execution.workers), "decode") as pool:
+        refuse_other_settings(store, parts.config, parts.models)
+        attend(store, parts.config, parts.models, parts.dataset, how, pool, reporter)
 
 
 def _evaluate(store: Store, jobs: list[Job]) -> None:
@@ -332,9 +348,11 @@ def _measure(
                 boxes=_boxes_of(entries),
             )
             for unit, operator in _units_of(job, number, missing):
-                asked_before = bench.asked
+                asked_before, began = bench.asked, time.perf_counter()
                 journal = Journal(store, unit) if most[unit] > (job.lens.trials_a_unit or most[unit]) else None
                 columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options), journal)
+                if job.lens.timed:
+                    columns["seconds"] = _each(columns, (time.perf_counter() - began) / len(entries))
                 if not job.model.scores:  # nobody knows them
                     columns = {name: column for name, column in columns.items() if name not in ANSWERED_SCORES}
                 tick(most[unit] - (bench.asked - asked_before))  # what a search could spare
@@ -344,6 +362,13 @@ def _measure(
                 give_back_freed_memory()
             batch = bench.batch  # what memory allowed here holds for the next shard
             del bench, images  # or they would stay until the next ones are there
+
+
+def _each(columns: Columns, value: float) -> Tensor:
+    """A column that says the same in every row."""
+    samples = columns["sample"]
+    assert isinstance(samples, Tensor)
+    return torch.full(samples.shape, value)
 
 
 def _write(store: Store, unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> None:
@@ -408,6 +433,9 @@ def _array(column: Tensor | Known | Words, kind: pa.DataType) -> pa.Array:
     if isinstance(column, Words):
         places = column.places.numpy()
         return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32(), mask=places < 0), list(column.words))
+    if isinstance(column, Known) and column.values.ndim == 2:
+        values = [row if known else None for row, known in zip(column.values.tolist(), column.known.tolist(), strict=True)]
+        return pa.array(values, kind)
     if isinstance(column, Known):
         return pa.array(column.values.numpy(), mask=~column.known.numpy()).cast(kind)
     return pa.array(column.cpu().numpy()).cast(kind)

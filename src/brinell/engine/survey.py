@@ -59,6 +59,8 @@ def survey(
             "boxes": None if sample.boxes is None else sample.boxes.tolist(),
             "box_labels": None if sample.boxes is None else [str(each) for each in sample.box_labels],
             "object": place,
+            "original": sample.original,
+            "variant": sample.variant,
         }
 
     records = []

@@ -153,7 +153,7 @@ class _Maker:
             self._window(canvases[place].cpu(), probabilities[place].cpu(), detections, place, pair.label, name)
             for place in (0, 1)
         )
-        layers = self._layers(canvases, name) if with_layers and self.model.module is not None else ()
+        layers = self._layers(canvases, name) if with_layers and self.model.insides is not None else ()
         left, top = pair.corner
         way = f"{pair.to_corner[0] - left:+d}, {pair.to_corner[1] - top:+d}"
         told = f"{pair.side} px at {left}, {top}" + (f"; moved by {way}" if pair.change == "shift" else "; two pixels less")

@@ -2,15 +2,20 @@
 
 from brinell.lenses.fragile import KINDS, Answers, fragile
 from brinell.lenses.fragility import LOOKS, FragilityOptions
+from brinell.lenses.geometry import GeometryOptions
+from brinell.lenses.highlights import HIGHLIGHT_READINGS, HighlightOptions
 from brinell.lenses.knob import KnobOptions
 from brinell.lenses.lens import LENSES, Change, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
 from brinell.lenses.maps import Maps, packed, unpacked
+from brinell.lenses.photographs import PhotographOptions
 from brinell.lenses.profile import ProfileOptions
 from brinell.lenses.search import DISTANCES, STATUSES
+from brinell.lenses.stage import MotionSearch, Stage, Task
 from brinell.lenses.windows import Grid, Neighbourhood, window_side
 
 __all__ = [
     "DISTANCES",
+    "HIGHLIGHT_READINGS",
     "KINDS",
     "LENSES",
     "LOOKS",
@@ -19,16 +24,22 @@ __all__ = [
     "Change",
     "Files",
     "FragilityOptions",
+    "GeometryOptions",
     "Grid",
+    "HighlightOptions",
     "KnobOptions",
     "Known",
     "Lens",
     "LensOptions",
     "Maps",
+    "MotionSearch",
     "Neighbourhood",
     "Outcome",
+    "PhotographOptions",
     "ProfileOptions",
     "Shard",
+    "Stage",
+    "Task",
     "Trials",
     "Words",
     "fragile",

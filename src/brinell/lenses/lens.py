@@ -17,11 +17,13 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.criteria import USUAL, Verdict
+from brinell.lenses.stage import MotionSearch, Task
 from brinell.perturb import Difference, Operator, Property, View
 from brinell.registry import Registry
 
-Change = Operator | Property | View
 Size = tuple[int, int]  # height and width
+Asked = Operator | Property | View  # what a trial is of
+Change = Asked | MotionSearch
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Trials:
     """
 
     samples: Tensor
-    operator: Change
+    operator: Asked
     levels: Tensor
     fields: Tensor | None = None
     may_fail: bool = False
@@ -101,7 +103,8 @@ class Files:
 
 
 Columns = dict[str, Tensor | Known | Words | Detections | Files]
-Asking = Generator[Trials, Outcome, Columns]
+Again = Callable[[Any, str, Tensor, Mapping[str, Tensor]], Trials]
+Asking = Generator[Trials | Task, Any, Columns]  # an outcome for trials, and what came of a task
 
 
 class LensOptions(BaseModel):
@@ -114,6 +117,10 @@ class LensOptions(BaseModel):
     semantics: str = "published"
     criterion: str = USUAL
 
+    def names(self, change: Change) -> bool:
+        """Whether a change was asked for by its own name."""
+        return any(name.partition(":")[0] == change.name for name in self.operators)
+
 
 @dataclass(frozen=True)
 class Lens:
@@ -123,8 +130,11 @@ class Lens:
     less than that where it finds what it seeks. A lens that looks at `originals` has them beside their canvases, and its
     units hold no more than `unit` images. Where the number of trials depends on an image's size, `counted` is told that,
     too (heights and widths of image and canvas), and units hold about `trials_a_unit`; of one that must hold more, what was
-    answered is kept while it is measured. `fits` is told the sizes of all
-    images and the canvas's, before anything is asked: it says what can't be measured, or raises.
+    answered is kept while it is measured. `fits` is told the sizes of all images and the canvas's, before anything is
+    asked: it says what can't be measured, or raises. `again` makes the trials that rows are of, so that what the model
+    saw can be made again: it is told the options, the operator's full name, the samples, and the rows' numbers by column,
+    NaN where empty. Where rows tell of failures alone, `control` makes weaker changes to compare them with. The rows of a
+    lens that is `timed` say how long an image took.
     """
 
     name: str
@@ -139,6 +149,9 @@ class Lens:
     counted: Callable[[LensOptions, Change, Size, Size], int] | None = None
     trials_a_unit: int | None = None
     fits: Callable[[LensOptions, Tensor, Size], list[str]] | None = None
+    again: Again | None = None
+    control: Again | None = None
+    timed: bool = False
 
 
 LENSES: Registry[Lens] = Registry("lens")

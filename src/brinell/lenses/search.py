@@ -78,7 +78,7 @@ class Search:
         self.status[pairs] = BROKEN
         self.place[pairs] = places
         self.until[pairs] = places
-        for name, values in _measured(outcome).items():
+        for name, values in measured(outcome).items():
             kept = self.found.setdefault(name, torch.zeros(len(self.samples), dtype=values.dtype))
             kept[pairs] = values[rows]
 
@@ -148,7 +148,7 @@ def bands(search: Search, alive: Tensor) -> Searching:
         outcome = yield from search.ask(pairs, points)
         broken[pairs, points], failed[pairs, points] = _judged(outcome)
         asked.append((pairs, points))
-        outcomes.append(_measured(outcome))
+        outcomes.append(measured(outcome))
     return _as_bands(search, broken, failed, asked, outcomes)
 
 
@@ -211,6 +211,7 @@ def _judged(outcome: Outcome) -> tuple[Tensor, Tensor]:
     return outcome.broken.cpu() & ~failed, failed
 
 
-def _measured(outcome: Outcome) -> dict[str, Tensor]:
+def measured(outcome: Outcome) -> dict[str, Tensor]:
+    """All that is kept of an outcome, on the host."""
     answers = {name: getattr(outcome.verdict, name).cpu() for name in ANSWERS}
     return answers | {name: getattr(outcome.difference, name).cpu() for name in DISTANCES}

@@ -2,7 +2,7 @@
 
 from brinell.models.detection import Decoding
 from brinell.models.layers import activations, require_layers
-from brinell.models.model import Model
+from brinell.models.model import Insides, Model
 from brinell.models.modules import detector_from_module, from_module
 from brinell.models.options import ModelOptions
 from brinell.models.preprocess import Preprocess
@@ -11,6 +11,7 @@ from brinell.models.sources import SOURCES, open_model
 __all__ = [
     "SOURCES",
     "Decoding",
+    "Insides",
     "Model",
     "ModelOptions",
     "Preprocess",

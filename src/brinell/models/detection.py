@@ -95,10 +95,7 @@ def decoded(heads: Heads, how: Decoding, height: int, width: int) -> Detections:
         boxes = _corners(boxes, how.box_format)
     if how.box_units == "relative" and not heads.pixels:
         boxes = boxes * boxes.new_tensor([width, height, width, height])
-    scores = _probabilities(heads.scores.to(torch.float32), how)
-    if heads.objectness is not None:
-        own = heads.objectness.to(torch.float32).reshape(scores.shape[:2] + (1,) * (scores.ndim - 2))
-        scores = scores * (own.sigmoid() if how.activation != "none" else own)
+    scores = scored(heads, how)
     unanswered = scores.isnan().flatten(1).any(1) | boxes.isnan().flatten(1).any(1)
     scores = scores.nan_to_num(0)
     if heads.labels is None:
@@ -115,6 +112,15 @@ def decoded(heads: Heads, how: Decoding, height: int, width: int) -> Detections:
         kept = unsuppressed(boxes, labels, kept, limit)
     found = _packed(Detections(boxes, labels, scores).where(kept), how.max_detections)
     return Detections(found.boxes, found.labels, found.scores.masked_fill(unanswered[:, None], torch.nan))
+
+
+def scored(heads: Heads, how: Decoding) -> Tensor:
+    """The probabilities of a network's boxes, float32: (N, A, K), or (N, A) beside labels."""
+    scores = _probabilities(heads.scores.to(torch.float32), how)
+    if heads.objectness is None:
+        return scores
+    own = heads.objectness.to(torch.float32).reshape(scores.shape[:2] + (1,) * (scores.ndim - 2))
+    return scores * (own.sigmoid() if how.activation != "none" else own)
 
 
 def unsuppressed(boxes: Tensor, labels: Tensor, alive: Tensor, limit: float) -> Tensor:

@@ -19,16 +19,16 @@ def activations(model: Model, canvases: Tensor, layers: tuple[str, ...] = ()) ->
     convolution whose output is a map.
     """
     require_layers(model, layers)
-    assert model.module is not None
-    named = dict(model.module.named_modules())
+    assert model.insides is not None
+    named = dict(model.insides.module.named_modules())
     watched = {name: named[name] for name in layers} or {n: m for n, m in named.items() if isinstance(m, nn.Conv2d)}
     outputs: dict[str, Tensor] = {}
     hooks = [layer.register_forward_hook(_keeper(outputs, name)) for name, layer in watched.items()]
     try:
         with torch.inference_mode():
-            weights = next(model.module.parameters(), None)
+            weights = next(model.insides.module.parameters(), None)
             images = model.preprocess.normalise(canvases)
-            model.module(images if weights is None else images.to(weights))
+            model.insides.module(images if weights is None else images.to(weights))
     finally:
         for hook in hooks:
             hook.remove()
@@ -40,9 +40,9 @@ def activations(model: Model, canvases: Tensor, layers: tuple[str, ...] = ()) ->
 
 def require_layers(model: Model, layers: tuple[str, ...]) -> None:
     """Raise if a model has no layers, or none of these names."""
-    if model.module is None:
+    if model.insides is None:
         raise ConfigError(f"model {model.name} has no layers to look at: it is no torch module")
-    named = [name for name, _ in model.module.named_modules() if name]
+    named = [name for name, _ in model.insides.module.named_modules() if name]
     for name in layers:
         if name not in named:
             raise ConfigError(f"model {model.name} has no layer {name!r}; {nearest(name, named)}")

@@ -21,6 +21,17 @@ Forward = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
+class Insides:
+    """A torch model as it can be looked into: its module, and how that gives scores over classes, with gradients.
+
+    Scores are logits, the logarithms of probabilities, or a detector's best ones of each class.
+    """
+
+    module: nn.Module
+    scores: Forward
+
+
+@dataclass(frozen=True)
 class Model:
     """A classifier or detector, ready on its device.
 
@@ -28,8 +39,8 @@ class Model:
     gradients, where the model has them. `facts` go into the manifest: source, runtime, precision and the like. A model
     without `scores` names a class and says no more: its answers are 1 for that class and 0 for the others. A model with
     a `service` is asked over HTTP, which may cost something. To whoever asks for scores over classes, a model with a
-    `detector` gives the best score of each class's detections in the image, 0 where there are none. `module` is the torch
-    module that it was made from, if any, whose layers can be looked at.
+    `detector` gives the best score of each class's detections in the image, 0 where there are none. A torch model can be
+    looked into by its `insides`.
     """
 
     name: str
@@ -45,7 +56,7 @@ class Model:
     scores: bool = True
     service: Service | None = None
     detector: Detector | None = None
-    module: nn.Module | None = None
+    insides: Insides | None = None
 
     def predict(self, canvases: Tensor) -> Tensor:
         """Probabilities as float32 (N, K) for uint8 canvases on the model's device."""
@@ -127,6 +138,7 @@ def as_detector(
     fingerprint: str,
     classes: Classes | None,
     facts: Mapping[str, str],
+    insides: Insides | None = None,
 ) -> Model:
     """A detector from a function that gives a network's outputs in their places."""
 
@@ -156,6 +168,7 @@ def as_detector(
         classes=classes,
         facts=facts,
         detector=Detector(detect, how),
+        insides=insides,
     )
 
 

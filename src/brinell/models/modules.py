@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from brinell.classes import Classes
 from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.execution import Execution
-from brinell.models.detection import Decoding, Heads, heads_of
+from brinell.models.detection import Decoding, Heads, heads_of, scored
 from brinell.models.export import exported
-from brinell.models.model import Forward, Model, as_detector, filled_up, probe
+from brinell.models.model import Forward, Insides, Model, as_detector, filled_up, probe
 from brinell.models.preprocess import Preprocess
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -33,6 +33,11 @@ def from_module(
     if classes is not None and len(classes) != first_look.outputs:
         raise ModelError(f"model {name} has {first_look.outputs} outputs, but its class list has {len(classes)} names")
     forward, running = _fastest(module, name, preprocess, device, execution)
+    differentiable = _in_torch(module, execution) if running["runtime"] != "onnxruntime" else module
+
+    def logs(images: Tensor) -> Tensor:
+        return differentiable(images).to(torch.float32).clamp(min=1e-30).log()
+
     return Model(
         name=name,
         forward=forward,
@@ -42,9 +47,9 @@ def from_module(
         outputs=first_look.outputs,
         probabilities=first_look.probabilities,
         classes=classes,
-        differentiable=_in_torch(module, execution) if running["runtime"] != "onnxruntime" else module,
-        module=module,
+        differentiable=differentiable,
         facts={"source": source, **running, "precision": execution.precision, "device": str(device)},
+        insides=Insides(module, logs if first_look.probabilities else differentiable),
     )
 
 
@@ -69,6 +74,12 @@ def detector_from_module(
     def heads(images: Tensor) -> Heads:
         return heads_of(run(images), how, name)
 
+    def best(images: Tensor) -> Tensor:
+        found = heads(images)
+        if found.labels is not None:
+            raise ModelError("it gives labels beside its scores, and no gradient says what speaks for a class")
+        return scored(found, how).amax(1).clamp(min=1e-30).log()
+
     return as_detector(
         heads,
         how,
@@ -78,6 +89,7 @@ def detector_from_module(
         fingerprint=fingerprint,
         classes=classes,
         facts={"source": source, "runtime": "torch", "precision": execution.precision, "device": str(device)},
+        insides=Insides(module, best),
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from brinell.repainting import Paint, Repainting
 from brinell.resampling import Interpolation, resampled
 
 
@@ -38,12 +39,38 @@ class Preprocess:
 
     def canvases(self, images: Tensor) -> Tensor:
         """The same for images of one size (N, C, H, W), where they are."""
+        return self._cut(self.wholes(images))
+
+    def wholes(self, images: Tensor) -> Tensor:
+        """The same before the middle is cut out, or the canvases of a model that cuts nothing."""
         images = self.coloured(images)
-        if self.short_side is None:
-            return resampled(images, self.height, self.width, self.interpolation)
-        width, height = self._resized((images.shape[3], images.shape[2]), self.short_side)
+        return resampled(images, *self._full(*images.shape[2:]), self.interpolation)
+
+    def repainting(self, image: Tensor) -> Repainting:
+        """One image (C, H, W), in the model's channels, ready to be changed in windows: see `repainting`."""
+        return Repainting(image, *self._full(*image.shape[1:]), self.interpolation)
+
+    def repainted(self, ready: Repainting, boxes: Tensor, paint: Paint) -> Tensor:
+        """The canvases of such an image under changes in boxes."""
+        return self._cut(ready.under(boxes, paint))
+
+    def corner(self, height: int, width: int) -> tuple[int, int]:
+        """Where in a whole image the canvas begins: rows from the top, columns from the left."""
         left, top = self._corner(width, height)
-        images = resampled(images, height, width, self.interpolation)
+        return top, left
+
+    def _full(self, height: int, width: int) -> tuple[int, int]:
+        """The height and width that an image is resized to, before the middle is cut out."""
+        if self.short_side is None:
+            return self.height, self.width
+        wide, tall = self._resized((width, height), self.short_side)
+        return tall, wide
+
+    def _cut(self, images: Tensor) -> Tensor:
+        height, width = images.shape[2:]
+        if (height, width) == (self.height, self.width):
+            return images
+        left, top = self._corner(width, height)
         return pad(images, (-left, left + self.width - width, -top, top + self.height - height)).contiguous()
 
     def coloured(self, images: Tensor) -> Tensor:
@@ -80,6 +107,11 @@ class Preprocess:
         if canvases.requires_grad or canvases.device.type != "cpu":
             return canvases * scale + shift
         return canvases.to(torch.float32, copy=True).mul_(scale).add_(shift)
+
+    def levels(self, images: Tensor) -> Tensor:
+        """Images in the model's scale as whole grey levels, uint8: what `normalise` began with."""
+        scale, shift = _scale_and_shift(self.mean, self.std, images.device)
+        return ((images - shift) / scale).round_().clamp_(0, 255).to(torch.uint8)
 
     @staticmethod
     def _resized(size: tuple[int, int], short_side: int) -> tuple[int, int]:

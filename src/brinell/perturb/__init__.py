@@ -16,6 +16,7 @@ from brinell.perturb import (
 )
 from brinell.perturb.difference import Difference, colours, difference, mean_grey, no_difference
 from brinell.perturb.frost import use_frost_template
+from brinell.perturb.highlight import WHITE, grid, highlight, highlighted
 from brinell.perturb.operator import OPERATORS, Facts, Kind, Operator, find_operator, operator_names, pixels, step
 from brinell.perturb.property import (
     PROPERTIES,
@@ -33,6 +34,7 @@ from brinell.perturb.windows import location_view, window_view, windows
 __all__ = [
     "OPERATORS",
     "PROPERTIES",
+    "WHITE",
     "Difference",
     "Facts",
     "Kind",
@@ -51,6 +53,9 @@ __all__ = [
     "find_property",
     "frost",
     "gradient",
+    "grid",
+    "highlight",
+    "highlighted",
     "location_view",
     "luminance",
     "mean_grey",

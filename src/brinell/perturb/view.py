@@ -2,8 +2,9 @@
 
 Operators and properties change the canvas, the image at a model's input size. A view begins before that: a window cut out
 of the photograph, a light that falls on it. Its function is given one original (uint8 (C, H, W), where the model is), the
-parameters of as many views as are asked (float64 (T, P), on the host), and the model's own way to a canvas (images
-(T, C, H, W) to canvases); it returns uint8 canvases (T, C, h, w).
+parameters of as many views as are asked (float64 (T, P), on the host), and the model's own way to a canvas (images (T, C,
+H, W) to canvases); it returns uint8 canvases (T, C, h, w). A `local` view changes a window of the original and leaves the
+rest as it is, so that only what the window is part of is resized anew.
 """
 
 from __future__ import annotations
@@ -11,10 +12,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 ToCanvases = Callable[[Tensor], Tensor]
 Look = Callable[[Tensor, Tensor, ToCanvases], Tensor]
+
+
+@dataclass(frozen=True)
+class Local:
+    """What a view changes: its `boxes` (parameters (T, P), height and width to int64 (T, 4): top, left, bottom, right, on
+    the host), and how it paints any windows (T, C, h, w) of an original: given where their corners lie, int64 (T, 2), y
+    and x, and its parameters.
+    """
+
+    boxes: Callable[[Tensor, int, int], Tensor]
+    paint: Callable[[Tensor, Tensor, Tensor], Tensor]
+
+    def canvases(self, original: Tensor, parameters: Tensor, to_canvases: ToCanvases) -> Tensor:
+        """The slow way: the whole image is painted."""
+        corners = torch.zeros(len(parameters), 2, dtype=torch.int64)
+        return to_canvases(self.paint(original.expand(len(parameters), -1, -1, -1), corners, parameters))
 
 
 @dataclass(frozen=True)
@@ -31,6 +49,7 @@ class View:
     compares: bool = True
     white_box: bool = False
     frame: Callable[[Tensor], Tensor] | None = None
+    local: Local | None = None
 
     @property
     def id(self) -> str:

@@ -12,15 +12,36 @@ import vl_convert
 
 from brinell.classes import Classes
 from brinell.criteria import USUAL, usual
-from brinell.engine import read_exhibits, read_window_exhibits
+from brinell.engine import read_exhibits, read_glances, read_window_exhibits
 from brinell.engine.manifest import told_queries
 from brinell.report.figures import Figure
 from brinell.report.fragility import fragility_figures, fragility_section
+from brinell.report.highlight import (
+    attention_figures,
+    attention_section,
+    highlight_figures,
+    highlight_section,
+    photograph_section,
+)
+from brinell.report.highlight_figures import scene_bars
 from brinell.report.knob import knob_figures, knob_section
+from brinell.report.motions import motion_figures, motion_section
 from brinell.report.overlays import sheets
 from brinell.report.profile import profile_figures, profile_section
 from brinell.report.section import Section
-from brinell.results import Fragility, Knobs, Profiles, Store, findings, title
+from brinell.results import (
+    Attention,
+    Findings,
+    Fragility,
+    Highlights,
+    Knobs,
+    Motions,
+    Photographs,
+    Profiles,
+    Store,
+    findings,
+    title,
+)
 
 
 def write_report(store: Store) -> str:
@@ -62,6 +83,14 @@ def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
     for lens, findings_of_lens in found.items():
         if isinstance(findings_of_lens, Profiles):
             sections.append(profile_section(store, findings_of_lens, options[lens], exhibits, names))
+        elif isinstance(findings_of_lens, Highlights):
+            sections.append(highlight_section(store, findings_of_lens, options[lens], exhibits, names))
+        elif isinstance(findings_of_lens, Photographs):
+            sections.append(photograph_section(findings_of_lens, options[lens]))
+        elif isinstance(findings_of_lens, Attention):
+            sections.append(attention_section(store, findings_of_lens, read_glances(store), names))
+        elif isinstance(findings_of_lens, Motions):
+            sections.append(motion_section(store, findings_of_lens, options[lens], exhibits, names))
         elif isinstance(findings_of_lens, Knobs):
             sections.append(knob_section(store, findings_of_lens, options[lens], exhibits, names))
         else:
@@ -121,18 +150,29 @@ def _short(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**manifest, "models": models}
 
 
+def _figures(found: Findings) -> dict[str, Figure]:
+    if isinstance(found, Profiles):
+        return profile_figures(found)
+    if isinstance(found, Highlights):
+        return highlight_figures(found)
+    if isinstance(found, Photographs):
+        return {"photographs": scene_bars(found)}
+    if isinstance(found, Attention):
+        return attention_figures(found)
+    if isinstance(found, Motions):
+        return motion_figures(found)
+    return knob_figures(found) if isinstance(found, Knobs) else fragility_figures(found)
+
+
 def write_figures(store: Store, folder: str = "figures") -> list[str]:
     """All figures of the run's lenses as SVG and PNG."""
     charts: dict[str, Figure] = {}
     pictures: dict[str, bytes] = {}
     for found in findings(store.connect(), store.manifest()).values():
-        if isinstance(found, Profiles):
-            charts |= profile_figures(found)
-        else:
-            charts |= knob_figures(found) if isinstance(found, Knobs) else fragility_figures(found)
         if isinstance(found, Fragility):
             names = {model: _namer(facts["classes"]) for model, facts in store.manifest()["models"].items()}
             pictures |= sheets(store, found, read_window_exhibits(store), names)
+        charts |= _figures(found)
     written = []
     for name, content in pictures.items():
         store.write(content, folder, f"{name}.png")

@@ -57,8 +57,9 @@ def pairs(store: Store, found: Findings, exhibits: list[Exhibit], names: dict[st
 
 
 def _pair(store: Store, exhibit: Exhibit, name: Namer) -> Picture:
+    before = exhibit.label if exhibit.clean_prediction is None else exhibit.clean_prediction
     lines = (
-        f"clean: {name(exhibit.label)}{sure(exhibit.clean_confidence)}",
+        f"clean: {name(before)}{sure(exhibit.clean_confidence)}",
         f"then: {name(exhibit.prediction)}{sure(exhibit.confidence)}",
     )
     heading = exhibit.told or f"level {exhibit.level}"

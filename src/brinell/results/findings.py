@@ -8,17 +8,25 @@ from typing import Any
 import duckdb
 
 from brinell.errors import RunError
+from brinell.results.attention import Attention, attention
 from brinell.results.fragility import Fragility, fragility
+from brinell.results.highlights import AT_LEAST, Highlights, highlights
 from brinell.results.knobs import Knobs, knobs
+from brinell.results.motions import Motions, motions
+from brinell.results.photographs import AT_LEAST as FEWER
+from brinell.results.photographs import Photographs, photographs
 from brinell.results.profiles import THRESHOLDS, Profiles, profiles
 
-Findings = Profiles | Knobs | Fragility
+Findings = Profiles | Knobs | Fragility | Highlights | Photographs | Motions | Attention
 
 
 def findings(
-    connection: duckdb.DuckDBPyConnection, manifest: Mapping[str, Any], thresholds: tuple[float, ...] = THRESHOLDS
+    connection: duckdb.DuckDBPyConnection,
+    manifest: Mapping[str, Any],
+    thresholds: tuple[float, ...] = THRESHOLDS,
+    at_least: tuple[int, ...] | None = None,
 ) -> dict[str, Findings]:
-    """By the name of each of a run's lenses that has rows, in their order."""
+    """By the name of each of a run's lenses that has rows, in their order, and of attention where that was looked at."""
     measured = {lens for (lens,) in connection.execute("select distinct lens from rows").fetchall()}
     if not measured:
         raise RunError("the run has no rows yet; finish it with the command that began it")
@@ -30,4 +38,12 @@ def findings(
             found["knob"] = knobs(connection, lens["distance"], search=lens["search"], resample=lens["resample"])
         elif lens["name"] == "fragility" and "fragility" in measured:
             found["fragility"] = fragility(connection, lens["stride"], lens["neighbours"])
+        elif lens["name"] == "highlights" and "highlights" in measured:
+            found["highlights"] = highlights(connection, lens, at_least or AT_LEAST)
+        elif lens["name"] == "photographs" and "photographs" in measured:
+            found["photographs"] = photographs(connection, at_least or FEWER)
+        elif lens["name"] == "geometry" and "geometry" in measured:
+            found["geometry"] = motions(connection, threshold=lens["threshold"], against=lens["against"])
+    if "attention" in manifest:
+        found["attention"] = attention(connection, manifest["attention"])
     return found

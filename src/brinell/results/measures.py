@@ -136,6 +136,39 @@ for _change in ("shift", "shrink"):
                     and status = 'measured' and kind = 'loose {_change}' and judged_by = 'correct' and windows > 0""",
         )
     )
+_add(
+    Measure(
+        name="glare",
+        lens="highlights",
+        what="share of spots of light under which the answer is right",
+        better="higher",
+        unit="points",
+        sql="""select model, operator, image, avg(correct::int) as value from rows
+               where lens = 'highlights' and level > 0 group by all""",
+    )
+)
+_add(
+    Measure(
+        name="motion",
+        lens="geometry",
+        what="mean score of the motions that change a label, of images that broke in both",
+        better="higher",
+        unit="percent",
+        sql="""select model, operator, image, score as value from rows
+               where lens = 'geometry' and draw is null and status = 'broken'""",
+    )
+)
+_add(
+    Measure(
+        name="random_motion",
+        lens="geometry",
+        what="share of random motions that change the label",
+        better="lower",
+        unit="points",
+        sql="""select model, operator, image, avg((status = 'broken')::int) as value from rows
+               where lens = 'geometry' and draw is not null and status in ('broken', 'survived') group by all""",
+    )
+)
 
 
 _PLACED = """

@@ -60,6 +60,22 @@ ROWS = pa.schema(
         ("to_x", pa.int32()),
         ("to_y", pa.int32()),
         ("fall", pa.float32()),
+        # of the highlight lens: a row an image and spot, in pixels of the original
+        ("spot_x", pa.float64()),
+        ("spot_y", pa.float64()),
+        ("sigma", pa.float64()),
+        ("strength", pa.float64()),  # the peak, as a share of 255
+        ("cell", pa.int16()),  # of the grid, row by row from 0
+        # of the geometry lens: a row an image, or of random motions a row an image, draw and score
+        ("score", pa.float64()),  # geodesic score of the motion
+        ("motion", pa.list_(pa.float64())),  # its coordinates in the group: radians, pixels, log-scale
+        ("parts", pa.list_(pa.float64())),  # what each coordinate would add to the score alone, to first order
+        ("target", pa.int32()),  # the class that ManiFool went towards
+        ("steps", pa.int32()),  # that it took
+        ("draw", pa.int16()),  # of a random motion
+        ("reason", _NAME),  # why there is no motion, or none of this score; empty where there is one
+        ("gradients", pa.int32()),
+        ("seconds", pa.float32()),  # that an image took, on average over the unit
         # of detectors: what was found, the best first, on the canvas
         ("detected_boxes", pa.list_(_BOX)),
         ("detected_labels", pa.list_(pa.int16())),
@@ -80,6 +96,8 @@ SAMPLES = pa.schema(
         ("boxes", pa.list_(_BOX)),  # of its objects, in its own pixels
         ("box_labels", pa.list_(pa.string())),  # as the dataset had them
         ("object", pa.int32()),  # which of the boxes the label is of
+        ("original", pa.string()),  # the scene that it is a photograph of, where photographs have variants
+        ("variant", pa.string()),  # which one; null for the original
     ]
 )
 
@@ -107,6 +125,34 @@ PRECISION = pa.schema(
         ("level", pa.int16()),
         ("map", pa.float64()),  # mean average precision over IoU 0.5 to 0.95
         ("map50", pa.float64()),  # at 0.5
+    ]
+)
+
+
+ATTENTION = pa.schema(
+    [
+        ("lens", _NAME),
+        ("model", _NAME),
+        ("operator", _NAME),
+        ("image", _NAME),
+        ("level", pa.int16()),
+        ("severity", pa.float64()),
+        ("spot_x", pa.float64()),
+        ("spot_y", pa.float64()),
+        ("sigma", pa.float64()),
+        ("label", pa.int32()),
+        ("clean_prediction", pa.int32()),
+        ("prediction", pa.int32()),
+        ("failed", pa.bool_()),  # by the criterion; the others are the control
+        ("clean_cell", pa.int16()),  # the fullest cell, by the paper's rule; null where a map is empty
+        ("cell", pa.int16()),
+        ("moved", pa.bool_()),  # those two differ
+        ("clean_equal_cell", pa.int16()),  # the same with cells of one size
+        ("equal_cell", pa.int16()),
+        ("equal_moved", pa.bool_()),
+        ("tied", pa.bool_()),  # several cells are the fullest
+        ("overlap", pa.float64()),  # intersection over union of the hot pixels
+        ("distance", pa.float64()),  # of the maps' centres of mass, as a share of the diagonal
     ]
 )
 

@@ -46,6 +46,24 @@ def mean(value: float, deviation: float | None, count: int, most: float = math.i
     return Estimate(value, max(0.0, value - half), min(most, value + half))
 
 
+def ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Estimate:
+    """Σa / Σb, a share, over `count` groups of which each gives an a of its b; from the sums of a, b, a², ab and b².
+
+    What comes from one group, such as an image, is alike, so the interval is over groups: Student's, of the ratio estimator
+    (Cochran 1977, 2.11). Where no group differs from the others, it is Wilson's over the groups.
+    """
+    if not b:
+        return Estimate(math.nan, math.nan, math.nan)
+    share = a / b
+    if count < 2:
+        return Estimate(share, math.nan, math.nan)
+    if share in (0, 1):
+        return proportion(round(share * count), count)
+    variance = max(0.0, aa - 2 * share * ab + share * share * bb) * count / (count - 1) / b**2
+    half = float(special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * math.sqrt(variance)
+    return Estimate(share, max(0.0, share - half), min(1.0, share + half))
+
+
 def first_below(values: list[float], threshold: float) -> int | None:
     """The first place whose value lies below the threshold; None where none does."""
     return next((place for place, value in enumerate(values) if value < threshold), None)

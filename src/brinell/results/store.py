@@ -5,6 +5,7 @@ samples.parquet     the images, and which could not be read
 clean.parquet       each model's answer on the clean images, and which images were kept
 rows/LENS/MODEL/OPERATOR/SHARD.parquet    what was measured, a file a unit
 precision.parquet   average precision of detectors, computed from the rows once
+attention.parquet   where the models looked, on clean images and on changed ones; pictures in attention/
 exhibits/           pictures for people
 LENS/               what a lens keeps beside its rows, such as maps
 unfinished/         what long units were told so far; gone when their rows are there
@@ -29,7 +30,9 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from brinell.errors import RunError
-from brinell.results.schema import CLEAN, PRECISION, ROWS, SAMPLES, Unit
+from brinell.results.schema import ATTENTION, CLEAN, PRECISION, ROWS, SAMPLES, Unit
+
+_TABLES = {"samples": SAMPLES, "clean": CLEAN, "precision": PRECISION, "attention": ATTENTION}
 
 
 class Store:
@@ -109,11 +112,11 @@ class Store:
     # ---- tables ----
 
     def table(self, name: str) -> pa.Table:
-        """samples.parquet, clean.parquet or precision.parquet."""
+        """samples.parquet, clean.parquet, precision.parquet or attention.parquet."""
         return pq.read_table(pa.BufferReader(self.read(f"{name}.parquet")))
 
     def write_table(self, name: str, table: pa.Table) -> None:
-        """Write samples.parquet, clean.parquet or precision.parquet."""
+        """Write one of them."""
         self.write(_packed(table), f"{name}.parquet")
 
     def write_unit(self, unit: Unit, table: pa.Table) -> None:
@@ -139,14 +142,23 @@ class Store:
         return "rows", *folders, f"{unit.shard:05d}.parquet"
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """A DuckDB connection in which `rows`, `samples`, `clean` and `precision` are tables, read as they are asked."""
+        """A DuckDB connection in which `rows` and those that `_TABLES` lists are tables, read as they are asked."""
         connection = duckdb.connect()
         files = self.unit_files()
         rows = pyarrow.dataset.dataset(files, ROWS, filesystem=self.fs) if files else ROWS.empty_table()
         connection.register("rows", rows)
-        for name, schema in (("samples", SAMPLES), ("clean", CLEAN), ("precision", PRECISION)):
-            connection.register(name, self.table(name) if self.exists(f"{name}.parquet") else schema.empty_table())
+        for name, schema in _TABLES.items():
+            there = self.exists(f"{name}.parquet")
+            connection.register(name, _whole(self.table(name), schema) if there else schema.empty_table())
         return connection
+
+
+def _whole(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table with all columns: those that runs did not have when it was written are empty."""
+    for field in schema:
+        if field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table
 
 
 def _packed(table: pa.Table) -> bytes:

@@ -1,0 +1,145 @@
+"""A grid of highlights beside the bare network, and heat maps beside a forward and backward pass.
+
+    python -m benchmarks.highlights --device cuda > benchmarks/results/highlights_accelerator.json
+
+measures a ResNet-50 in bf16 on an accelerator (random weights; speed doesn't depend on them).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import brinell
+from benchmarks.accelerator import bare_model, pictures
+from benchmarks.end_to_end import per_second
+from benchmarks.processor import MODEL
+from brinell.attention import open_eyes
+from brinell.criteria import find_criterion
+from brinell.engine.bench import Bench
+from brinell.engine.threads import CORES, answers, one_each_core, torch_alone
+from brinell.engine.tuning import best_batch
+from brinell.execution import Execution
+from brinell.lenses import HighlightOptions
+from brinell.lenses.highlights import highlights
+from brinell.models import Model
+from brinell.perturb import highlight
+from brinell.resampling import resampled
+
+SIZES = {"299 × 299": (299, 299), "500 × 375": (375, 500)}  # of originals, width first
+IMAGES, ROUNDS = 4, 3
+
+
+def measure() -> dict[str, Any]:
+    """Variants a second over the bare network's, by the size of the originals; maps a second over forward and backward."""
+    photos = brinell.open_dataset("demo-photos")
+    model = brinell.open_model(MODEL, Execution())
+    with torch_alone():
+        batch = best_batch(model)
+        rounds: dict[str, list[dict[str, float]]] = {name: [] for name in SIZES}
+        for _ in range(ROUNDS):
+            for name, (height, width) in SIZES.items():
+                originals = [resampled(photos[place].image[None], height, width)[0] for place in range(IMAGES)]
+                bench = _bench(model, originals, batch)
+                every = bench.canvases.repeat(16, 1, 1, 1)
+                rounds[name].append(_round(bench, lambda every=every: len(answers(model, every, batch))))  # type: ignore[misc]
+        maps = _maps(model, bench.canvases.repeat(4, 1, 1, 1), 16)
+    return {"model": MODEL, "cores": CORES, "batch": batch, **_figures(rounds), "attention": maps}
+
+
+def on_accelerator(batch: int, precision: str, images: int) -> dict[str, Any]:
+    """The same on a CUDA device."""
+    execution = Execution(device="cuda", precision=precision, batch=batch)  # type: ignore[arg-type]
+    model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
+    bare = bare_model(model, batch)
+    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in SIZES}
+    smooth = [torch.from_numpy(picture).permute(2, 0, 1) for picture, _ in pictures(images)]
+    for _ in range(ROUNDS):
+        for name, (height, width) in SIZES.items():
+            originals = [resampled(picture[None], height, width)[0] for picture in smooth]
+            bench = _bench(model, originals, batch)
+            rounds[name].append(_round(bench, bare))
+    canvases = bench.canvases.repeat(batch // images + 1, 1, 1, 1)[:batch]
+    return {
+        "model": "ResNet-50",
+        "device": torch.cuda.get_device_name(),
+        "precision": precision,
+        "batch": batch,
+        **_figures(rounds),
+        "attention": _maps(model, canvases, batch),
+    }
+
+
+def _bench(model: Model, originals: list[Tensor], batch: int) -> Bench:
+    canvases = torch.stack([model.preprocess.canvas(original) for original in originals])
+    labels = answers(model, canvases, batch).argmax(1).cpu()
+    criterion = find_criterion("misclassification")
+    ids = torch.arange(len(originals))
+    return Bench(model, canvases, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+
+
+def _round(bench: Bench, bare: Callable[[], int]) -> dict[str, float]:
+    """The whole grid of every image, between two looks at the bare network."""
+    options = HighlightOptions()
+    bench.drive(highlights(bench.shard(), highlight("exact"), HighlightOptions(cells=1)))  # what is made once is there
+    before = per_second(bare, 2.0)
+    start, asked = time.perf_counter(), bench.asked
+    bench.drive(highlights(bench.shard(), highlight("exact"), options))
+    if bench.model.device.type == "cuda":
+        torch.cuda.synchronize()
+    rate = (bench.asked - asked) / (time.perf_counter() - start)
+    bare_rate = (before + per_second(bare, 2.0)) / 2
+    return {"rate": rate, "bare": bare_rate, "ratio": rate / bare_rate}
+
+
+def _figures(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    return {
+        "rounds": {name: [one["ratio"] for one in own] for name, own in rounds.items()},
+        "ratio": {name: median(one["ratio"] for one in own) for name, own in rounds.items()},
+        "bare": median(one["bare"] for own in rounds.values() for one in own),
+    }
+
+
+def _maps(model: Model, canvases: Tensor, batch: int) -> dict[str, float]:
+    """Heat maps a second, and what a forward pass and one back to the pixels reach in the same runtime."""
+    labels = answers(model, canvases, batch).argmax(1)
+    cpu = model.device.type == "cpu"
+    parts = [slice(start, start + batch) for start in range(0, len(canvases), batch)]
+
+    def each(work: Callable[[slice], Any]) -> int:
+        list(one_each_core(work, parts) if cpu else map(work, parts))
+        if not cpu:
+            torch.cuda.synchronize()
+        return len(canvases)
+
+    ratios, rates = [], []
+    with open_eyes(model) as eyes:
+        for _ in range(ROUNDS):
+            both = per_second(lambda: each(lambda part: model.gradient(canvases[part], labels[part])), 2.0)
+            maps = per_second(lambda: each(lambda part: eyes.maps(canvases[part], labels[part])), 2.0)
+            ratios.append(maps / both)
+            rates.append(maps)
+    return {"maps": median(rates), "ratio": median(ratios)}
+
+
+def main() -> None:
+    """Print the figures as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=500)
+    parser.add_argument("--precision", default="bf16")
+    parser.add_argument("--images", type=int, default=64)
+    given = parser.parse_args()
+    found = measure() if given.device == "cpu" else on_accelerator(given.batch, given.precision, given.images)
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

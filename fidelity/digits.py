@@ -1,0 +1,72 @@
+"""The paper's baseline: two convolutions of 5x5 with 32 and 64 maps, ReLU and pooling, trained on MNIST."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from brinell.draws import shuffled
+from brinell.execution import Execution
+from brinell.models import Model, Preprocess
+from brinell.models.modules import from_module
+
+EPOCHS = 2
+
+
+def network(seed: int) -> nn.Module:
+    """28-28-14-10-5-1: the second convolution is not padded, and a third one takes the place of a linear layer."""
+    layers = nn.Sequential(
+        nn.Conv2d(1, 32, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(64, 10, 5),
+        nn.Flatten(),
+    )
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in layers:
+            if isinstance(layer, nn.Conv2d):
+                nn.init.kaiming_uniform_(layer.weight, a=5**0.5, generator=generator)
+                bound = layer.weight[0].numel() ** -0.5
+                nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+    return layers
+
+
+def digits(assets: Path, part: str) -> tuple[Tensor, Tensor]:
+    """MNIST's uint8 images (N, 1, 28, 28) and labels."""
+    with np.load(assets / "images" / f"mnist_{part}.npz") as content:
+        return torch.from_numpy(content["images"]).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(content["labels"])
+
+
+def trained(assets: Path, seed: int, kept: Path, epochs: int = EPOCHS) -> nn.Module:
+    """The network after some epochs of Adam (learning rate 1e-3, batches of 128); kept, as training takes a minute."""
+    file = kept / f"digits-{seed}-{epochs}.pt"
+    module = network(seed)
+    if file.exists():
+        module.load_state_dict(torch.load(file, weights_only=True))
+        return module.eval()
+    images, labels = digits(assets, "train")
+    optimiser = torch.optim.Adam(module.parameters(), lr=1e-3)
+    for epoch in range(epochs):
+        for rows in torch.tensor(shuffled(len(images), 1000 * seed + epoch)).split(128):
+            loss = nn.functional.cross_entropy(module(images[rows].float() / 255), labels[rows])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    kept.mkdir(parents=True, exist_ok=True)
+    torch.save(module.state_dict(), file)
+    return module.eval()
+
+
+def as_model(module: nn.Module, name: str, **preprocess: tuple[float, ...]) -> Model:
+    """A digit network as a model; mean and std of its input, where it has any."""
+    usual = Preprocess(28, 28, 1, **preprocess)  # type: ignore[arg-type]
+    return from_module(
+        module, name=name, preprocess=usual, classes=None, source="trained here", execution=Execution(device="cpu")
+    )

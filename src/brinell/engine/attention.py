@@ -1,0 +1,363 @@
+"""Where models look before and after a change: trials of any lens are made again from their rows, and heat maps compared.
+
+For each model and operator some changed images that fail are looked at and, as a control, as many that don't; only images
+that the model gets right when clean. The pairs go to attention.parquet, and the most telling ones are drawn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from brinell.attention import AttentionOptions, Drift, Eyes, NoAttention, drift, hot, open_eyes
+from brinell.config import RunConfig
+from brinell.criteria import USUAL, find_criterion
+from brinell.draws import shuffled
+from brinell.engine.bench import Bench
+from brinell.engine.clean import readable
+from brinell.engine.exhibits import webp
+from brinell.engine.overlays import sheet
+from brinell.engine.progress import Reporter
+from brinell.engine.shards import Entry, id_numbers, load_images
+from brinell.engine.threads import halving, one_each_core
+from brinell.lenses import LENSES, Lens, LensOptions, Trials
+from brinell.models import Model
+from brinell.perturb import Operator
+from brinell.results import ATTENTION, Store
+from brinell.types import Dataset
+
+TOGETHER = 64  # images that are loaded at once
+BATCH = 16
+SHOWN = 2  # pairs that are drawn for each model and operator
+NUMBERS = ("level", "severity", "severity_x", "severity_y", "spot_x", "spot_y", "sigma", "strength")
+_CHANGED = """
+    with known as (
+        select model, image, bool_or(clean.correct) as is_right from clean join samples using (index) group by all),
+    pairs as (  -- what an image is compared with: itself before the change, or the original that it is a variant of
+        select own.image, any_value(case when $lens = 'photographs' then base.image else own.image end) as clean_image
+        from samples own left join samples base
+             on base.original = own.original and base.variant is null and own.variant is not null
+        where own.image is not null group by all)
+    select rows.image, pairs.clean_image, rows.label, rows.prediction, not rows.correct as failed, {numbers}
+    from rows join pairs using (image) join known on known.model = rows.model and known.image = pairs.clean_image
+    where lens = $lens and rows.model = $model and operator = $operator and is_right and coalesce(level, 1) > 0
+          and (status is null or status = 'broken')
+    order by all
+"""
+
+
+@dataclass(frozen=True)
+class Glance:
+    """A drawn pair: a changed image, what the model said of both, and how far its attention moved."""
+
+    lens: str
+    model: str
+    operator: str
+    image: str
+    label: int
+    prediction: int
+    overlap: float
+    moved: bool
+    file: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """One lens's changes of one operator, to be looked at through one model's eyes."""
+
+    lens: Lens
+    options: LensOptions
+    operator: str
+    eyes: Eyes
+    how: AttentionOptions
+    seed: int
+
+
+def attend(
+    store: Store,
+    config: RunConfig,
+    models: Sequence[Model],
+    dataset: Dataset,
+    how: AttentionOptions,
+    pool: ThreadPoolExecutor,
+    reporter: Reporter,
+) -> None:
+    """Compare attention for all lenses and models of a run, unless that was done before."""
+    manifest = store.manifest()
+    asked = how.model_dump(mode="json")
+    if manifest.get("attention", {}).get("options") == asked and store.exists("attention.parquet"):
+        return
+    for options in config.lenses:
+        if LENSES[options.name].again is None:
+            reporter.say(
+                f"attention under the {options.name} lens is not compared: its rows don't tell single images apart"
+            )
+    connection = store.connect()
+    entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}  # the first of equal images
+    layers, without, tables, glances = {}, {}, [ATTENTION.empty_table()], []
+    for model in models:
+        try:
+            eyes = open_eyes(model, how.method, how.layer_of(model.name))
+        except NoAttention as reason:
+            without[model.name] = str(reason)
+            reporter.say(f"attention of {model.name} can't be told: {reason}")
+            continue
+        layers[model.name] = eyes.layer.name
+        looks = [
+            (Look(LENSES[options.name], options, operator, eyes, how, config.seed), found)
+            for options in config.lenses
+            for operator in _operators(connection, options.name, model.name)
+            if LENSES[options.name].again is not None
+            for found in [_chosen(connection, options.name, model.name, operator, how.pairs, config.seed)]
+        ]
+        tick = reporter.stage(f"attention of {model.name}", sum(len(found["image"]) for _, found in looks), "pairs")
+        with eyes:
+            for look, found in looks:
+                table = _looked(look, found, entries, dataset, pool, tick)
+                tables.append(table)
+                glances += _drawn(store, look, table, found, entries, dataset, pool)
+    store.write_table("attention", pa.concat_tables(tables).unify_dictionaries())
+    store.write(json.dumps([asdict(glance) for glance in glances]).encode(), "attention", "pairs.json")
+    manifest = store.manifest()
+    manifest["attention"] = {"options": asked, "layers": layers, "without": without}
+    store.write_manifest(manifest)
+
+
+def read_glances(store: Store) -> list[Glance]:
+    """The drawn pairs, or none."""
+    if not store.exists("attention", "pairs.json"):
+        return []
+    return [Glance(**record) for record in json.loads(store.read("attention", "pairs.json"))]
+
+
+def _operators(connection: Any, lens: str, model: str) -> list[str]:
+    found = connection.execute(
+        "select distinct operator from rows where lens = ? and model = ? order by all", [lens, model]
+    ).fetchall()
+    return [operator for (operator,) in found]
+
+
+def _chosen(connection: Any, lens: str, model: str, operator: str, most: int, seed: int) -> dict[str, np.ndarray]:
+    """Rows to look at, by column: as many as asked that fail, and as many that don't, by an order that the seed names."""
+    sql = _CHANGED.format(numbers=", ".join(f"rows.{name}::double as {name}" for name in NUMBERS))
+    given = {"lens": lens, "model": model, "operator": operator}
+    found = {name: _filled(values) for name, values in connection.execute(sql, given).fetchnumpy().items()}
+    failed = found["failed"].astype(bool)
+    kept = []
+    for kind in (failed, ~failed):
+        places = np.flatnonzero(kind)
+        kept.append(places[shuffled(len(places), seed)[:most]])
+    order = np.sort(np.concatenate(kept))  # by image
+    return {name: values[order] for name, values in found.items()}
+
+
+def _filled(values: Any) -> np.ndarray:
+    """A column with NaN where it is empty; words as texts."""
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(np.float64), np.nan) if np.ma.is_masked(values) else values.data
+    return np.asarray(values)
+
+
+def _looked(
+    look: Look,
+    found: dict[str, np.ndarray],
+    entries: dict[str, Entry],
+    dataset: Dataset,
+    pool: ThreadPoolExecutor,
+    tick: Callable[[int], None],
+) -> pa.Table:
+    """The drift of every chosen row, and of its control where the lens has one."""
+    tables = [ATTENTION.empty_table()]
+    for part in _by_images(found["image"]):
+        rows = {name: values[part] for name, values in found.items()}
+        desk = _Desk(look, rows, entries, dataset, pool)
+        tables.append(desk.compared(look.lens.again, failed=rows["failed"].astype(bool)))
+        if look.lens.control is not None:
+            tables.append(desk.compared(look.lens.control, failed=None))
+        tick(len(part))
+    return pa.concat_tables(tables)
+
+
+def _by_images(images: np.ndarray) -> Iterable[np.ndarray]:
+    """Places of rows, as many as are of so many images."""
+    if not len(images):
+        return []
+    _, number = np.unique(images, return_inverse=True)
+    return [
+        places
+        for group in range(0, int(number.max()) + 1, TOGETHER)
+        if len(places := np.flatnonzero((number >= group) & (number < group + TOGETHER)))
+    ]
+
+
+class _Desk:
+    """Some images and their rows, ready to be looked at."""
+
+    def __init__(
+        self,
+        look: Look,
+        rows: dict[str, np.ndarray],
+        entries: dict[str, Entry],
+        dataset: Dataset,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self.look, self.rows = look, rows
+        self.model = look.eyes.model
+        both = np.concatenate([rows["image"].astype(str), rows["clean_image"].astype(str)])
+        known, places = np.unique(both, return_inverse=True)
+        self.samples, self.before = torch.from_numpy(places).chunk(2)
+        own = [entries[image] for image in known]
+        images = load_images(dataset, own, self.model.preprocess, pool, with_originals=look.lens.originals)
+        labels = torch.zeros(len(own), dtype=torch.int64)
+        labels[self.samples] = labels[self.before] = torch.from_numpy(rows["label"].astype(np.int64))
+        self.bench = Bench(
+            self.model,
+            images.canvases,
+            id_numbers(own),
+            labels,
+            criterion=find_criterion(USUAL, detector=self.model.detector is not None),
+            seed=look.seed,
+            batch=BATCH,
+            originals=images.originals,
+        )
+        self.labels = self.bench.labels
+        self.clean = self.maps(self.bench.canvases, self.target(self.bench.clean.verdict.prediction, self.labels))
+
+    def compared(self, make: Any, failed: np.ndarray | None) -> pa.Table:
+        """Rows of drift; without knowing who `failed`, the model is asked, and who does is left out."""
+        trials = self.trials(make)
+        own = self.labels[self.samples.to(self.model.device)]
+        said = torch.from_numpy(self.rows["prediction"].astype(np.int64)).to(self.model.device)
+        parts = [torch.arange(len(self.samples))] if failed is None else _parts(trials)
+        drifts, order, kept = [], [], []
+        for part in parts:
+            images = self.images(trials, part)
+            predicted = said[part.to(said.device)]
+            if failed is None:
+                predicted = torch.cat([self.model.predict(some).argmax(1) for some in torch.split(images, BATCH)])
+            maps = self.maps(images, self.target(predicted, own[part.to(own.device)]))
+            drifts.append(drift(self.clean[self.before[part].to(maps.device)], maps, self.look.how.cells))
+            order.append(part)
+            kept.append(predicted.cpu())
+        place, predictions = torch.cat(order), torch.cat(kept)
+        table = self._table(drifts, place.numpy(), predictions.numpy(), failed)
+        return table if failed is not None else table.filter(pa.array((predictions == own.cpu()[place]).numpy()))
+
+    def trials(self, make: Any) -> Trials:
+        """The rows' trials."""
+        numbers = {name: torch.from_numpy(self.rows[name].astype(np.float64)) for name in NUMBERS}
+        made: Trials = make(self.look.options, self.look.operator, self.samples, numbers)
+        return made
+
+    def images(self, trials: Trials, part: Tensor) -> Tensor:
+        """The canvases of some trials."""
+        fields = None if trials.fields is None else trials.fields[part]
+        some = Trials(trials.samples[part], trials.operator, trials.levels[part], fields)
+        return self.bench.images(some, slice(0, len(part)))
+
+    def drawn(self, one: dict[str, Any]) -> Tensor:
+        """The picture of the first pair, of which this row of drift is."""
+        image = self.images(self.trials(self.look.lens.again), torch.tensor([0]))
+        said, label = (torch.tensor([one[name]], device=image.device) for name in ("prediction", "label"))
+        before = self.before[:1].to(image.device)
+        maps = torch.cat([self.clean[before], self.maps(image, self.target(said, label))]).cpu()
+        images = torch.cat([self.bench.canvases[before], image]).cpu()
+        return sheet(images, maps, hot(maps), [one["clean_cell"], one["cell"]], self.look.how.cells)
+
+    def target(self, predictions: Tensor, labels: Tensor) -> Tensor:
+        """Which class's map is made of each image."""
+        if self.look.how.target == "label" or self.model.detector is not None:
+            return labels
+        return predictions
+
+    def maps(self, images: Tensor, classes: Tensor) -> Tensor:
+        """Heat maps in batches."""
+
+        def ask(part: slice) -> Tensor:
+            return self.look.eyes.maps(images[part], classes[part])
+
+        if self.model.device.type == "cpu":
+            parts = [slice(start, start + BATCH) for start in range(0, len(images), BATCH)]
+            return torch.cat(list(one_each_core(ask, parts)))
+        return torch.cat(halving(ask, len(images), 8 * BATCH)[0])
+
+    def _table(
+        self, drifts: list[Drift], place: np.ndarray, predictions: np.ndarray, failed: np.ndarray | None
+    ) -> pa.Table:
+        values = {name: torch.cat([getattr(one, name) for one in drifts]).cpu().numpy() for name in vars(drifts[0])}
+        count = len(place)
+        columns: dict[str, Any] = {
+            "lens": [self.look.lens.name] * count,
+            "model": [self.model.name] * count,
+            "operator": [self.look.operator] * count,
+            "image": self.rows["image"][place].astype(str),
+            "label": self.rows["label"][place],
+            "clean_prediction": self.bench.clean.verdict.prediction.cpu().numpy()[self.before.numpy()[place]],
+            "prediction": predictions,
+            "failed": failed[place] if failed is not None else np.zeros(count, bool),
+            "tied": values["tied"],
+        }
+        for name in ("level", "severity", "spot_x", "spot_y", "sigma"):
+            told = self.rows[name][place].astype(np.float64)
+            unknown = np.isnan(told) if failed is not None else np.ones(count, bool)  # a control has numbers of its own
+            columns[name] = pa.array(np.nan_to_num(told), mask=unknown)
+        empty = (values["clean_cell"] < 0) | (values["cell"] < 0)
+        for kind in ("", "equal_"):
+            before, after = values[f"clean_{kind}cell"], values[f"{kind}cell"]
+            columns |= {f"clean_{kind}cell": pa.array(before, mask=empty), f"{kind}cell": pa.array(after, mask=empty)}
+            columns[f"{kind}moved"] = pa.array(before != after, mask=empty)
+        for name in ("overlap", "distance"):
+            columns[name] = pa.array(values[name].astype(np.float64), mask=np.isnan(values[name]))
+        return pa.table({f.name: pa.array(columns[f.name]).cast(f.type) for f in ATTENTION}, schema=ATTENTION)
+
+
+def _parts(trials: Trials) -> list[Tensor]:
+    """Places of trials that can be made together: those of an operator level by level, so that each image is there once."""
+    if not isinstance(trials.operator, Operator):
+        return list(torch.split(torch.arange(len(trials.samples)), 4 * BATCH))
+    return [(trials.levels == level).nonzero()[:, 0] for level in sorted(set(trials.levels.tolist()))]
+
+
+def _drawn(
+    store: Store,
+    look: Look,
+    table: pa.Table,
+    found: dict[str, np.ndarray],
+    entries: dict[str, Entry],
+    dataset: Dataset,
+    pool: ThreadPoolExecutor,
+) -> list[Glance]:
+    """Draw the failing pairs whose maps have the least in common, each of another image."""
+    records = [
+        one for one in table.to_pylist() if one["failed"] and one["overlap"] is not None and one["moved"] is not None
+    ]
+    records.sort(key=lambda one: (not one["moved"], one["overlap"]))
+    shown = list({one["image"]: one for one in reversed(records)}.values())[::-1][:SHOWN]
+    glances = []
+    for number, one in enumerate(shown):
+        place = _place_of(one, found)
+        desk = _Desk(look, {name: values[place : place + 1] for name, values in found.items()}, entries, dataset, pool)
+        folder, operator = quote(desk.model.name, safe=""), quote(look.operator, safe="")
+        file = f"attention/{folder}/{look.lens.name}-{operator}-{number}.webp"
+        store.write(webp(desk.drawn(one)), file)
+        facts = (look.lens.name, desk.model.name, look.operator, one["image"], one["label"], one["prediction"])
+        glances.append(Glance(*facts, one["overlap"], one["moved"], file))
+    return glances
+
+
+def _place_of(one: dict[str, Any], found: dict[str, np.ndarray]) -> int:
+    """The chosen row that a row of drift is of."""
+    same = found["failed"].astype(bool) & (found["image"].astype(str) == one["image"])
+    for name in ("level", "spot_x", "severity"):
+        numbers = found[name].astype(np.float64)
+        same &= np.isnan(numbers) if one[name] is None else numbers == one[name]
+    return int(np.flatnonzero(same)[0])

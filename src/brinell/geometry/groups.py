@@ -1,0 +1,176 @@
+"""Groups of image motions (seed 2): generators, exponential, logarithm.
+
+A motion is a 3x3 matrix over centred pixel coordinates (x to the right, y down) and an inverse map: the moved image shows
+at p what the image has at M p. A group is spanned by its generators; its coordinates are in raw units, as published:
+radians, pixels, the logarithm of the scale. Matrices and coordinates are float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from brinell.registry import Registry
+
+_ROOTS = 7  # square roots before the logarithm's series
+_ITERATIONS = 12  # of each square root: they converge quadratically
+
+
+def _entries(*entries: tuple[int, int, float]) -> Tensor:
+    matrix = torch.zeros(3, 3, dtype=torch.float64)
+    for row, column, value in entries:
+        matrix[row, column] = value
+    return matrix
+
+
+GENERATORS = {
+    "rotation": _entries((0, 1, -1), (1, 0, 1)),
+    "x": _entries((0, 2, 1)),
+    "y": _entries((1, 2, 1)),
+    "scale": _entries((0, 0, 1), (1, 1, 1)),
+    "stretch": _entries((0, 0, 1), (1, 1, -1)),
+    "shear": _entries((0, 1, 1), (1, 0, 1)),
+    # a projective motion's are the entries of its matrix, row by row; the trace is 0
+    "b11": _entries((0, 0, 1), (2, 2, -1)),
+    "b12": _entries((0, 1, 1)),
+    "b21": _entries((1, 0, 1)),
+    "b22": _entries((1, 1, 1), (2, 2, -1)),
+    "b31": _entries((2, 0, 1)),
+    "b32": _entries((2, 1, 1)),
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """A named group: what it may do to an image, and the names of its coordinates."""
+
+    name: str
+    title: str
+    short: str
+    parts: tuple[str, ...]
+    generators: Tensor = field(init=False, repr=False, compare=False)  # (d, 3, 3)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "generators", torch.stack([GENERATORS[part] for part in self.parts]))
+
+    @property
+    def dimension(self) -> int:
+        """How many coordinates it has."""
+        return len(self.parts)
+
+    def algebra(self, coordinates: Tensor) -> Tensor:
+        """The matrices (…, 3, 3) that coordinates (…, d) stand for, before the exponential."""
+        matrices: Tensor = torch.tensordot(coordinates.to(torch.float64), self.generators.to(coordinates.device), dims=1)
+        return matrices
+
+    def exp(self, coordinates: Tensor) -> Tensor:
+        """The motions (…, 3, 3) of coordinates (…, d)."""
+        matrices: Tensor = torch.linalg.matrix_exp(self.algebra(coordinates))
+        return matrices
+
+    def log(self, matrices: Tensor) -> Tensor:
+        """The coordinates (…, d) of motions (…, 3, 3) that are less than a half turn from the identity."""
+        basis = self.generators.to(matrices.device).flatten(1)
+        coordinates: Tensor = logarithm(matrices).flatten(-2) @ torch.linalg.pinv(basis)
+        return coordinates
+
+    def returns(self, coordinates: Tensor) -> Tensor:
+        """Whether the logarithm brings coordinates (B, d) back: it does not beyond a half turn."""
+        return half_turns(self, coordinates) < 1
+
+    def adjoint(self, coordinates: Tensor) -> Tensor:
+        """The brackets [B(coordinates), G_j] in coordinates, as matrices (…, d, d) whose columns they are."""
+        basis = self.generators.to(coordinates.device)
+        own = self.algebra(coordinates)[..., None, :, :]
+        brackets = own @ basis - basis @ own
+        columns: Tensor = brackets.flatten(-2) @ torch.linalg.pinv(basis.flatten(1))
+        return columns.mT
+
+    def drift(self, coordinates: Tensor) -> Tensor:
+        """How coordinates change a motion from its own place: exp(t + e) = exp(t) exp(drift(t) e) for small e, (…, d, d).
+
+        It is (1 - exp(-ad)) / ad, read off the exponential of a block matrix.
+        """
+        size = self.dimension
+        blocks = torch.zeros(*coordinates.shape[:-1], 2 * size, 2 * size, dtype=torch.float64, device=coordinates.device)
+        blocks[..., :size, :size] = -self.adjoint(coordinates)
+        blocks[..., :size, size:] = torch.eye(size, dtype=torch.float64, device=coordinates.device)
+        drift: Tensor = torch.linalg.matrix_exp(blocks)[..., :size, size:]
+        return drift
+
+
+def half_turns(group: Group, coordinates: Tensor) -> Tensor:
+    """How many half turns motions (B, d) make, (B,): the largest imaginary part of their eigenvalues over pi."""
+    turns: Tensor = torch.linalg.eigvals(group.algebra(coordinates)).imag.abs().amax(-1) / torch.pi
+    return turns
+
+
+def logarithm(matrices: Tensor) -> Tensor:
+    """The principal logarithm of matrices (…, n, n): square roots until they are near the identity, then a series.
+
+    Roots by the product form of Denman and Beavers' iteration; the series is log(1 + X) as an integral over eight nodes
+    of Gauss and Legendre (Higham, Functions of Matrices, 6.29 and 11.18).
+    """
+    one = torch.eye(matrices.shape[-1], dtype=torch.float64, device=matrices.device)
+    root = matrices.to(torch.float64)
+    for _ in range(_ROOTS):
+        root = _square_root(root)
+    rest = root - one
+    nodes, weights = (values.to(matrices.device) for values in _legendre(8))
+    terms = torch.linalg.solve(one + nodes[:, None, None] * rest[..., None, :, :], rest[..., None, :, :])
+    found: Tensor = (weights[:, None, None] * terms).sum(-3) * 2.0**_ROOTS
+    return found
+
+
+def _square_root(matrices: Tensor) -> Tensor:
+    one = torch.eye(matrices.shape[-1], dtype=torch.float64, device=matrices.device)
+    product, root = matrices, matrices
+    for _ in range(_ITERATIONS):
+        inverse = torch.linalg.inv_ex(product).inverse
+        root = root @ (one + inverse) / 2
+        product = (one + (product + inverse) / 2) / 2
+    return root
+
+
+def _legendre(count: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights on [0, 1], by the eigenvalues of Golub and Welsch."""
+    place = torch.arange(1, count, dtype=torch.float64)
+    beside = place / (4 * place**2 - 1).sqrt()
+    nodes, vectors = torch.linalg.eigh(torch.diag(beside, 1) + torch.diag(beside, -1))
+    return (nodes + 1) / 2, vectors[0] ** 2
+
+
+GROUPS: Registry[Group] = Registry("group")
+
+for _group in (
+    Group("rotation", "rotation", "R", ("rotation",)),
+    Group("translation", "translation", "T", ("x", "y")),
+    Group("rotation_scale", "rotation and scale", "R+S", ("rotation", "scale")),
+    Group("rotation_translation", "rotation and translation", "R+T", ("rotation", "x", "y")),
+    Group("scale_translation", "scale and translation", "S+T", ("x", "y", "scale")),
+    Group("similarity", "similarity", "T+R+S", ("rotation", "x", "y", "scale")),
+    Group("affine", "affine", "affine", ("rotation", "x", "y", "scale", "stretch", "shear")),
+    Group("projective", "projective", "projective", ("b11", "b12", "x", "b21", "b22", "y", "b31", "b32")),
+):
+    GROUPS.add(_group.name, _group)
+
+
+def told(group: Group, coordinates: Sequence[float]) -> str:
+    """A motion for people, as the picture moves: "12° clockwise, 3.1 px right, 0.5 px up, × 1.08"."""
+    named = dict(zip(group.parts, coordinates, strict=True))
+    words = []
+    if "rotation" in named:
+        degrees = -named["rotation"] * 180 / torch.pi
+        words.append(f"{round(abs(degrees), 1):g}° {'clockwise' if degrees > 0 else 'anticlockwise'}")
+    for part, ways in (("x", ("left", "right")), ("y", ("up", "down"))):
+        if part in named and group.name != "projective":
+            words.append(f"{round(abs(named[part]), 2):g} px {ways[0] if named[part] > 0 else ways[1]}")
+    if "scale" in named:
+        words.append(f"× {torch.tensor(-named['scale']).exp().item():.3g}")
+    for part in ("stretch", "shear"):
+        if part in named:
+            words.append(f"{part} {-named[part]:.2g}")
+    return ", ".join(words) if words else ", ".join(f"{part} {value:.2g}" for part, value in named.items())

@@ -1,0 +1,289 @@
+"""ManiFool (seed 2): from each image towards a class, along the slope, staying among the moved images.
+
+All pairs of an image and a target class advance together. A step goes along the projection of the gradient of
+g = f_original - f_target on the tangent space; its length is the best of a grid; a share of the last step is added. Where
+the label changes, to whatever class, the last step is shortened: its shares 1 - 0.8^k are asked, and the first that fools
+stands. Of an image's targets the one with the least geodesic score counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from brinell.geometry import Frames, Group, apart, chords, flows, jacobian, numerical_jacobian, projected, scores
+from brinell.lenses.stage import NO_ANSWER, Done, Stage, Task
+
+BACKTRACKS = 20  # shares of the last step that are asked; 0.8^20 is 1 %
+
+REASONS = (
+    "",
+    "not fooled within the steps allowed",
+    "no motion of the group changes the image",
+    "the gradient of the scores is zero",
+    "the image left the frame",
+    "the model has one class",
+    "the model gave no answer",
+    "wrong when clean",
+    "a smaller motion of another target was found",
+)
+FOOLED, TOO_LONG, FLAT, NO_SLOPE, LEFT, ONE_CLASS, SILENT, WRONG, DROPPED = range(len(REASONS))
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How ManiFool goes: the lengths of a step, the share of the last one, and when to stop.
+
+    `numerical`: the Jacobian by differences, as the published scripts took it. `left`: steps are composed on the left, as
+    they did. `drop`: targets are left when the image has been moved further, in a straight line, than the score of a target
+    that has fooled already; they would have to come back to win.
+    """
+
+    lengths: Tensor
+    momentum: float
+    most: int = 50
+    targets: int = 10
+    eta: float = 0.05
+    least: float = 0.02
+    backtrack: bool = True
+    drop: bool = True
+    numerical: bool = False
+    left: bool = False
+
+
+def usual_pace(height: int, width: int) -> tuple[int, float, float]:
+    """How many lengths, the largest, and the momentum, as published for MNIST, CIFAR-10 and ImageNet."""
+    side = min(height, width)
+    if side <= 28:
+        return 10, 0.5, 0.1
+    return (20, 1.0, 0.0) if side <= 64 else (20, 1.0, 0.2)
+
+
+@dataclass
+class Fooled:
+    """What was found for each sample, (N,) each; `score` is infinite and `motion` zero where nothing was."""
+
+    score: Tensor
+    motion: Tensor
+    label: Tensor
+    target: Tensor
+    reason: Tensor
+    steps: Tensor
+    queries: Tensor
+    gradients: Tensor
+
+
+@dataclass
+class _Pairs:
+    """Pairs of a sample and a target that are under way."""
+
+    sample: Tensor
+    target: Tensor
+    place: Tensor  # motions (P, 3, 3)
+    pace: Tensor  # the last step (P, d)
+
+    def at(self, which: Tensor) -> _Pairs:
+        return _Pairs(self.sample[which], self.target[which], self.place[which], self.pace[which])
+
+
+def manifool(group: Group, count: int, pace: Pace, truth: Tensor | None = None) -> Generator[Task, Done, Fooled]:
+    """The smallest motion that ManiFool finds for each of `count` samples; `truth` in place of the model's own labels."""
+    first = yield _looked(torch.arange(count), pace.targets)
+    original = first["label"] if truth is None else truth
+    found = Fooled(
+        score=torch.full((count,), torch.inf, dtype=torch.float64),
+        motion=torch.zeros(count, group.dimension, dtype=torch.float64),
+        label=first["label"].clone(),
+        target=torch.full((count,), -1),
+        reason=torch.full((count,), ONE_CLASS if not first["others"].shape[1] else TOO_LONG),
+        steps=torch.zeros(count, dtype=torch.int64),
+        queries=torch.ones(count, dtype=torch.int64),
+        gradients=torch.zeros(count, dtype=torch.int64),
+    )
+    found.reason[first["label"] != original] = WRONG
+    found.reason[first["label"] == NO_ANSWER] = SILENT
+    others = first["others"]
+    able = ((found.reason == TOO_LONG)[:, None] & (others >= 0)).nonzero()
+    still = torch.eye(3, dtype=torch.float64).repeat(len(able), 1, 1)
+    none = torch.zeros(len(able), group.dimension, dtype=torch.float64)
+    pairs = _Pairs(able[:, 0], others[able[:, 0], able[:, 1]], still, none)
+    for step in range(1, pace.most + 1):
+        if not len(pairs.sample):
+            break
+        pairs = yield from _advanced(group, pairs, original, found, pace, step)
+    return found
+
+
+def _advanced(
+    group: Group, pairs: _Pairs, original: Tensor, found: Fooled, pace: Pace, step: int
+) -> Generator[Task, Done, _Pairs]:
+    """One step of all pairs; those that go on."""
+    slope = yield _slopes(group, pairs, original, pace)
+    _count(found.gradients, pairs.sample, 1)
+    length = slope["direction"].norm(dim=1)
+    stop = torch.where(length > 0, FOOLED, slope["why"])
+    if pace.drop:
+        stop[(slope["chord"] > found.score[pairs.sample]) & (stop == FOOLED)] = DROPPED
+    _stopped(found, pairs.sample, stop)
+    going = (stop == FOOLED).nonzero()[:, 0]
+    if not len(going):
+        return pairs.at(going)
+    pairs = pairs.at(going)
+    unit = (slope["direction"] / length[:, None])[going]
+    ways = pace.lengths[:, None] * unit[:, None] + pace.momentum * pairs.pace[:, None]  # (P, L, d)
+    many = len(pace.lengths)
+    told = yield _asked(
+        pairs.sample.repeat_interleave(many),
+        _moved_on(group, pairs.place.repeat_interleave(many, 0), ways.flatten(0, 1), pace.left),
+        original,
+        pairs.target.repeat_interleave(many),
+    )
+    _count(found.queries, pairs.sample, many)
+    best = told["gap"].view(-1, many).nan_to_num(nan=torch.inf).argmin(1)
+    label = told["label"].view(-1, many).gather(1, best[:, None])[:, 0]
+    way = ways[torch.arange(len(best)), best]
+    ahead = _Pairs(pairs.sample, pairs.target, _moved_on(group, pairs.place, way, pace.left), way)
+    silent = label == NO_ANSWER
+    _stopped(found, pairs.sample, torch.where(silent, SILENT, FOOLED))
+    fooled = (label != original[pairs.sample]) & ~silent
+    won = fooled.nonzero()[:, 0]
+    if len(won):
+        yield from _settled(group, pairs.at(won), ahead.at(won), label[won], original, found, pace, step)
+    return ahead.at((~fooled & ~silent).nonzero()[:, 0])
+
+
+def _settled(
+    group: Group,
+    before: _Pairs,
+    after: _Pairs,
+    label: Tensor,
+    original: Tensor,
+    found: Fooled,
+    pace: Pace,
+    step: int,
+) -> Generator[Task, Done, None]:
+    """Shorten the last step of pairs that fool, and keep the motions that are smaller than those of other targets."""
+    place = after.place
+    if pace.backtrack:
+        shares = 1 - 0.8 ** torch.arange(1, BACKTRACKS + 1, dtype=torch.float64)
+        tries = _moved_on(
+            group,
+            before.place.repeat_interleave(len(shares), 0),
+            (shares[:, None] * after.pace[:, None]).flatten(0, 1),
+            pace.left,
+        )
+        told = yield _asked(
+            before.sample.repeat_interleave(len(shares)), tries, original, before.target.repeat_interleave(len(shares))
+        )
+        _count(found.queries, before.sample, len(shares))
+        labels = told["label"].view(-1, len(shares))
+        fooling = (labels != original[before.sample][:, None]) & (labels != NO_ANSWER)
+        first = fooling.to(torch.int8).argmax(1)
+        shorter = fooling.any(1)
+        rows = torch.arange(len(first))
+        place = torch.where(shorter[:, None, None], tries.view(-1, len(shares), 3, 3)[rows, first], place)
+        label = torch.where(shorter, labels[rows, first], label)
+    motion = group.log(place)
+    whole = torch.isfinite(motion).all(1)
+    motion = torch.where(whole[:, None], motion, 0.0)
+    straight = yield _measured(group, before.sample, motion, pace, straight=True)
+    near = (whole & (straight["score"] < found.score[before.sample])).nonzero()[:, 0]
+    if not len(near):
+        return
+    told = yield _measured(group, before.sample[near], motion[near], pace)
+    for row, score in zip(near.tolist(), told["score"].tolist(), strict=True):
+        sample = int(before.sample[row])
+        if score < found.score[sample]:
+            found.score[sample] = score
+            found.motion[sample] = motion[row]
+            found.label[sample] = label[row]
+            found.target[sample] = before.target[row]
+            found.steps[sample] = step
+            found.reason[sample] = FOOLED
+
+
+def _moved_on(group: Group, places: Tensor, ways: Tensor, left: bool) -> Tensor:
+    """Motions a step further: on the right, as the paper's equations say."""
+    on = group.exp(-ways)
+    return on @ places if left else places @ on
+
+
+def _stopped(found: Fooled, samples: Tensor, why: Tensor) -> None:
+    """Note why pairs stopped, for samples of which nothing better is known."""
+    for code in (FLAT, NO_SLOPE, LEFT, SILENT):
+        stopped = samples[why == code]
+        open_ones = stopped[found.reason[stopped] != FOOLED]
+        found.reason[open_ones] = code
+
+
+def _count(counts: Tensor, samples: Tensor, each: int) -> None:
+    counts.index_add_(0, samples, torch.full_like(samples, each))
+
+
+def _looked(samples: Tensor, targets: int) -> Task:
+    """The labels of unmoved images, and their most probable other classes (N, targets), the likeliest first."""
+
+    def do(stage: Stage, part: slice) -> Done:
+        rows = samples[part]
+        values, labels = stage.scores(stage.frames(rows).images, rows)
+        others = values.clone().nan_to_num(nan=-torch.inf)
+        others.scatter_(1, labels.clamp(min=0)[:, None], -torch.inf)
+        best = others.topk(min(targets, values.shape[1] - 1), dim=1)
+        return {"label": labels, "others": best.indices}
+
+    return Task(len(samples), do, images=len(samples))
+
+
+def _asked(samples: Tensor, matrices: Tensor, original: Tensor, targets: Tensor) -> Task:
+    """The labels of moved images, and by how much the original class leads the target."""
+
+    def do(stage: Stage, part: slice) -> Done:
+        rows = samples[part]
+        values, labels = stage.scores(stage.frames(rows).moved(matrices[part]), rows)
+        plus, minus = (which.to(values.device)[:, None] for which in (original[rows].clamp(min=0), targets[part]))
+        return {"label": labels, "gap": (values.gather(1, plus) - values.gather(1, minus))[:, 0]}
+
+    return Task(len(samples), do, images=len(samples))
+
+
+def _slopes(group: Group, pairs: _Pairs, original: Tensor, pace: Pace) -> Task:
+    """Where to go: the projected gradient (P, d), or why there is none; and how far the image is moved, straight."""
+
+    def do(stage: Stage, part: slice) -> Done:
+        rows, place = pairs.sample[part], pairs.place[part]
+        frames = stage.frames(rows)
+        images = frames.moved(place)
+        columns = stage.crop(_columns(frames, images, place, group, pace), rows)
+        gradient = stage.gradient(images, rows, original[rows], pairs.target[part])
+        gone = images.flatten(1).any(1).logical_not()
+        level = gradient.flatten(1).any(1).logical_not()
+        direction = projected(columns, gradient).nan_to_num(0.0, 0.0, 0.0)
+        why = torch.where(level, NO_SLOPE, FLAT)
+        why = torch.where(gone & frames.images.flatten(1).any(1), LEFT, why)
+        return {"direction": direction, "why": why, "chord": apart(images, frames)}
+
+    return Task(len(pairs.sample), do, images=len(pairs.sample))
+
+
+def _columns(frames: Frames, images: Tensor, place: Tensor, group: Group, pace: Pace) -> Tensor:
+    if not pace.numerical:
+        return jacobian(images, frames, flows(group, frames))
+    if not pace.left:
+        return numerical_jacobian(frames, place, group)
+    nudges = group.exp(1e-4 * torch.eye(group.dimension, dtype=torch.float64))
+    return torch.stack([(frames.moved(nudge @ place) - images) / 1e-4 for nudge in nudges], 1)
+
+
+def _measured(group: Group, samples: Tensor, motions: Tensor, pace: Pace, straight: bool = False) -> Task:
+    """The geodesic scores of motions, or only the straight distances."""
+
+    def do(stage: Stage, part: slice) -> Done:
+        frames, own = stage.frames(samples[part]), motions[part]
+        if straight:
+            return {"score": chords(frames, group.exp(own))}
+        return {"score": scores(frames, group, own, eta=pace.eta, least=pace.least)}
+
+    return Task(len(samples), do)

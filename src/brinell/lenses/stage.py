@@ -1,0 +1,76 @@
+"""Questions of a lens's own, beside trials: what is done with whole images where they are.
+
+A lens that follows slopes or measures paths yields a `Task`: how many pieces it has, and a function that does some of them.
+The engine cuts it into batches, lets them run side by side and puts together what comes back, on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+from brinell.geometry import Frames, Group
+
+NO_ANSWER = -2
+Method = Literal["manifool", "manitest", "random", "grid"]
+
+
+@dataclass(frozen=True)
+class MotionSearch:
+    """One method on one group."""
+
+    group: Group
+    method: Method
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return self.group.name
+
+    @property
+    def id(self) -> str:
+        """The full name, as rows have it."""
+        return f"{self.group.name}:{self.method}"
+
+    @property
+    def white_box(self) -> bool:
+        """Whether it needs gradients."""
+        return self.method == "manifool"
+
+
+class Stage(Protocol):
+    """A shard's images as they move, and the model that looks at them. Samples are numbers of the shard, on the host."""
+
+    seed: int
+    ids: Tensor  # of the samples, on the host
+    labels: Tensor  # on the host
+
+    def frames(self, samples: Tensor) -> Frames:
+        """The whole images in the model's scale: before its crop, after its normalisation."""
+
+    def crop(self, images: Tensor, samples: Tensor) -> Tensor:
+        """The part of whole images (…, H, W) that the model sees."""
+
+    def scores(self, images: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (N, K) of whole images, before any softmax, and the label that wins.
+
+        The label is -1 where a detector finds nothing, and `NO_ANSWER` where the model gave no number.
+        """
+
+    def gradient(self, images: Tensor, samples: Tensor, plus: Tensor, minus: Tensor) -> Tensor:
+        """The gradient of score `plus` less score `minus` (N,) with respect to what the model sees."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to be done `count` times, in batches; `images` of them go through the model."""
+
+    count: int
+    do: Callable[[Stage, slice], dict[str, Tensor]]
+    images: int = 0
+
+
+Done = dict[str, Tensor]

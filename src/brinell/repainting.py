@@ -1,0 +1,131 @@
+"""Resizing an image again after a change in a part of it, at the cost of that part.
+
+A spot on a photograph leaves most of it as it was. What is resized in two passes, across and then down, changes only
+where the weights of a target pixel meet the changed window. The pixels are those that resizing the whole would give, to
+the bit (see `resampling`). On a CPU the window's rows are resized across, then the columns that they change down, each by
+Pillow; on an accelerator windows of about one size are resized together by products with their parts of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from brinell.resampling import Interpolation, in_one_pass, picture_of, resampled, rounded, weights
+
+# images (T, C, h, w), which it may not overwrite; where their corners lie, int64 (T, 2), y and x; which changes, int64 (T,)
+Paint = Callable[[Tensor, Tensor, Tensor], Tensor]
+TOGETHER = 25  # windows that an accelerator resizes together, each as large as the largest of them
+
+
+class Repainting:
+    """An image (C, H, W), ready to be resized again and again: what doesn't change is made once."""
+
+    def __init__(self, image: Tensor, height: int, width: int, how: Interpolation = "bilinear") -> None:
+        self.image, self.height, self.width, self.how = image, height, width, how
+        self.clean = resampled(image[None], height, width, how)[0]
+        if how != "nearest":
+            self.across, self.down = Reach.of(image.shape[2], width, how), Reach.of(image.shape[1], height, how)
+        if image.device.type == "cpu":
+            self.whole = picture_of(image.contiguous().numpy())
+            self.halfway = in_one_pass(self.whole, (width, self.whole.height), how)
+
+    def under(self, boxes: Tensor, paint: Paint) -> Tensor:
+        """The image under T changes, resized: uint8 (T, C, height, width), where the image is.
+
+        Change t alters pixels of box t alone (int64 (T, 4) on the host: top, left, bottom, right); `paint` makes any
+        window of the changed image from the same window of the image.
+        """
+        if self.how == "nearest":
+            corners, which = torch.zeros(len(boxes), 2, dtype=torch.int64), torch.arange(len(boxes))
+            whole = paint(self.image.expand(len(boxes), -1, -1, -1), corners, which)
+            return resampled(whole, self.height, self.width, self.how)
+        return self.by_pillow(boxes, paint) if self.image.device.type == "cpu" else self.by_products(boxes, paint)
+
+    def by_pillow(self, boxes: Tensor, paint: Paint) -> Tensor:
+        """One after the other, in pictures of Pillow's all the way: handing pixels over costs as much as resizing them."""
+        made = self.clean.repeat(len(boxes), 1, 1, 1).numpy()
+        left, right = self.across.targets(boxes[:, 1].numpy(), boxes[:, 3].numpy())
+        for place, window in self._painted(boxes, paint):
+            top, start, bottom, _ = boxes[place].tolist()
+            first, last = int(left[place]), int(right[place])
+            rows = self.whole.crop((0, top, self.whole.width, bottom))
+            rows.paste(window, (start, 0))
+            columns = self.halfway.crop((first, 0, last, self.halfway.height))
+            columns.paste(
+                in_one_pass(rows, (self.width, bottom - top), self.how).crop((first, 0, last, bottom - top)), (0, top)
+            )
+            for channel, band in enumerate(in_one_pass(columns, (last - first, self.height), self.how).split()):
+                made[place, channel, :, first:last] = band
+        return torch.from_numpy(made)
+
+    def _painted(self, boxes: Tensor, paint: Paint) -> Iterator[tuple[int, Image.Image]]:
+        """Every box's window of the changed image; boxes of one size are painted together."""
+        sizes, group = torch.unique(boxes[:, 2:] - boxes[:, :2], dim=0, return_inverse=True)
+        for number, (height, width) in enumerate(sizes.tolist()):
+            which = (group == number).nonzero()[:, 0]
+            corners = boxes[which, :2]
+            cuts = [self.image[:, top : top + height, left : left + width] for top, left in corners.tolist()]
+            painted = paint(torch.stack(cuts), corners, which).numpy()
+            yield from ((place, picture_of(window)) for place, window in zip(which.tolist(), painted, strict=True))
+
+    def by_products(self, boxes: Tensor, paint: Paint) -> Tensor:
+        """Boxes of about one area together, each window as large as the largest of them needs."""
+        device = self.image.device
+        horizontal, vertical = (weights(side.source, side.target, self.how, device) for side in (self.across, self.down))
+        made = self.clean.repeat(len(boxes), 1, 1, 1)
+        top, left, bottom, right = boxes.numpy().T
+        order = torch.from_numpy(np.argsort((bottom - top) * (right - left), kind="stable"))
+        for start in range(0, len(order), TOGETHER):
+            which = order[start : start + TOGETHER]
+            some = which.numpy()  # a tensor of one number would be taken for that number
+            rows, source_rows = self.down.even(top[some], bottom[some])
+            columns, source_columns = self.across.even(left[some], right[some])
+            corners = torch.stack([source_rows[:, 0], source_columns[:, 0]], 1)
+            own, y, x, v, u = (each.to(device) for each in (which, rows, columns, source_rows, source_columns))
+            windows = paint(self.image[:, v[:, :, None], u[:, None, :]].transpose(0, 1), corners, which)
+            wide = horizontal[x[:, :, None], u[:, None, :]].transpose(1, 2)[:, None]
+            tall = vertical[y[:, :, None], v[:, None, :]][:, None]
+            passed = rounded(windows.to(torch.float64) @ wide)
+            passed = rounded(tall @ passed.to(torch.float64))
+            made[own[:, None, None], :, y[:, :, None], x[:, None, :]] = passed.permute(0, 2, 3, 1)
+        return made
+
+
+class Reach:
+    """Along one side: which source pixels each target pixel is made of, from `first` to before `last`."""
+
+    def __init__(self, source: int, target: int, how: Interpolation) -> None:
+        self.source, self.target = source, target
+        there = weights(source, target, how).numpy() != 0
+        self.first = there.argmax(1)
+        self.last = source - there[:, ::-1].argmax(1)
+
+    @staticmethod
+    @lru_cache(256)
+    def of(source: int, target: int, how: Interpolation) -> Reach:
+        """The same one for the same sizes."""
+        return Reach(source, target, how)
+
+    def targets(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The target pixels that source pixels from `start` to before `stop` are part of."""
+        return np.searchsorted(self.last, start, "right"), np.searchsorted(self.first, stop, "left")
+
+    def even(self, start: np.ndarray, stop: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Windows of one size around those targets, and of one size around all that they are made of: their places,
+        int64 (T, targets) and (T, sources).
+        """
+        begin, end = self.targets(start, stop)
+        most = int((end - begin).max())
+        begin = np.minimum(begin, self.target - most)
+        low, high = self.first[begin], self.last[begin + most - 1]
+        size = int((high - low).max())
+        low = np.minimum(low, self.source - size)
+        places = (torch.from_numpy(each)[:, None] for each in (begin, low))
+        first, second = (each + torch.arange(count) for each, count in zip(places, (most, size), strict=True))
+        return first, second

@@ -1,0 +1,94 @@
+"""The report's parts on spots of light, and on where models look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brinell.engine import Exhibit, Glance
+from brinell.report.figures import Figure
+from brinell.report.highlight_figures import accuracy_bars, cell_map, drift_bars, place_bars, scene_bars, size_bars
+from brinell.report.section import Namer, Picture, Section, inline, pairs
+from brinell.results import Attention, Highlights, Photographs, Store, title
+
+
+def highlight_section(
+    store: Store, found: Highlights, options: Mapping[str, Any], exhibits: list[Exhibit], names: dict[str, Namer]
+) -> Section:
+    """Accuracies, sizes, places, and the images that the least light breaks."""
+    return Section(
+        template="highlight.html",
+        question="Where does a spot of light break the model?",
+        what="highlights",
+        found=found,
+        options=options,
+        charts=_grid_charts(found, found.grids[0]) if found.grids else {},
+        content={"breakers": pairs(store, found, exhibits, names)},
+    )
+
+
+def highlight_figures(found: Highlights) -> dict[str, Figure]:
+    """All figures of the paper's kind, for each grid."""
+    charts: dict[str, Figure] = {}
+    for operator in found.grids:
+        name = operator.replace(":", "-")
+        charts |= {f"{key}-{name}": chart for key, chart in _grid_charts(found, operator).items()}
+    return charts
+
+
+def _grid_charts(found: Highlights, operator: str) -> dict[str, Figure]:
+    placed = any(one.place is not None and one.failing for (_, own), one in found.glare.items() if own == operator)
+    return {
+        "highlight-accuracy": accuracy_bars(found, operator),
+        "highlight-sizes": size_bars(found, operator),
+        "highlight-cells": cell_map(found, operator),
+        **({"highlight-place": place_bars(found, operator)} if placed else {}),
+    }
+
+
+def photograph_section(found: Photographs, options: Mapping[str, Any]) -> Section:
+    """Accuracies on scenes that were photographed under something real."""
+    return Section(
+        template="photographs.html",
+        question="Does the model know what it sees when the light is real?",
+        what="photographed variants",
+        found=found,
+        options=options,
+        charts={"photographs": scene_bars(found)},
+        content={},
+    )
+
+
+def attention_section(store: Store, found: Attention, glances: list[Glance], names: dict[str, Namer]) -> Section:
+    """How often attention moved, and pairs of maps."""
+    shown = []
+    for model in found.models:
+        own = [glance for glance in glances if glance.model == model]
+        pictures = [_pair(store, glance, names[model]) for glance in own]
+        if pictures:
+            shown.append((model, pictures))
+    return Section(
+        template="attention.html",
+        question="Where does the model look, and does that change?",
+        what="attention",
+        found=found,
+        options=found.options,
+        charts=attention_figures(found),
+        content={"pairs": shown},
+    )
+
+
+def attention_figures(found: Attention) -> dict[str, Figure]:
+    """The bars of attention that moved, by both rules."""
+    if not found.moves:
+        return {}
+    return {"attention-moved": drift_bars(found), "attention-equal": drift_bars(found, "equal_moved")}
+
+
+def _pair(store: Store, glance: Glance, name: Namer) -> Picture:
+    lines = (
+        f"clean: {name(glance.label)}",
+        f"then: {name(glance.prediction)}",
+        f"overlap of the hot parts {glance.overlap:.2f}",
+    )
+    return Picture(inline(store, glance.file), title(glance.operator), lines, False)

@@ -1,0 +1,41 @@
+"""The report's part on motions that change a label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brinell.engine import Exhibit
+from brinell.report.figures import Figure
+from brinell.report.motion_figures import generator_shares, invariance_bars, misclassification, random_bars
+from brinell.report.section import Namer, Section, pairs
+from brinell.results import Motions, Store
+
+
+def motion_section(
+    store: Store, found: Motions, options: Mapping[str, Any], exhibits: list[Exhibit], names: dict[str, Namer]
+) -> Section:
+    """The table of scores and costs, the curves of random motions, and the smallest motions that fool."""
+    falls = [
+        {**fall, "before": names[fall["model"]](fall["from"]), "after": names[fall["model"]](fall["to"])}
+        for fall in found.falls
+    ]
+    return Section(
+        template="motions.html",
+        question="What is the smallest motion that changes the label?",
+        what="smallest motions",
+        found=found,
+        options={**options, "criterion": "another label than on the clean image"} if found.against == "answer" else options,
+        charts=motion_figures(found),
+        content={"breakers": pairs(store, found, exhibits, names), "falls": falls},
+    )
+
+
+def motion_figures(found: Motions) -> dict[str, Figure]:
+    """All figures of the paper's kind that the run has rows for."""
+    charts: dict[str, Figure] = {}
+    if any(one.fooled for one in found.smallest.values()):
+        charts |= {"invariance": invariance_bars(found), "generators": generator_shares(found)}
+    if found.rates:
+        charts |= {"misclassification": misclassification(found), "random": random_bars(found)}
+    return charts

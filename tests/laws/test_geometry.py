@@ -1,0 +1,233 @@
+"""Laws of moving images: groups against SciPy, Jacobians against differences, scores against what they must be."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from torch import Tensor
+
+from brinell.geometry import GROUPS, Frames, Group, chords, flows, gram, jacobian, metric, numerical_jacobian, projected
+from brinell.geometry.geodesic import reach, scores
+from brinell.geometry.groups import logarithm, told
+
+groups = pytest.mark.parametrize("group", GROUPS.values(), ids=list(GROUPS))
+SMALL = {"b31": 0.002, "b32": 0.002}
+USUAL = {"rotation": 0.5, "x": 3.0, "y": 3.0}
+
+
+def drawn(group: Group, count: int, seed: int = 0) -> Tensor:
+    """Motions that leave most of an image of 80 pixels in its frame."""
+    sizes = torch.tensor([SMALL.get(part, USUAL.get(part, 0.2)) for part in group.parts], dtype=torch.float64)
+    noise = torch.randn(count, group.dimension, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return noise * sizes
+
+
+def blobs(count: int, height: int = 80, width: int = 88, channels: int = 1) -> Frames:
+    """Smooth images with nothing near their borders."""
+    generator = torch.Generator().manual_seed(1)
+    y, x = torch.meshgrid(*(torch.arange(side, dtype=torch.float64) for side in (height, width)), indexing="ij")
+    images = torch.zeros(count, channels, height, width, dtype=torch.float64)
+    for image in images.flatten(0, 1):
+        for _ in range(3):
+            cx, cy, spread, weight = torch.rand(4, generator=generator, dtype=torch.float64).tolist()
+            far = (x - width * (0.35 + 0.3 * cx)) ** 2 + (y - height * (0.35 + 0.3 * cy)) ** 2
+            image += (0.2 + weight) * torch.exp(-far / (2 * (height * (0.1 + 0.05 * spread)) ** 2))
+    radius = ((x - (width - 1) / 2) ** 2 + (y - (height - 1) / 2) ** 2).sqrt() / (0.38 * min(height, width))
+    return Frames.of(images * torch.cos(radius.clamp(max=1) * math.pi / 2) ** 2)
+
+
+def test_the_groups_are_those_of_the_paper() -> None:
+    assert {name: group.dimension for name, group in zip(GROUPS, GROUPS.values(), strict=True)} == {
+        "rotation": 1,
+        "translation": 2,
+        "rotation_scale": 2,
+        "rotation_translation": 3,
+        "scale_translation": 3,
+        "similarity": 4,
+        "affine": 6,
+        "projective": 8,
+    }
+
+
+@groups
+def test_exponential_and_logarithm_are_scipys(group: Group) -> None:
+    coordinates = drawn(group, 30)
+    matrices = group.exp(coordinates)
+    for own, matrix, algebra in zip(coordinates, matrices, group.algebra(coordinates), strict=True):
+        assert np.allclose(matrix, scipy.linalg.expm(algebra.numpy()), atol=1e-12)
+        assert np.allclose(logarithm(matrix), scipy.linalg.logm(matrix.numpy()).real, atol=1e-9)
+        assert torch.allclose(group.log(matrix), own, atol=1e-9)
+
+
+def test_the_logarithm_holds_up_to_a_half_turn() -> None:
+    group = GROUPS["similarity"]
+    turns = torch.tensor([[3.1, 2.0, -1.0, 0.4], [-3.0, 0.0, 5.0, -0.7], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    assert torch.allclose(group.log(group.exp(turns)), turns, atol=1e-7)
+    assert group.returns(turns).all()
+    assert not group.returns(torch.tensor([[3.2, 0, 0, 0]], dtype=torch.float64)).any()
+
+
+@groups
+def test_motions_of_a_group_stay_in_it(group: Group) -> None:
+    first, second = group.exp(drawn(group, 10, 1)), group.exp(drawn(group, 10, 2) / 4)
+    product = first @ second
+    assert torch.allclose(group.exp(group.log(product)), product, atol=1e-8)
+
+
+@groups
+def test_drift_is_how_coordinates_move_a_motion_from_its_own_place(group: Group) -> None:
+    coordinates, tiny = drawn(group, 5), 1e-6
+    drift = group.drift(coordinates)
+    for place in range(group.dimension):
+        nudge = torch.zeros(group.dimension, dtype=torch.float64)
+        nudge[place] = tiny
+        moved = torch.linalg.solve(group.exp(coordinates), group.exp(coordinates + nudge))
+        assert torch.allclose(group.log(moved) / tiny, drift[:, :, place], atol=1e-4)
+
+
+def test_whole_moves_are_shifts_of_the_array() -> None:
+    image = torch.rand(1, 2, 9, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    moved = Frames.of(image).moved(GROUPS["translation"].exp(torch.tensor([[2.0, -3.0]])))
+    expected = torch.zeros_like(image)
+    expected[:, :, 3:, :-2] = image[:, :, :-3, 2:]
+    assert torch.allclose(moved, expected, atol=1e-9)
+
+
+def test_a_half_turn_about_the_middle_flips_both_ways() -> None:
+    image = torch.rand(1, 1, 8, 11, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    moved = Frames.of(image).moved(GROUPS["rotation"].exp(torch.tensor([[math.pi]], dtype=torch.float64)))
+    assert torch.allclose(moved, image.flip(2, 3), atol=1e-9)
+
+
+@groups
+def test_moving_is_an_inverse_map_that_composes_on_the_right(group: Group) -> None:
+    frames = blobs(2)
+    first, second = group.exp(drawn(group, 2, 3) / 2), group.exp(drawn(group, 2, 4) / 2)
+    twice = Frames.of(frames.moved(first)).moved(second)
+    once = frames.moved(first @ second)
+    assert (twice - once).abs().max() < 0.02 * frames.images.max()
+
+
+@groups
+def test_the_jacobian_is_that_of_differences(group: Group) -> None:
+    frames = blobs(3, channels=2)
+    matrices = group.exp(drawn(group, 3) / 2)
+    columns = jacobian(frames.moved(matrices), frames, flows(group, frames))
+    for place, part in enumerate(group.parts):
+        step = (0.5 if part in "xy" else 0.5 / 40) / (40 if part in SMALL else 1)  # half a pixel at the border, both ways
+        ahead, behind = (numerical_jacobian(frames, matrices, group, step=way)[:, place] for way in (step, -step))
+        own, other = columns[:, place], (ahead + behind) / 2
+        assert (own - other).norm() < 0.1 * other.norm(), part
+        assert torch.corrcoef(torch.stack([own.flatten(), other.flatten()]))[0, 1] > 0.995, part
+
+
+def test_the_gradient_is_taken_by_central_differences_with_zeros_outside() -> None:
+    frames, group = Frames.of(torch.rand(1, 1, 6, 7, dtype=torch.float64)), GROUPS["translation"]
+    still = torch.eye(3, dtype=torch.float64)[None]
+    both = (numerical_jacobian(frames, still, group, 1.0) + numerical_jacobian(frames, still, group, -1.0)) / 2
+    assert torch.allclose(jacobian(frames.images, frames, flows(group, frames)), both, atol=1e-9)
+
+
+def test_smaller_images_lie_in_larger_frames_as_if_alone() -> None:
+    group = GROUPS["affine"]
+    alone = blobs(1, 30, 26)
+    around = torch.zeros(2, 1, 80, 88, dtype=torch.float64)
+    around[0, :, :30, :26] = alone.images[0]
+    around[1] = blobs(1).images[0]
+    both = Frames.of(around, torch.tensor([[30, 26], [80, 88]]))
+    motion = drawn(group, 2, 5)
+    assert torch.allclose(both.moved(group.exp(motion))[0, :, :30, :26], alone.moved(group.exp(motion[:1]))[0])
+    assert torch.allclose(scores(both, group, motion)[0], scores(alone, group, motion[:1])[0])
+    columns = jacobian(both.moved(group.exp(motion)), both, flows(group, both))
+    own = jacobian(alone.moved(group.exp(motion[:1])), alone, flows(group, alone))
+    assert torch.allclose(gram(columns)[0], gram(own)[0])
+
+
+@groups
+def test_projection_is_least_squares(group: Group) -> None:
+    frames = blobs(3)
+    columns = jacobian(frames.images, frames, flows(group, frames))
+    gradient = torch.randn(frames.images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = projected(columns, gradient)
+    for own, column, slope in zip(found, columns, gradient, strict=True):
+        expected = np.linalg.lstsq(column.flatten(1).T.numpy(), slope.flatten().numpy(), rcond=None)[0]
+        assert np.allclose(own, expected, rtol=1e-5, atol=1e-9 * np.abs(expected).max())
+
+
+def test_projection_of_nothing_is_nothing() -> None:
+    frames = Frames.of(torch.zeros(2, 1, 8, 8))
+    columns = jacobian(frames.images, frames, flows(GROUPS["affine"], frames))
+    assert torch.equal(projected(columns, torch.ones(2, 1, 8, 8)), torch.zeros(2, 6, dtype=torch.float64))
+
+
+@groups
+def test_the_metric_is_that_of_small_changes_of_coordinates(group: Group) -> None:
+    frames, where = blobs(1), drawn(group, 1) / 2
+    matrices = group.exp(where)
+    found = metric(group, where, gram(jacobian(frames.moved(matrices), frames, flows(group, frames))))[0]
+    nudge = drawn(group, 1, 9)[0] / 100
+    apart = (frames.moved(group.exp(where + nudge)) - frames.moved(matrices)).norm()
+    assert float((nudge @ found @ nudge).sqrt()) == pytest.approx(float(apart), rel=0.05)
+
+
+@groups
+def test_scores(group: Group) -> None:
+    """Nothing for no motion; the same at any pixel scale; additive along the path; never below the chord."""
+    frames, motion = blobs(2), drawn(group, 2, 6)
+    length = scores(frames, group, motion)
+    assert scores(frames, group, 0 * motion).max() < 1e-12
+    assert torch.allclose(scores(Frames.of(255 * frames.images), group, motion), length)
+    assert (length >= chords(frames, group.exp(motion)) - 1e-9).all()
+    half = scores(frames, group, motion / 2, eta=0.02, least=0)
+    rest = Frames.of(frames.images)
+    whole = scores(rest, group, motion, eta=0.02, least=0)
+    assert (whole > half).all()
+    assert torch.allclose(length, whole, rtol=0.03)
+
+
+def test_a_score_is_the_sum_over_the_published_steps() -> None:
+    frames, group = blobs(1), GROUPS["rotation_translation"]
+    motion = torch.tensor([[0.12, 0.31, -0.2]], dtype=torch.float64)
+    length = float(motion.norm())
+    stops = [i * 0.05 / length for i in range(int(length / 0.05) + 1)] + [1.0]
+    path = [frames.moved(group.exp(stop * motion)) for stop in stops]
+    expected = sum(float((a - b).norm()) for a, b in zip(path[1:], path, strict=False)) / float(frames.norms())
+    assert float(scores(frames, group, motion, least=0)) == pytest.approx(expected, rel=1e-9)
+
+
+@groups
+def test_rays_reach_the_scores_that_are_wanted(group: Group) -> None:
+    frames = blobs(5)
+    directions = drawn(group, 5, 7)
+    directions /= directions.norm(dim=1, keepdim=True)
+    wanted = torch.tensor([0.0, 0.05, 0.15, 0.9])
+    found = reach(frames, group, directions, wanted)
+    assert found.reached[:, :3].all()
+    assert torch.equal(found.reach[:, 0], torch.zeros(5, dtype=torch.float64))
+    assert (found.scores - wanted).abs()[found.reached].max() < 0.01
+    again = scores(frames, group, directions * found.reach[:, 2:3])
+    assert torch.allclose(again, found.scores[:, 2], atol=0.01)
+
+
+def test_a_ray_ends_where_the_image_left_the_frame_or_turned_by_half() -> None:
+    frames = blobs(1)
+    along = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    assert not reach(frames, GROUPS["translation"], along, torch.tensor([50.0])).reached.any()
+    turn = reach(frames, GROUPS["rotation"], torch.ones(1, 1, dtype=torch.float64), torch.tensor([0.5, 50.0]))
+    assert turn.reached.tolist() == [[True, False]]
+    nothing = reach(Frames.of(torch.zeros(1, 1, 9, 9)), GROUPS["translation"], along, torch.tensor([0.1]))
+    assert not nothing.reached.any()
+
+
+def test_a_motion_is_told_as_it_looks() -> None:
+    assert told(GROUPS["similarity"], [0.2, 3.0, -1.0, 0.1]) == "11.5° anticlockwise, 3 px left, 1 px down, × 0.905"
+    image = torch.zeros(1, 1, 9, 9)
+    image[..., 4, 6] = 1
+    moved = Frames.of(image).moved(GROUPS["translation"].exp(torch.tensor([[3.0, 0.0]])))
+    assert moved[..., 4, 3] == pytest.approx(1)  # 3 px to the left
+    turned = Frames.of(image).moved(GROUPS["rotation"].exp(torch.tensor([[math.pi / 2]])))
+    assert turned[..., 2, 4] == pytest.approx(1, abs=1e-5)  # from the right to the top: anticlockwise

@@ -1,0 +1,86 @@
+"""What holds of highlights and heat maps on an accelerator: the CPU's pixels to the bit, and its maps but for rounding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import brinell
+from brinell.attention import open_eyes
+from brinell.models import Preprocess
+from brinell.perturb import grid, highlight, highlighted
+from test_accelerator import pictures
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+SIGMAS = torch.tensor([3.0, 10.0, 20.0, 40.0])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [(31, 47), (299, 299), (375, 500)], ids=str)
+def test_the_same_light_as_on_the_cpu(channels: int, size: tuple[int, int]) -> None:
+    image, spots = pictures(*size, channels, 1), grid(*size, 5, SIGMAS)
+    for colour in ((255.0, 255.0, 255.0), (255.0, 140.0, 20.0)):
+        here, there = highlighted(image, spots, colour), highlighted(image.cuda(), spots, colour)
+        assert torch.equal(there.cpu(), here)
+
+
+@pytest.mark.parametrize("short_side", [None, 256])
+@pytest.mark.parametrize("how", ["nearest", "bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize("size", [(31, 47), (299, 299), (375, 500), (500, 333)], ids=str)
+def test_the_same_canvases_as_on_the_cpu(size: tuple[int, int], how: str, short_side: int | None) -> None:
+    preprocess = Preprocess(224, 224, short_side=short_side, interpolation=how)  # type: ignore[arg-type]
+    image, spots, local = pictures(*size, 3, 1)[0], grid(*size, 5, SIGMAS), highlight("exact").local
+    assert local is not None
+    boxes = local.boxes(spots, *size)
+
+    def paint(windows: torch.Tensor, corners: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
+        return local.paint(windows, corners, spots[which])
+
+    here, there = (preprocess.repainted(preprocess.repainting(each), boxes, paint) for each in (image, image.cuda()))
+    assert there.device.type == "cuda"
+    assert torch.equal(there.cpu(), here)
+
+
+def network() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 5, 4),
+            nn.ReLU(),
+            nn.Conv2d(8, 16, 3, 2),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(16, 4),
+        )
+
+
+def test_the_same_maps_as_on_the_cpu() -> None:
+    canvases, classes = pictures(224, 224, 3), torch.arange(6) % 4
+    maps = []
+    for device in ("cpu", "cuda"):
+        execution = brinell.Execution(device=device, runtime="torch")
+        model = brinell.wrap(network(), execution=execution)
+        with open_eyes(model) as eyes:
+            maps.append(eyes.maps(canvases.to(device), classes.to(device)).cpu())
+    assert torch.allclose(maps[0], maps[1], atol=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_run_with_attention(precision: str, tmp_path: Path) -> None:
+    execution = brinell.Execution(device="cuda", precision=precision, batch=64)  # type: ignore[arg-type]
+    data = [(image.permute(1, 2, 0).numpy(), None) for image in pictures(150, 200, 3, 8)]
+    run = brinell.run(
+        brinell.wrap(network(), execution=execution),
+        {"source": data, "labels": "prediction"},
+        lens={"name": "highlights", "budget": 60},
+        attention={"pairs": 10},
+        out=tmp_path / "run",
+        execution=execution,
+        quiet=True,
+    )
+    assert run.rows("select count(*) from rows where operator = 'highlight:exact'").fetchall() == [(8 * 101,)]
+    assert run.findings()["attention"].layers == {"Sequential": "3"}  # type: ignore[union-attr]

@@ -1,0 +1,528 @@
+"""The geometry lens: motions whose size is known, laws of the searches, degenerate input, and a run end to end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import brinell
+from brinell.criteria import find_criterion
+from brinell.engine.bench import Bench
+from brinell.errors import BrinellError, ConfigError
+from brinell.geometry import GROUPS, scores
+from brinell.lenses import GeometryOptions, MotionSearch
+from brinell.lenses.geometry import chosen_searches, geometry, most_trials, pace_of
+from brinell.lenses.lens import Words
+from brinell.lenses.manifool import FLAT, FOOLED, LEFT, NO_SLOPE, ONE_CLASS, SILENT, TOO_LONG, manifool
+from brinell.lenses.manitest import Grid, grid_of, manitest
+from brinell.lenses.motions import grid_motions, grid_search, random_motions
+from brinell.results import Estimate, Motions, Rate
+
+SIDE = 28
+TRANSLATION = GROUPS["translation"]
+
+
+class Where(nn.Module):
+    """Scores of where an image's weight lies: class 0 left of `edge` (in pixels from the middle), class 1 right of it."""
+
+    def __init__(self, edge: float = 4.0, classes: int = 2) -> None:
+        super().__init__()
+        self.edge, self.classes = edge, classes
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = torch.arange(images.shape[3], dtype=images.dtype, device=images.device) - (images.shape[3] - 1) / 2
+        weight = images.mean(1).sum(1)
+        along = (weight * x).sum(1) / weight.sum(1).clamp(min=1e-3) - self.edge
+        others = [along - 2 * k for k in range(self.classes - 1)]
+        return torch.stack([torch.zeros_like(along), *others], 1)
+
+
+class Random(nn.Module):
+    """A small network of random weights with ten classes."""
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.layers = nn.Sequential(nn.Conv2d(1, 6, 5, 2), nn.Tanh(), nn.Conv2d(6, 8, 5, 2), nn.Tanh(), nn.Flatten())
+        self.last = nn.Linear(8 * 4 * 4, classes)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.3, generator=generator)
+
+    def forward(self, images: Tensor) -> Tensor:
+        scores: Tensor = self.last(self.layers(images))
+        return scores
+
+
+def model(module: nn.Module, **options: Any) -> brinell.Model:
+    given = {"size": SIDE, "channels": 1, "name": "m", **options}
+    return brinell.wrap(module, **given, execution=brinell.Execution(device="cpu", runtime="torch"))
+
+
+def bench(module: nn.Module, images: Tensor, batch: int = 64, **options: Any) -> Bench:
+    """A bench on images (N, C, H, W) in grey levels, whose ids are their places."""
+    asked = model(module, **options)
+    canvases = asked.preprocess.canvases(images)
+    labels = asked.predict(canvases).argmax(1)
+    originals = list(images) if asked.preprocess.short_side else []
+    criterion = find_criterion("misclassification")
+    ids = torch.arange(len(images)) * 7919
+    return Bench(asked, canvases, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+
+
+def blobs(places: list[tuple[float, float]], side: int = SIDE) -> Tensor:
+    """Round blobs, (x, y) pixels from the middle, uint8 (N, 1, side, side)."""
+    middle = (side - 1) / 2
+    at = torch.arange(side, dtype=torch.float64) - middle
+    images = [255 * torch.exp(-((at[None] - x) ** 2 + (at[:, None] - y) ** 2) / 8) for x, y in places]
+    return torch.stack(images).round().to(torch.uint8)[:, None]
+
+
+def shapes(count: int) -> Tensor:
+    generator = torch.Generator().manual_seed(5)
+    places = (torch.rand(count, 3, 2, generator=generator) * 12 - 6).tolist()
+    return torch.stack([blobs([tuple(place) for place in three]).amax(0) for three in places])  # type: ignore[misc]
+
+
+def searched(asked: Bench, group: str = "translation", **options: Any) -> Any:
+    given = GeometryOptions(operators=(group,), methods=("manifool",), **options)
+    return asked.drive(manifool(GROUPS[group], len(asked.canvases), pace_of(given, SIDE, SIDE)))  # type: ignore[arg-type]
+
+
+def test_manifool_finds_the_shortest_way_to_a_known_edge() -> None:
+    """A blob at x has to go 4 - x pixels to the right; anything along y is for nothing."""
+    asked = bench(Where(4.0), blobs([(0.0, 0.0), (-3.0, 2.0), (1.5, -4.0)]))
+    found = searched(asked)
+    assert found.reason.tolist() == [FOOLED] * 3
+    assert found.label.tolist() == [1, 1, 1]
+    assert (-found.motion[:, 0] - torch.tensor([4.0, 7.0, 2.5])).abs().max() < 0.1  # shares of a step of half a pixel
+    assert found.motion[:, 1].abs().max() < 0.05
+    frames = asked.stage.frames(torch.arange(3))
+    assert torch.allclose(found.score, scores(frames, TRANSLATION, found.motion))
+
+
+def test_manitest_finds_the_same_to_a_step_of_its_grid() -> None:
+    asked = bench(Where(4.0), blobs([(0.0, 0.0), (-3.0, 2.0), (1.5, -4.0)]))
+    found = asked.drive(manitest(TRANSLATION, 3, grid_of(TRANSLATION, SIDE, SIDE), eta=0.05, least=0))  # type: ignore[arg-type]
+    assert found.reason.tolist() == [FOOLED] * 3
+    excess = -found.motion[:, 0] - torch.tensor([4.0, 7.0, 2.5])
+    assert (excess > -0.01).all()
+    assert (excess < 0.26).all()
+    assert found.motion[:, 1].abs().max() <= 0.25
+
+
+def test_the_image_that_fools_has_another_label_and_a_bit_less_motion_has_not() -> None:
+    asked = bench(Random(), shapes(12))
+    group = GROUPS["affine"]
+    found = searched(asked, "affine")
+    won = (found.reason == FOOLED).nonzero()[:, 0]
+    assert len(won) >= 10
+    frames = asked.stage.frames(won)
+    _, labels = asked.stage.scores(frames.moved(group.exp(found.motion[won])), won)
+    _, clean = asked.stage.scores(frames.images, won)
+    assert torch.equal(labels, found.label[won])
+    assert (labels != clean).all()
+    shorter = scores(frames, group, found.motion[won])
+    assert (searched(asked, "affine", backtrack=False).score[won] >= shorter - 1e-9).float().mean() > 0.9
+
+
+def test_neither_batches_nor_company_change_what_is_found() -> None:
+    images = shapes(6)
+    together = searched(bench(Random(), images), "similarity")
+    small = searched(bench(Random(), images, batch=1), "similarity")
+    for place in range(6):
+        alone = searched(bench(Random(), images[place : place + 1]), "similarity")
+        for found, row in ((together, place), (small, place)):
+            assert found.reason[row] == alone.reason[0]
+            assert float(found.score[row]) == pytest.approx(float(alone.score[0]), rel=1e-3)
+
+
+def test_dropping_targets_changes_nothing_but_the_cost() -> None:
+    asked = bench(Random(), shapes(12))
+    kept, dropped = searched(asked, "similarity", drop=False), searched(asked, "similarity")
+    assert torch.allclose(kept.score, dropped.score)
+    assert dropped.queries.sum() < kept.queries.sum()
+
+
+def test_of_all_targets_the_least_score_counts() -> None:
+    asked = bench(Random(), shapes(4))
+    every = [searched(asked, "similarity", targets=count).score for count in (1, 4, 9)]
+    assert (every[1] <= every[0] + 1e-9).all()
+    assert (every[2] <= every[1] + 1e-9).all()
+
+
+def test_manitest_in_four_dimensions_is_about_as_near_as_manifool() -> None:
+    asked = bench(Random(), shapes(2))
+    group = GROUPS["similarity"]
+    found = asked.drive(manitest(group, 2, grid_of(group, SIDE, SIDE), eta=0.05, least=0))  # type: ignore[arg-type]
+    assert found.reason.tolist() == [FOOLED] * 2
+    slope = searched(asked, "similarity")
+    assert (found.score <= slope.score + 0.25).all()  # no more than a step of the grid
+
+
+class Constant(nn.Module):
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.tensor([[1.0, 0.0, 0.5]]).expand(len(images), -1)
+
+
+class OneClass(nn.Module):
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(1).sum(1, keepdim=True)
+
+
+class Silent(nn.Module):
+    """Gives NaN for images that are neither plain nor unmoved."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        middle = images[:, 0, 13:15, 13:15].mean((1, 2))
+        return torch.stack([middle - 0.9, -middle + 0.9], 1).masked_fill(
+            ((middle > 0.6) & (middle < 0.93))[:, None], torch.nan
+        )
+
+
+class Bright(nn.Module):
+    """Class 0 whatever happens, and the less so the darker the image: the slope leads out of the frame."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.stack([torch.full((len(images),), 1e4), -images.sum((1, 2, 3))], 1)
+
+
+def flat(value: int) -> Tensor:
+    return torch.full((1, 1, SIDE, SIDE), value, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(
+    ("module", "images", "options", "reason"),
+    [
+        (Random(), flat(0), {}, FLAT),
+        (Constant(), blobs([(0, 0)]), {}, NO_SLOPE),
+        (OneClass(), blobs([(0, 0)]), {}, ONE_CLASS),
+        (Bright(), blobs([(8, 0)]), {"most_steps": 500, "longest": 5.0}, LEFT),
+        (Where(40.0), blobs([(0, 0)]), {"most_steps": 3}, TOO_LONG),
+    ],
+    ids=["nothing in the image", "a constant model", "one class", "out of the frame", "too far"],
+)
+def test_degenerate_input_ends_with_a_reason(
+    module: nn.Module, images: Tensor, options: dict[str, Any], reason: int
+) -> None:
+    asked = bench(module, images)
+    found = searched(asked, "translation", **options)
+    assert found.reason.tolist() == [reason]
+    assert torch.isinf(found.score).all()
+    assert not found.motion.any()
+    coarse = Grid(torch.tensor([3, 3]), torch.tensor([3.0, 3.0], dtype=torch.float64))
+    marched = asked.drive(manitest(TRANSLATION, 1, coarse, eta=0.05, least=0))  # type: ignore[arg-type]
+    assert marched.reason.tolist() == [FLAT if reason == FLAT else TOO_LONG]
+
+
+@pytest.mark.parametrize("group", list(GROUPS))
+def test_a_constant_image_ends(group: str) -> None:
+    """Zeros come in at the border, so there is something to follow; it may fool or not, but ends and is no NaN."""
+    found = searched(bench(Random(), flat(128)), group)
+    assert found.reason.tolist()[0] in (FOOLED, TOO_LONG, FLAT, LEFT)
+    assert torch.isfinite(found.motion).all()
+    assert not found.score.isnan().any()
+
+
+def test_a_model_that_gives_no_number_failed() -> None:
+    found = searched(bench(Silent(), blobs([(0, 0)])))
+    assert found.reason.tolist() == [SILENT]
+
+
+def test_the_truth_may_count_instead_of_the_answer() -> None:
+    asked = bench(Where(4.0), blobs([(0.0, 0.0), (6.0, 0.0)]))
+    asked.labels[:] = 0
+    rows = _rows(Bench(asked.model, asked.canvases, asked.ids, asked.labels, criterion=asked.criterion, seed=0, batch=8))
+    assert rows("answer") == ["broken", "broken"]
+    assert rows("truth") == ["broken", "skipped"]
+
+
+def _rows(asked: Bench) -> Callable[[str], list[str]]:
+    def statuses(against: str, method: Any = "manifool") -> list[str]:
+        options = GeometryOptions(operators=("translation",), methods=(method,), against=against)  # type: ignore[arg-type]
+        columns = asked.drive(geometry(asked.shard(), MotionSearch(TRANSLATION, method), options))
+        status = columns["status"]
+        assert isinstance(status, Words)
+        return [status.words[place] for place in status.places.tolist()]
+
+    return statuses
+
+
+def test_the_whole_image_moves_and_then_the_models_crop_follows() -> None:
+    """A model that sees the middle 20 of 28 pixels: what lies outside comes in."""
+    images = blobs([(0.0, 0.0), (0.0, 12.0)])
+    asked = bench(Where(1.0), images, size=20, short_side=28)
+    frames = asked.stage.frames(torch.arange(2))
+    assert frames.images.shape == (2, 1, 28, 28)
+    matrices = TRANSLATION.exp(torch.tensor([[-3.0, 0.0], [0.0, 6.0]]))
+    moved = frames.moved(matrices)
+    assert asked.stage.crop(moved, torch.arange(2)).shape == (2, 1, 20, 20)
+    expected = torch.zeros(2, 1, 20, 20)
+    expected[0] = images[0, :, 4:24, 1:21].float() / 255
+    expected[1] = images[1, :, 10:30, 4:24].float().new_zeros(1, 20, 20)
+    expected[1, :, :18] = images[1, :, 10:28, 4:24].float() / 255
+    assert torch.allclose(asked.stage.crop(moved, torch.arange(2)), expected, atol=1e-5)
+    still, _ = asked.stage.scores(frames.images, torch.arange(2))
+    assert torch.allclose(still.softmax(1), asked.model.predict(asked.canvases), atol=1e-6)
+    found = searched(asked)
+    assert found.reason[0] == FOOLED
+    assert float(-found.motion[0, 0]) == pytest.approx(1.0, abs=0.1)
+
+
+def test_images_of_several_sizes_move_side_by_side() -> None:
+    wide = torch.nn.functional.pad(blobs([(0.0, 0.0)])[0], (10, 10))  # 28 by 48
+    asked_model = model(Where(1.0), size=20, short_side=28)
+    originals = [blobs([(0.0, 0.0)])[0], wide]
+    canvases = torch.stack([asked_model.preprocess.canvas(image) for image in originals])
+    criterion = find_criterion("misclassification")
+    both = Bench(
+        asked_model,
+        canvases,
+        torch.arange(2),
+        torch.zeros(2, dtype=torch.int64),
+        criterion=criterion,
+        seed=0,
+        batch=8,
+        originals=originals,
+    )
+    found = searched(both)
+    assert found.reason.tolist() == [FOOLED, FOOLED]
+    assert torch.allclose(found.motion[0], found.motion[1], atol=0.05)
+
+
+def test_random_motions_have_the_scores_that_were_asked_for() -> None:
+    asked, group = bench(Random(), shapes(5)), GROUPS["similarity"]
+    wanted = torch.tensor([0.0, 0.5, 1.0, 2.0], dtype=torch.float64)
+    found = asked.drive(random_motions(group, 5, wanted, 3, whitened=False, eta=0.05, least=0.02))  # type: ignore[arg-type]
+    assert len(found.sample) == 5 * 3 * 4
+    assert (found.score - found.wanted).abs()[found.reached].max() < 0.01
+    there = found.reached.nonzero()[:, 0]
+    frames = asked.stage.frames(found.sample[there])
+    assert torch.allclose(scores(frames, group, found.motion[there]), found.score[there], atol=0.01)
+    assert torch.equal(found.label[found.wanted == 0], asked.clean.verdict.prediction.repeat_interleave(3))
+    directions = found.motion[found.wanted == 1.0]
+    directions = directions / directions.norm(dim=1, keepdim=True)
+    assert len(torch.unique(directions.round(decimals=6), dim=0)) == 15  # every image and draw its own
+    again = bench(Random(), shapes(5), batch=2).drive(
+        random_motions(group, 5, wanted, 3, whitened=False, eta=0.05, least=0.02)  # type: ignore[arg-type]
+    )
+    assert torch.allclose(again.motion, found.motion, atol=1e-6)
+
+
+def test_whitened_directions_change_an_image_alike() -> None:
+    """In raw units a random similarity is mostly rotation and scale; by the metric each part has its share."""
+    asked, group = bench(Random(), shapes(3)), GROUPS["similarity"]
+    wanted = torch.tensor([0.3], dtype=torch.float64)
+    raw, white = (
+        asked.drive(random_motions(group, 3, wanted, 60, whitened=way, eta=0.05, least=0.02))  # type: ignore[arg-type]
+        for way in (False, True)
+    )
+    share = [(found.motion[:, 1:3].norm(dim=1) / found.motion.norm(dim=1)).median() for found in (raw, white)]
+    assert share[0] < 0.85
+    assert share[1] > 0.95
+
+
+def test_the_grid_search_is_the_least_of_all_fooling_motions() -> None:
+    asked, group = bench(Random(), shapes(3)), GROUPS["rotation_translation"]
+    motions = grid_motions(group, SIDE, SIDE, 130)
+    assert len(motions) == 5**3 - 1
+    original = asked.clean.verdict.prediction
+    found = asked.drive(grid_search(group, original, motions, eta=0.05, least=0))  # type: ignore[arg-type]
+    for place in range(3):
+        rows = torch.full((len(motions),), place)
+        frames = asked.stage.frames(rows)
+        _, labels = asked.stage.scores(frames.moved(group.exp(motions)), rows)
+        length = scores(frames, group, motions, least=0)
+        fooling = labels != original[place]
+        assert float(found.share[place]) == pytest.approx(float(fooling.double().mean()))
+        if bool(fooling.any()):
+            assert float(found.score[place]) == pytest.approx(float(length[fooling].min()))
+        else:
+            assert torch.isinf(found.score[place])
+
+
+def test_models_without_gradients_are_searched_without_them() -> None:
+    black = dataclasses.replace(model(Where(4.0)), differentiable=None)
+    data = [(image, 0) for image in blobs([(0.0, 0.0), (1.0, 1.0)])]
+    with pytest.raises(ConfigError, match=r"^manifool needs gradients, and model m gives none .*; use the methods random"):
+        brinell.run(black, data, lens={"name": "geometry", "methods": ["manifool"]}, quiet=True)
+
+
+def test_manitest_and_grid_refuse_groups_that_are_too_large() -> None:
+    with pytest.raises(ConfigError, match="up to 4 coordinates, and affine has 6"):
+        chosen_searches(GeometryOptions(operators=("affine",), methods=("manitest",)))
+    with pytest.raises(ConfigError, match="too large"):
+        chosen_searches(GeometryOptions(operators=("projective",), methods=("grid",)))
+    every = chosen_searches(GeometryOptions(operators=("all",), methods=("manifool", "manitest", "random", "grid")))
+    assert len(every) == 8 + 6 + 8 + 7
+    with pytest.raises(BrinellError, match="did you mean similarity"):
+        chosen_searches(GeometryOptions(operators=("similar",)))
+
+
+def test_no_search_asks_more_than_it_says() -> None:
+    asked = bench(Random(), shapes(4))
+    for search in chosen_searches(
+        GeometryOptions(operators=("translation", "similarity"), methods=("manifool", "manitest", "random", "grid"))
+    ):
+        before = asked.asked
+        options = GeometryOptions(operators=(search.name,), draws=2)
+        asked.drive(geometry(asked.shard(), search, options))  # type: ignore[arg-type]
+        assert asked.asked - before <= 4 * most_trials(options, search, SIDE, SIDE)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
+    """Two models, one of which gives no gradients, on a few shapes."""
+    images = shapes(6)
+    white = model(Random(), name="white", classes=[f"kind {k}" for k in range(10)])
+    black = dataclasses.replace(model(Where(3.0, 10), name="black"), differentiable=None)
+    data = [(image, 0) for image in images]
+    lens = {"name": "geometry", "operators": ["similarity", "translation"], "draws": 2, "radii": [0.0, 1.0, 3.0]}
+    folder = tmp_path_factory.mktemp("runs") / "geometry"
+    return brinell.run([white, black], data, lens=lens, out=folder, quiet=True)
+
+
+def test_a_run_has_a_row_an_image_and_a_row_a_random_motion(run: brinell.Run) -> None:
+    counts = dict(run.rows("select model || ' ' || operator, count(*) from rows group by all").fetchall())
+    assert counts == {
+        "white similarity:manifool": 6,
+        "white translation:manifool": 6,
+        **{f"{name} {group}:random": 36 for name in ("white", "black") for group in ("similarity", "translation")},
+    }
+    assert {entry["reason"] for entry in run.manifest["left_out"]} == {"the model gives no gradients"}
+    still = run.rows("select distinct status from rows where amount = 0").fetchall()
+    assert still == [("survived",)]
+
+
+def test_a_row_can_be_replayed(run: brinell.Run) -> None:
+    """The motion that a row tells gives the label and the score that it tells."""
+    asked, group = bench(Random(), shapes(6)), GROUPS["similarity"]
+    rows = run.rows(
+        """select samples.index, motion, prediction, score from rows join samples using (image)
+           where model = 'white' and operator = 'similarity:manifool' and status = 'broken'"""
+    ).fetchall()
+    assert rows
+    for index, motion, prediction, score in rows:
+        own = torch.tensor([motion], dtype=torch.float64)
+        frames = asked.stage.frames(torch.tensor([index]))
+        _, labels = asked.stage.scores(frames.moved(group.exp(own)), torch.tensor([index]))
+        assert labels.tolist() == [prediction]
+        assert float(scores(frames, group, own)) == pytest.approx(score, rel=1e-5)
+
+
+def test_findings_are_those_of_the_rows(run: brinell.Run) -> None:
+    found = run.summary()
+    assert isinstance(found, Motions)
+    one = found.smallest["white", "similarity:manifool"]
+    mean, fooled = run.rows(
+        "select avg(score), count(score) from rows where model = 'white' and operator = 'similarity:manifool'"
+    ).fetchall()[0]
+    assert one.score.value == pytest.approx(mean)
+    assert (one.fooled, one.fooled + one.failed) == (fooled, 6)
+    rates = found.rates["white", "similarity:random"]
+    assert [rate.wanted for rate in rates] == [0, 1, 3]
+    assert rates[0].changed.value == 0
+    assert all(rate.worst.value >= rate.changed.value for rate in rates)
+    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert told["verdicts"].keys() == {"white", "black"}
+    shares = [share.mean for share in found.shares if share.operator == "similarity:manifool"]
+    assert sum(shares) == pytest.approx(1)
+
+
+def test_r_hat_is_read_off_the_rates_between_two_scores() -> None:
+    def rate(wanted: float, value: float) -> Any:
+        whole = Estimate(value, value, value)
+        return Rate("m", "similarity:random", wanted, whole, whole, 10, 0.0)
+
+    def found(*rates: Any) -> float | None:
+        return Motions({}, {("m", "similarity:random"): list(rates)}, [], []).middle("m", "similarity:random")
+
+    assert found(rate(1, 0.1), rate(2, 0.4), rate(3, 0.8)) == pytest.approx(2.25)
+    assert found(rate(1, 0.1), rate(2, 0.4)) is None
+    assert found(rate(1, 1.0)) == pytest.approx(0.5)
+
+
+def test_the_report_and_the_figures_are_made(run: brinell.Run) -> None:
+    page = Path(run.report()).read_text(encoding="utf-8")
+    assert "smallest motion" in page
+    assert "kind " in page
+    assert "data:image/webp" in page
+    files = run.figures()
+    assert {"invariance.svg", "misclassification.svg", "generators.svg", "random.svg"} <= set(files)
+
+
+def test_a_run_that_is_done_measures_nothing_again(run: brinell.Run) -> None:
+    before = run.rows("select sum(seconds) from rows").fetchall()
+    white = model(Random(), name="white", classes=[f"kind {k}" for k in range(10)])
+    black = dataclasses.replace(model(Where(3.0, 10), name="black"), differentiable=None)
+    lens = {"name": "geometry", "operators": ["similarity", "translation"], "draws": 2, "radii": [0.0, 1.0, 3.0]}
+    again = brinell.run([white, black], [(image, 0) for image in shapes(6)], lens=lens, out=run.folder, quiet=True)
+    assert again.rows("select sum(seconds) from rows").fetchall() == before
+
+
+def test_moved_images_are_written_with_their_true_labels(run: brinell.Run, tmp_path: Path) -> None:
+    """The minimal version fools; the random one has its score; a folder holds the same."""
+    white = model(Random(), name="white", classes=[f"kind {k}" for k in range(10)])
+    data = [(image, 0) for image in shapes(6)]
+
+    def write(name: str, operator: str, **options: Any) -> Any:
+        return run.write_moved(tmp_path / name, operator, model=white, data=data, **options)
+
+    written = write("minimal.npz", "similarity:manifool")
+    with np.load(tmp_path / "minimal.npz") as content:
+        images, labels = content["images"], content["labels"]
+    fooled = run.rows("select count(*) from rows where operator = 'similarity:manifool' and status = 'broken'").fetchall()
+    assert (written.images, written.left_out) == (fooled[0][0], 6 - fooled[0][0])
+    assert images.shape == (written.images, SIDE, SIDE, 1)
+    assert labels.tolist() == [0] * written.images
+    predictions = white.predict(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()).argmax(1)
+    told = run.rows(
+        """select prediction from rows where operator = 'similarity:manifool' and status = 'broken'
+           order by prediction"""
+    ).fetchall()
+    agree = np.mean(np.sort(predictions) == np.array([label for (label,) in told]))
+    assert agree >= 0.6  # whole grey levels: an image at the edge may fall back
+    assert write("random", "similarity:random", score=1.0).score == 1.0
+    again = brinell.open_dataset(tmp_path / "random")
+    assert len(again) > 0
+    assert again[0].label == 0
+    with pytest.raises(ConfigError, match=r"no random motions of score 2; run it with --set lens.radii=\[2\]"):
+        write("x.npz", "similarity:random", score=2.0)
+    with pytest.raises(ConfigError, match="did you mean similarity:manifool"):
+        write("x.npz", "similarity:manifol")
+
+
+def test_the_lens_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run, plan and summary; what needs gradients is refused by name in one line."""
+    from brinell.cli import main
+
+    np.savez(tmp_path / "images.npz", images=shapes(3).permute(0, 2, 3, 1).numpy(), labels=np.zeros(3, dtype=np.int64))
+    (tmp_path / "net.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        left, right = x[..., :14].mean((1, 2, 3)), x[..., 14:].mean((1, 2, 3))\n"
+        "        return torch.stack([left, right, x[:, 0, 5, 5] - 0.5], 1)\n"
+    )
+    given = [
+        *("--model", f"torch:{tmp_path}/net.py:Net?size=28&channels=1&name=net", "--data", str(tmp_path / "images.npz")),
+        *("--lens", "geometry", "--operator", "translation", "--device", "cpu", "--out", str(tmp_path / "run")),
+        *("--labels", "prediction", "--set", "lens.draws=2"),
+    ]
+    main(["plan", *given])
+    assert "geometry of net: 3 images × 2 operators, at most" in capsys.readouterr().out
+    main(["run", *given])
+    assert "translation (ManiFool)" in capsys.readouterr().out
+    main(["summary", str(tmp_path / "run"), "--json"])
+    assert json.loads(capsys.readouterr().out)["smallest"][0]["fooled"] >= 1
+    main(["moved", str(tmp_path / "run"), str(tmp_path / "train.npz"), "--operator", "translation:manifool"])
+    assert "images moved" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["run", *given[:-2], "--method", "manitest", "--operator", "projective"])
+    assert "up to 4 coordinates" in capsys.readouterr().err

@@ -1,0 +1,385 @@
+"""The highlight lens: its rows and figures against plain loops, the least light, attention in a run, and the commands."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import brinell
+from brinell.cli.main import main
+from brinell.errors import ConfigError
+from brinell.perturb import grid, highlighted
+from brinell.results import Attention, Highlights, ratio
+from brinell.types import Sample
+from conftest import PLAIN
+
+SIGMAS = [4.0, 8.0, 16.0]
+CELL = (1, 3)  # row and column, of 5 by 5, that the model must not see lit
+
+
+class Watchman(nn.Module):
+    """Class 0 while the middle of one cell is darker than a threshold. It looks at how dark and how light places are."""
+
+    def __init__(self, threshold: float = 0.6) -> None:
+        super().__init__()
+        self.threshold = threshold
+        self.look = nn.Conv2d(3, 2, 1)
+        with torch.no_grad():
+            self.look.weight.copy_(torch.tensor([-1 / 3, 1 / 3])[:, None, None, None].expand(2, 3, 1, 1))
+            self.look.bias.copy_(torch.tensor([1.0, 0.0]))  # type: ignore[union-attr]
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = self.look(images)
+        size = images.shape[2] // 5
+        row, column = CELL
+        dark, light = maps[:, :, row * size + size // 2, column * size + size // 2].unbind(1)
+        return torch.stack([dark - (1 - self.threshold), light - self.threshold], 1) * 10
+
+
+def watchman(name: str = "watchman", threshold: float = 0.6) -> brinell.Model:
+    return brinell.wrap(Watchman(threshold), size=50, classes=("dark", "lit"), name=name, execution=PLAIN)
+
+
+def pictures() -> list[Sample]:
+    """Three dark images of several sizes, one that is wrong when clean, and boxes around the cell or beside it."""
+    made = []
+    for place, (height, width) in enumerate([(100, 150), (150, 100), (200, 200), (60, 60)]):
+        values = np.random.default_rng(place).integers(0, 60, (3, height, width)).astype(np.uint8)
+        if place == 3:
+            values[:] = 220
+        top, left = CELL[0] * height / 5, CELL[1] * width / 5
+        box = [left, top, left + width / 5, top + height / 5] if place != 1 else [0, 0, width / 10, height / 10]
+        made.append(Sample(torch.from_numpy(values), 0, f"{place}", torch.tensor([box]), (0,)))
+    return made
+
+
+def spotted(out: Path, model: Any = None, data: Any = None, **options: Any) -> brinell.Run:
+    lens = {"name": "highlights", "operators": ["highlight"], "sigmas": SIGMAS, **options.pop("lens", {})}
+    return brinell.run(model or watchman(), data or pictures(), lens=lens, out=out, execution=PLAIN, quiet=True, **options)
+
+
+def found_in(run: brinell.Run) -> Highlights:
+    found = run.summary()
+    assert isinstance(found, Highlights)
+    return found
+
+
+@cache
+def plain_answers(place: int, centres: str = "exact") -> list[bool]:
+    """Whether the model is right on every variant of a picture, each resized whole by Pillow."""
+    sample, canvases = pictures()[place], []
+    height, width = sample.image.shape[1:]
+    for spot in grid(height, width, 5, torch.tensor(SIGMAS), centres=centres):
+        lit = highlighted(sample.image[None], spot[None])[0]
+        picture = Image.fromarray(lit.permute(1, 2, 0).numpy())
+        picture = picture.resize((50, height), Image.Resampling.BICUBIC).resize((50, 50), Image.Resampling.BICUBIC)
+        canvases.append(torch.from_numpy(np.asarray(picture).copy()).permute(2, 0, 1))
+    return (watchman().predict(torch.stack(canvases)).argmax(1) == sample.label).tolist()
+
+
+@pytest.mark.parametrize("centres", ["exact", "authors"])
+def test_rows_are_what_a_plain_loop_finds(tmp_path: Path, centres: str) -> None:
+    run = spotted(tmp_path / "run", lens={"semantics": centres})
+    rows = run.rows("select name, level, correct from rows join samples using (image) order by name, level").fetchall()
+    assert len(rows) == 4 * (1 + 75)
+    for sample in pictures():
+        own = [correct for name, _, correct in rows if name == sample.name]
+        assert own[0] == (sample.name != "3")
+        assert own[1:] == plain_answers(int(sample.name), centres)
+
+
+def test_figures_are_those_of_the_paper_s_rules(tmp_path: Path) -> None:
+    run = spotted(tmp_path / "run")
+    answers = {sample.name: plain_answers(int(sample.name)) for sample in pictures()}
+    right = ["0", "1", "2"]
+    failing = {name: answers[name].count(False) for name in answers}
+    one = run.findings(at_least=(1, 2, 7))["highlights"].glare["watchman", "highlight:exact"]  # type: ignore[union-attr]
+    assert one.top1.value == 3 / 4
+    assert one.average.value == pytest.approx(sum(sum(own) for own in answers.values()) / 300, abs=1e-9)
+    assert one.average.low < one.average.value < one.average.high
+    for k in (1, 2, 7):
+        kept = sum(failing[name] < k for name in right)
+        assert one.at_least[k].value == kept / 4  # the one that is wrong when clean counts as failed
+        assert one.over_right[k].value == kept / 3
+    assert one.failing == sum(failing[name] for name in right)
+    assert one.each.value == pytest.approx(np.mean([failing[name] for name in right if failing[name]]))
+    by_size = [sum(answers[name][25 * size : 25 * size + 25].count(False) for name in right) for size in range(3)]
+    assert [size.failures for size in one.sizes] == by_size
+    assert [size.share.value for size in one.sizes] == pytest.approx([count / sum(by_size) for count in by_size])
+    assert sum(size.rate.value for size in one.sizes) / 3 == pytest.approx(one.failing / (3 * 75))
+    assert one.worst_cell == CELL[0] * 5 + CELL[1]
+    cells = [sum(not answers[name][25 * size + cell] for name in right for size in range(3)) / 9 for cell in range(25)]
+    assert one.cells == pytest.approx(cells)
+
+
+def test_inside_and_outside_are_by_the_spot_s_centre(tmp_path: Path) -> None:
+    place = found_in(spotted(tmp_path / "run")).glare["watchman", "highlight:exact"].place
+    assert place is not None
+    inside = failing = broken_inside = 0
+    for sample in pictures()[:3]:
+        right = plain_answers(int(sample.name))
+        (left, top, stop, bottom), (height, width) = sample.boxes[0].tolist(), sample.image.shape[1:]  # type: ignore[index]
+        for spot, kept in zip(grid(height, width, 5, torch.tensor(SIGMAS)), right, strict=True):
+            within = left <= spot[0] + 0.5 <= stop and top <= spot[1] + 0.5 <= bottom
+            inside, failing = inside + within, failing + (not kept)
+            broken_inside += within and not kept
+    assert place.images == 3
+    assert place.all.value == pytest.approx(inside / 225)
+    assert place.failing.value == pytest.approx(broken_inside / failing)
+    assert place.inside.value == pytest.approx(broken_inside / inside)
+    assert place.outside.value == pytest.approx((failing - broken_inside) / (225 - inside))
+
+
+def test_the_least_light_is_far_below_the_grid_s_and_breaks(tmp_path: Path) -> None:
+    run = spotted(tmp_path / "run", lens={"operators": ["all"], "budget": 120})
+    least = found_in(run).least["watchman"]
+    assert (least.broken, least.survived, least.skipped, least.failed) == (3, 0, 1, 0)
+    assert least.queries <= 120
+    faint = run.rows(
+        """select least.mae, grid.mae from (select * from rows where status = 'broken') least join (
+               select image, min(mae) as mae from rows where operator = 'highlight:exact' and level > 0 and not correct
+               group by all) grid using (image)"""
+    ).fetchall()
+    assert all(found < of_grid for found, of_grid in faint)
+    # the very pixels again: the rows' spots break the model with the light that they tell
+    rows = run.rows(
+        """select name, spot_x, spot_y, sigma, strength, mae from rows join samples using (image)
+           where operator = 'highlight:least' and status = 'broken'"""
+    ).fetchall()
+    samples = {sample.name: sample.image for sample in pictures()}
+    model = watchman()
+    for name, x, y, sigma, strength, light in rows:
+        spot = torch.tensor([[x, y, sigma, strength]], dtype=torch.float64)
+        canvas = model.preprocess.canvases(highlighted(samples[name][None], spot))
+        clean = model.preprocess.canvases(samples[name][None])
+        assert int(model.predict(canvas).argmax(1)) == 1
+        assert float((canvas.to(torch.float64) - clean).abs().mean() / 255) == pytest.approx(light, rel=1e-5)
+
+
+def test_fainter_spots_may_be_searched_too(tmp_path: Path) -> None:
+    run = spotted(tmp_path / "run", lens={"operators": ["highlight:least"], "fainter": True})
+    [(strength,)] = run.rows("select min(strength) from rows where status = 'broken'").fetchall()
+    assert strength < 1
+    assert found_in(run).operators == ["highlight:least"]
+
+
+def test_who_is_never_broken_survives(tmp_path: Path) -> None:
+    found = found_in(spotted(tmp_path / "run", model=watchman(threshold=3.0), lens={"operators": ["all"], "budget": 40}))
+    assert found.glare["watchman", "highlight:exact"].failing == 0
+    assert found.least["watchman"].survived == 4
+    assert "loses 0%" in found.verdict("watchman")
+
+
+def test_sigmas_may_be_relative_and_spots_coloured(tmp_path: Path) -> None:
+    lens = {"sigmas": [0.1], "relative": True, "colour": [255, 0, 0], "strength": 0.5}
+    run = spotted(tmp_path / "run", lens=lens)
+    sigmas = run.rows("select distinct name, sigma from rows join samples using (image) where level = 1 order by 1")
+    assert sigmas.fetchall() == [("0", 10.0), ("1", 10.0), ("2", 20.0), ("3", 6.0)]
+    assert found_in(run).glare["watchman", "highlight:exact"].sizes[0].sigma == "10 %"
+
+
+@pytest.mark.parametrize(
+    ("lens", "told"),
+    [
+        ({"sigmas": [0]}, "more than 0"),
+        ({"relative": True}, "shares of the shorter side"),
+        ({"colour": [0, 0, 300]}, "from 0 to 255"),
+        ({"semantics": "exakt"}, "did you mean exact"),
+        ({"operators": ["highlight:lest"]}, "did you mean highlight:least"),
+        ({"operators": ["white_fog"]}, "has no operator"),
+        ({"cells": 50, "sigmas": list(range(1, 20))}, "use fewer"),
+    ],
+)
+def test_wrong_options_are_told_in_one_line(lens: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=told) as error:
+        spotted(tmp_path / "run", lens=lens)
+    assert "\n" not in str(error.value)
+
+
+# ---- attention ----
+
+
+@pytest.mark.parametrize(
+    "lens",
+    [
+        {"name": "highlights", "sigmas": [8, 16]},
+        {"name": "profile", "operators": ["fade_white"], "levels": 30},
+        {"name": "knob", "operators": ["brightness"], "points": 200},
+    ],
+)
+def test_attention_of_every_lens(lens: dict[str, Any], tmp_path: Path) -> None:
+    run = brinell.run(
+        watchman(), pictures(), lens=lens, out=tmp_path / "run", execution=PLAIN, attention={"pairs": 6}, quiet=True
+    )
+    found = run.findings()["attention"]
+    assert isinstance(found, Attention)
+    assert found.layers == {"watchman": "look"}
+    pairs = {one.failed: one for one in found.moves if one.lens == lens["name"] and not one.operator.endswith("least")}
+    assert set(pairs) == {True, False}
+    for one in pairs.values():
+        assert 0 < one.pairs <= 12
+        assert 0 <= one.moved.value <= 1
+        assert 0 <= one.overlap.value <= 1
+    rows = run.rows("select failed, label, prediction, clean_prediction from attention").fetchall()
+    assert all((label != prediction) == failed for failed, label, prediction, _ in rows)
+    assert all(label == clean for _, label, _, clean in rows)  # images that are wrong when clean are not looked at
+    assert "attention" in (tmp_path / "run" / "report.html").read_text() if run.report() else False
+
+
+def test_attention_can_be_looked_at_afterwards_and_is_not_done_twice(tmp_path: Path, monkeypatch: Any) -> None:
+    run = spotted(tmp_path / "run")
+    with pytest.raises(ConfigError, match="give it again"):
+        run.attention()
+    first = run.attention({"pairs": 5}, models=[watchman()], data=pictures(), quiet=True)
+    table = run.rows("select * from attention order by all").fetchall()
+    assert len(table) == sum(one.pairs for one in first.moves) == 10
+    monkeypatch.setattr("brinell.engine.attention._looked", None)  # nobody looks again
+    assert run.attention({"pairs": 5}, models=[watchman()], data=pictures(), quiet=True).moves == first.moves
+    monkeypatch.undo()
+    other = run.attention({"pairs": 2, "target": "label"}, models=[watchman()], data=pictures(), quiet=True)
+    assert sum(one.pairs for one in other.moves) == 4
+
+
+def test_a_model_without_eyes_is_measured_and_says_so(tmp_path: Path, capsys: Any) -> None:
+    lens = {"name": "highlights", "operators": ["highlight"], "sigmas": [8]}
+    plain = watchman()
+    shut = brinell.Model(
+        "shut", plain.forward, plain.preprocess, plain.device, "x", 2, False, classes=plain.classes, facts={"source": "x"}
+    )
+    run = brinell.run(shut, pictures(), lens=lens, out=tmp_path / "run", execution=PLAIN, attention=True)
+    assert "attention of shut can't be told: it is no torch model" in capsys.readouterr().err
+    found = run.findings()
+    assert isinstance(found["attention"], Attention)
+    assert "no torch model" in found["attention"].verdict("shut")
+    assert found["highlights"].glare["shut", "highlight:exact"].failing > 0  # type: ignore[union-attr]
+    run.report()
+
+
+# ---- the commands ----
+
+
+def test_the_commands_of_a_run(greys: Path, tmp_path: Path, capsys: Any) -> None:
+    folder = str(tmp_path / "run")
+    given = ["--model", "fake:grey:0.6", "--data", str(greys), "--lens", "highlights", "--set", "lens.sigmas=[5, 20]"]
+    given += ["--batch", "8", "--set", "execution.runtime=torch"]
+    main(["plan", *given])
+    assert "forward passes" in capsys.readouterr().out
+    main(["run", *given, "--attention", "--out", folder])
+    out = capsys.readouterr()
+    assert "S-average" in out.out
+    assert "can't be told: it has no convolution" in out.err
+    main(["summary", folder, "--json", "--at-least", "3"])
+    told = json.loads(capsys.readouterr().out)
+    assert list(told["highlights"]["grids"][0]["at_least"]) == ["3"]
+    main(["report", folder, "--figures"])
+    assert "highlight-cells-highlight-exact.png" in {path.name for path in (tmp_path / "run" / "figures").iterdir()}
+    main(["attention", folder, "--method", "gradcam"])
+    assert "Nothing is known of where" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_spot_can_be_shown(greys: Path, tmp_path: Path, capsys: Any) -> None:
+    picture, sheet = str(greys / "light" / "00.png"), tmp_path / "sheet.png"
+    main(["show", picture, "--spot", "20,10,5", "--spot", "8.5,30,3,0.5", "--size", "32", "--out", str(sheet)])
+    with Image.open(sheet) as opened:
+        assert opened.size[0] == 6 + 3 * (32 + 6)
+    for wrong in ("20,10", "a,b,c", "1,2,0"):
+        with pytest.raises(SystemExit):
+            main(["show", picture, "--spot", wrong])
+        assert "a spot" in capsys.readouterr().err
+    main(["ls", "operators"])
+    assert "The faintest spot" in " ".join(capsys.readouterr().out.split())
+
+
+# ---- the interval of a ratio ----
+
+
+def test_the_interval_of_a_ratio_is_over_groups() -> None:
+    a, b = np.array([3.0, 0, 5, 2, 8]), np.array([10.0, 2, 9, 7, 12])
+    found = ratio(a.sum(), b.sum(), (a * a).sum(), (a * b).sum(), (b * b).sum(), 5)
+    share = a.sum() / b.sum()
+    spread = math.sqrt(((a - share * b) ** 2).sum() * 5 / 4) / b.sum()
+    assert found.value == share
+    assert found.high - share == pytest.approx(2.776445 * spread, rel=1e-5)
+    assert ratio(0, 10, 0, 0, 100, 1).low != ratio(0, 10, 0, 0, 100, 1).low  # one group tells no interval
+    assert ratio(0, 10, 0, 0, 50, 2).high > 0
+
+
+# ---- real photographs ----
+
+
+def photographed(folder: Path) -> Path:
+    """Three scenes: one that no variant breaks, one that two of three break, and one that is wrong itself."""
+    values = {"a": [20, 30, 40, 25], "b": [20, 220, 210, 30], "c": [230, 20, 20, 230]}
+    for scene, levels in values.items():
+        for number, level in enumerate(levels):
+            noise = np.random.default_rng(number).integers(0, 8, (40, 40, 3))
+            (folder / "dark").mkdir(parents=True, exist_ok=True)
+            name = f"{scene}.png" if number == 0 else f"{scene}_torch{number}.png"
+            Image.fromarray((level + noise).astype(np.uint8)).save(folder / "dark" / name)
+    return folder
+
+
+PATTERN = r"(?P<original>[^/]+?)(_torch(?P<variant>\d+))?\.png$"
+
+
+def check_scenes(run: brinell.Run) -> None:
+    one = run.findings()["photographs"].scenes["watchman"]  # type: ignore[union-attr]
+    assert (one.scenes, one.right, one.variants, one.failing, one.failing_scenes) == (3, 2, 9, 2, 1)
+    assert one.top1.value == 2 / 3
+    assert one.average.value == pytest.approx((3 + 1 + 2) / 9)
+    assert {k: value.value for k, value in one.at_least.items()} == {1: 1 / 3, 2: 1 / 3}
+    assert {k: value.value for k, value in one.over_right.items()} == {1: 1 / 2, 2: 1 / 2}
+    assert run.findings(at_least=(3,))["photographs"].scenes["watchman"].at_least[3].value == 2 / 3  # type: ignore[union-attr]
+
+
+def test_photographed_variants_by_a_pattern(tmp_path: Path) -> None:
+    data = {"source": str(photographed(tmp_path / "photos")), "pattern": PATTERN}
+    given: dict[str, Any] = {"lens": "photographs", "out": tmp_path / "run", "execution": PLAIN, "quiet": True}
+    run = brinell.run(watchman(), data, attention=True, **given)
+    check_scenes(run)
+    pairs = run.rows("select failed, count(*) from attention group by all order by all").fetchall()
+    assert pairs == [(False, 4), (True, 2)]  # against the originals that are right
+    assert "photographed variants" in Path(run.report()).read_text().lower()
+
+
+def test_photographed_variants_by_a_manifest(tmp_path: Path) -> None:
+    folder = photographed(tmp_path / "photos")
+    lines = ["file_name,label,original,variant"]
+    for path in sorted((folder / "dark").iterdir()):
+        scene, _, variant = path.stem.partition("_torch")
+        lines.append(f"dark/{path.name},dark,{scene},{variant}")
+    (folder / "list.csv").write_text("\n".join(lines))
+    check_scenes(
+        brinell.run(watchman(), folder / "list.csv", lens="photographs", out=tmp_path / "run", execution=PLAIN, quiet=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [("(?P<original>.+", "no regular expression"), ("(.+)", "needs the groups"), (PATTERN + "x", "doesn't fit")],
+)
+def test_a_wrong_pattern_is_told(pattern: str, told: str, tmp_path: Path) -> None:
+    data = {"source": str(photographed(tmp_path / "photos")), "pattern": pattern}
+    with pytest.raises(brinell.BrinellError, match=told):
+        brinell.run(watchman(), data, lens="photographs", out=tmp_path / "run", execution=PLAIN, quiet=True)
+
+
+def test_without_groups_there_is_nothing_to_tell(tmp_path: Path) -> None:
+    with pytest.raises(brinell.BrinellError, match=r"data\.pattern"):
+        brinell.run(
+            watchman(),
+            photographed(tmp_path / "photos"),
+            lens="photographs",
+            out=tmp_path / "run",
+            execution=PLAIN,
+            quiet=True,
+        ).findings()
