@@ -142,6 +142,32 @@ def test_fragile_windows_are_compared(data: Path, tmp_path: Path) -> None:
         assert ours.new > ours.old == 0
 
 
+OTHERS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "glare": (
+        {"name": "highlights", "operators": ["highlight"], "sigmas": [4.0, 8.0]},
+        "avg(correct::int)",
+        "lens = 'highlights' and level > 0",
+    ),
+    "random_motion": (
+        {"name": "geometry", "operators": ["translation"], "methods": ["random"], "draws": 2, "radii": [1.0, 3.0]},
+        "avg((status = 'broken')::int)",
+        "lens = 'geometry' and draw is not null and status in ('broken', 'survived')",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_measures_of_other_lenses_are_means_over_their_rows(name: str, data: Path, tmp_path: Path) -> None:
+    lens, figure, where = OTHERS[name]
+    few = {"source": str(data), "limit": 12}
+    models = ["fake:grey:0.2?name=low", "fake:grey:0.45?name=high"]
+    run = made(few, tmp_path / "run", models, lens=lens)
+    ours = line(brinell.compare(run), name, lens["operators"][0])
+    each = f"select model, image, {figure} as own from rows where {where} group by all"
+    theirs = dict(run.rows(f"select model, avg(own) from ({each}) group by all").fetchall())
+    assert (ours.old, ours.new) == pytest.approx((theirs["low"], theirs["high"])) and ours.images > 0
+
+
 def test_one_run_s_models_and_named_pairs(runs: dict[str, brinell.Run]) -> None:
     inside = brinell.compare(runs["two"])
     assert [(pair.old.model, pair.new.model) for pair in inside.pairs] == [("soft", "hard")]
