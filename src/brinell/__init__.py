@@ -8,7 +8,7 @@ run.report()    # one HTML page
 run.rows("select operator, avg(correct::int) from rows group by 1")
 """
 
-from brinell.api import Run, curate, run, wrap
+from brinell.api import Run, compare, curate, gate, leaderboard, run, wrap
 from brinell.config import RunConfig
 from brinell.curation import Curated, CurateOptions
 from brinell.datasets import DataOptions, open_dataset
@@ -59,8 +59,11 @@ __all__ = [
     "ServiceError",
     "UnknownName",
     "UnreadableImage",
+    "compare",
     "curate",
     "find_operator",
+    "gate",
+    "leaderboard",
     "open_dataset",
     "open_model",
     "run",

@@ -57,18 +57,26 @@ from brinell.results import (
     THRESHOLDS,
     Attention,
     Comparison,
+    Contrasts,
     Findings,
     Fragility,
+    Gate,
     Highlights,
+    Judgement,
+    Leaderboard,
     Motions,
     Photographs,
     Profiles,
     Store,
     compared,
+    contrasts,
     findings,
+    judge,
+    load_gate,
     read_human,
     read_maps,
 )
+from brinell.results import leaderboard as ranked
 from brinell.validation import validated
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
@@ -297,6 +305,34 @@ def run(
     return Run(store.url)
 
 
+def compare(
+    *runs: Run | str | os.PathLike[str],
+    pairs: Sequence[str] = (),
+    other_draws: bool = False,
+    common_images: bool = False,
+    alpha: float = 0.05,
+) -> Contrasts:
+    """Compare runs with the first of them, or the models of one run with its first, image by image.
+
+    Models are matched by `pairs` ("OLD=NEW"), else by name, else the only one of each. Runs must have asked the same about
+    the same images; `other_draws` lets their seeds differ, `common_images` compares the images that both have.
+    """
+    folders = [one.folder if isinstance(one, Run) else one for one in runs]
+    return contrasts(folders, pairs, other_draws=other_draws, common_images=common_images, alpha=alpha)
+
+
+def gate(found: Contrasts, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate) -> Judgement:
+    """Judge what was compared by rules: a YAML file, or the same as a mapping."""
+    if isinstance(rules, (str, os.PathLike)):
+        rules = load_gate(Path(rules))
+    return judge(rules if isinstance(rules, Gate) else validated(Gate, dict(rules)), found)
+
+
+def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) -> Leaderboard:
+    """Rank the models of some runs over all that they were measured by."""
+    return ranked([one.folder if isinstance(one, Run) else one for one in runs], other_draws=other_draws)
+
+
 def wrap(
     module: nn.Module,
     *,
@@ -412,4 +448,4 @@ def _data(data: Any) -> tuple[dict[str, Any], Any]:
     return {**options, "source": f"object:{type(source).__name__}"}, source
 
 
-__all__ = ["ModelLike", "Run", "RunConfig", "curate", "run", "wrap"]
+__all__ = ["ModelLike", "Run", "RunConfig", "compare", "curate", "gate", "leaderboard", "run", "wrap"]

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from brinell.api import Run, question
 from brinell.cli import show as pictures
+from brinell.cli.compare import compare, leaderboard
 from brinell.cli.curate import curate
 from brinell.cli.settings import with_settings
 from brinell.cli.tables import comparison_table, listing, plan_lines, summary_table
@@ -245,7 +246,21 @@ def show(
     out.print(f"wrote {file}", highlight=False)
 
 
-for _command in (demo, report, summary, attention, rows, human, moved, ls, serve, show, curate):
+for _command in (
+    demo,
+    report,
+    summary,
+    compare,
+    leaderboard,
+    attention,
+    rows,
+    human,
+    moved,
+    curate,
+    ls,
+    serve,
+    show,
+):
     app.command()(_command)
 app.command("run")(with_settings(run))
 app.command("plan")(with_settings(plan))

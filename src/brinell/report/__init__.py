@@ -1,5 +1,7 @@
 """Telling what was found: figures, and one HTML page."""
 
+from brinell.report.comparison import comparison_markdown, comparison_page, junit, value, write_comparison, write_text
+from brinell.report.comparison_figures import difference_bars, level_differences
 from brinell.report.figures import Figure, area_bars, average_profiles, operator_profiles
 from brinell.report.fragility_figures import fragile_curves, location_curves, recognised_curves
 from brinell.report.highlight_figures import accuracy_bars, cell_map, drift_bars, place_bars, scene_bars, size_bars
@@ -13,11 +15,16 @@ __all__ = [
     "area_bars",
     "average_profiles",
     "cell_map",
+    "comparison_markdown",
+    "comparison_page",
+    "difference_bars",
     "drift_bars",
     "fooling_bars",
     "fragile_curves",
     "generator_shares",
     "invariance_bars",
+    "junit",
+    "level_differences",
     "location_curves",
     "misclassification",
     "operator_profiles",
@@ -30,6 +37,9 @@ __all__ = [
     "sides",
     "size_bars",
     "threshold_curves",
+    "value",
+    "write_comparison",
     "write_figures",
     "write_report",
+    "write_text",
 ]

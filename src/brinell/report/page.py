@@ -63,10 +63,10 @@ def render(store: Store) -> str:
         "data": _data_facts(connection),
         "queries": told_queries(manifest),
         "problems": connection.execute("select name, problem from samples where problem is not null").fetchall(),
-        "charts": [(name, _embedded(chart)) for section in sections for name, chart in section.charts.items()],
-        "bundle": _bundle(),
+        "charts": [(name, embedded(chart)) for section in sections for name, chart in section.charts.items()],
+        "bundle": bundle(),
     }
-    return _template().render(page)
+    return template("report.html").render(page)
 
 
 def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
@@ -99,25 +99,26 @@ def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
     return sections
 
 
-def _embedded(chart: Figure) -> str:
+def embedded(chart: Figure) -> str:
     """A chart's JSON, safe inside a script element."""
     text: str = chart.to_json(indent=None)
     return text.replace("<", "\\u003c")
 
 
 @cache
-def _bundle() -> str:
+def bundle() -> str:
     """Vega and its parts as one script."""
     script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return script.replace("</script", "<\\/script")
 
 
 @cache
-def _template() -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """A page's template, with what the pages share."""
     loader = jinja2.PackageLoader("brinell.report", "templates")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["percent"] = lambda value: "–" if value is None or value != value else f"{100 * value:.1f} %"
-    return environment.get_template("report.html")
+    return environment.get_template(name)
 
 
 def _namer(classes: list[str] | None) -> Callable[[int], str]:
