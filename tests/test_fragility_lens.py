@@ -463,7 +463,7 @@ def test_activations_of_layers() -> None:
     assert {name: tuple(output.shape) for name, output in activations(model, canvases).items()} == {"look": (2, 4, 16, 16)}
     assert activations(brinell.open_model("fake:grey", PLAIN), canvases) == {}  # a module without any
     with pytest.raises(ConfigError, match="no torch module"):
-        activations(replace(model, module=None), canvases)
+        activations(replace(model, insides=None), canvases)
 
 
 # ---- real networks ----

@@ -191,7 +191,7 @@ def answered(broken: Tensor, search: Iterator[Trials], most: int) -> tuple[Any, 
 @pytest.mark.parametrize("full", [1, 7, 64, 1000])
 def test_exact_search_finds_the_first_break_of_any_table_and_fills_its_batches(full: int) -> None:
     table = torch.rand(23, 60, generator=torch.Generator().manual_seed(full)) < 0.03
-    right = type("V", (), {"rank": torch.zeros(23)})()
+    right = type("V", (), {"rank": torch.zeros(23), "confidence": torch.ones(23)})()
     clean = type("C", (), {"broken": torch.zeros(23, dtype=torch.bool), "verdict": right, "detections": None})()
     shard = Shard(23, 8, 8, clean, full=full)
     points = (torch.arange(1, 61, dtype=torch.float64) / 60)[None, :, None]
