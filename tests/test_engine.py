@@ -15,10 +15,14 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.config import load_config
+from brinell.criteria import find_criterion
 from brinell.engine import assemble, execute, progress, reporter
+from brinell.engine.bench import Bench
 from brinell.engine.plan import plan
 from brinell.engine.threads import CORES, batches, halving
 from brinell.errors import ModelError
+from brinell.lenses import Trials
+from brinell.perturb import difference, find_operator
 from conftest import PLAIN
 
 # ---- batches ----
@@ -226,3 +230,20 @@ def test_a_plan_s_numbers_are_those_of_the_run(tmp_path: Path) -> None:
     assert listening.totals == listening.done == {"reading images": 9, "clean answers": 9, "profile of own": cost.trials}
     shown = (Counting.seen - cost.gradients) - told.forward_passes
     assert 0 <= shown <= 9, "besides, only the clean images of the pictures in the report"
+
+
+# ---- step operators ----
+
+
+@pytest.mark.parametrize("batch", [3, 8, 13, 40, 64])
+def test_levels_asked_at_once_are_those_asked_one_by_one(batch: int) -> None:
+    """No batch of a level may begin before the one of the level below that holds the same images is done."""
+    model = brinell.open_model("fake:grey:0.2", PLAIN)
+    canvases = torch.randint(60, 200, (40, 3, 32, 32), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    ids, labels, operator = torch.arange(40), torch.zeros(40, dtype=torch.int64), find_operator("boxes")
+    criterion = find_criterion("misclassification", None, 2)
+    expected = [difference(canvases, operator.at(canvases, level, seed=0, ids=ids)).l1 for level in range(1, 13)]
+    trials = Trials(torch.arange(40).repeat(12), operator, torch.arange(1, 13).repeat_interleave(40))
+    for _ in range(5):
+        bench = Bench(model, canvases, ids, labels, criterion=criterion, seed=0, batch=batch)
+        assert torch.equal(bench.ask(trials).difference.l1, torch.cat(expected))

@@ -35,7 +35,6 @@ from brinell.perturb import (
 from brinell.repainting import Repainting
 
 A = TypeVar("A")
-SMALL = 4  # images of a batch that keep a core nearly as busy as many
 
 
 class Bench:
@@ -135,27 +134,25 @@ class Bench:
             return outcome
 
         self.asked += len(trials.samples)
-        count, (turn, batch) = len(trials.samples), self._turn(trials)
+        count, turn = len(trials.samples), self._turn(trials)
         turns = [range(at, min(at + turn, count)) for at in range(0, count, turn)]
-        outcome = joined([self._in_batches(part, ask_and_tell, batch) for part in turns])
+        outcome = joined([self._in_batches(part, ask_and_tell) for part in turns])
         if not trials.may_fail and not (self.model.service is not None and self.model.service.tolerant):
             self._refuse_nan(trials, outcome.verdict.confidence.isnan().cpu())
         return outcome
 
-    def _turn(self, trials: Trials) -> tuple[int, int]:
-        """How many trials may be under way before the first of them has to be done, and in batches of which size.
+    def _turn(self, trials: Trials) -> int:
+        """How many trials may be under way before the first of them has to be done.
 
-        A step operator goes on from where it left an image: no image may be in two batches at a time. On a CPU smaller
-        batches are nearly as fast, and better than waiting for the last one of each level.
+        A step operator goes on from where it left an image: no image may be in two batches at a time, so levels go one
+        after the other. On an accelerator, where a shard has many batches, one level's last batches go with the next one's
+        first: what an image waits for was done long before.
         """
         count = len(trials.samples)
         if not isinstance(trials.operator, Operator) or trials.operator.kind is not Kind.STEP:
-            return count, self.batch
+            return count
         apart, kind = _nearest_repeat(trials.samples), self.model.device.type
-        fitting = apart // UNDER_WAY.get(kind, 1)
-        if fitting >= self.batch:
-            return count, self.batch
-        return (count, fitting) if kind == "cpu" and fitting >= SMALL else (apart, self.batch)
+        return count if kind == "cuda" and apart >= 2 * UNDER_WAY[kind] * self.batch else apart
 
     def _refuse_nan(self, trials: Trials, unknown: Tensor) -> None:
         if bool(unknown.any()):
@@ -303,7 +300,7 @@ class Bench:
         assert self.clean.detections is not None
         return self.clean.detections.at(rows)
 
-    def _in_batches(self, trials: range, ask: Callable[[slice], Outcome], batch: int | None = None) -> Outcome:
+    def _in_batches(self, trials: range, ask: Callable[[slice], Outcome]) -> Outcome:
         return joined(
             self._parts(len(trials), lambda part: ask(slice(trials.start + part.start, trials.start + part.stop)))
         )

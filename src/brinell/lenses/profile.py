@@ -27,7 +27,7 @@ def profile(shard: Shard, operator: Operator, options: LensOptions) -> Asking:
     """Ask about every sample at every level; one row an answer, the clean one included."""
     assert isinstance(options, ProfileOptions)
     levels = torch.arange(1, options.levels + 1).repeat_interleave(shard.count)
-    # level by level in one go: an image is asked about again long after the last time, and no batch waits for a level's end
+    # all of it at once: the engine knows best how far batches of one level may go with those of the next
     outcome = yield Trials(torch.arange(shard.count).repeat(options.levels), operator, levels)
     return _columns(shard, operator, options.levels, (shard.clean, outcome))
 
