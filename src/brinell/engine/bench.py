@@ -15,7 +15,7 @@ from brinell.criteria import Answer, Criterion, Scene, Verdict, own_regions, ver
 from brinell.engine.clean import NAN_FIX
 from brinell.engine.journal import Journal
 from brinell.engine.stage import Stage
-from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
+from brinell.engine.threads import CORES, batches, halving, in_turn, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses import Outcome, Shard, Task, Trials
 from brinell.lenses.lens import Asking, Columns
@@ -145,14 +145,10 @@ class Bench:
         """How many trials may be under way before the first of them has to be done.
 
         A step operator goes on from where it left an image: no image may be in two batches at a time, so levels go one
-        after the other. On an accelerator, where a shard has many batches, one level's last batches go with the next one's
-        first: what an image waits for was done long before.
+        after the other.
         """
-        count = len(trials.samples)
-        if not isinstance(trials.operator, Operator) or trials.operator.kind is not Kind.STEP:
-            return count
-        apart, kind = _nearest_repeat(trials.samples), self.model.device.type
-        return count if kind == "cuda" and apart >= 2 * UNDER_WAY[kind] * self.batch else apart
+        step = isinstance(trials.operator, Operator) and trials.operator.kind is Kind.STEP
+        return _nearest_repeat(trials.samples) if step else len(trials.samples)
 
     def _refuse_nan(self, trials: Trials, unknown: Tensor) -> None:
         if bool(unknown.any()):
