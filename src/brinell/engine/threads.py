@@ -27,7 +27,7 @@ B = TypeVar("B")
 
 CORES = torch.get_num_threads()
 # batches that are begun before the first of them is done, at most; a slow one holds up those after next and no more
-UNDER_WAY = {"cpu": 2 * CORES + 1, "cuda": 3}
+UNDER_WAY = {"cpu": CORES + 1, "cuda": 3}
 
 
 def batches(count: int, size: int) -> list[slice]:
