@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,31 +26,7 @@ from brinell.lenses import KINDS, LensOptions, Maps
 from brinell.models import Decoding, Model, ModelOptions, detector_from_module, from_module, open_model
 from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
-from brinell.report import (
-    Figure,
-    accuracy_bars,
-    area_bars,
-    average_profiles,
-    cell_map,
-    drift_bars,
-    fooling_bars,
-    fragile_curves,
-    generator_shares,
-    invariance_bars,
-    location_curves,
-    misclassification,
-    operator_profiles,
-    place_bars,
-    random_bars,
-    recognised_curves,
-    robustness_bars,
-    scene_bars,
-    sides,
-    size_bars,
-    threshold_curves,
-    write_figures,
-    write_report,
-)
+from brinell.report import PARTS, Figure, write_figures, write_report
 from brinell.resampling import Interpolation
 from brinell.results import (
     METRICS,
@@ -59,13 +35,9 @@ from brinell.results import (
     Comparison,
     Contrasts,
     Findings,
-    Fragility,
     Gate,
-    Highlights,
     Judgement,
     Leaderboard,
-    Motions,
-    Photographs,
     Profiles,
     Store,
     compared,
@@ -179,46 +151,9 @@ class Run:
         of motions: "invariance", "misclassification", "random" or "generators". Without a name, the first of the run's
         first lens.
         """
-        makers: dict[str, tuple[Findings, Callable[..., Figure], tuple[str, ...]]] = {}
-        for found in self.findings().values():
-            if isinstance(found, Profiles):
-                makers |= {
-                    "average": (found, average_profiles, ("metric",)),
-                    "operators": (found, operator_profiles, ("model", "metric")),
-                    "areas": (found, area_bars, ()),
-                }
-            elif isinstance(found, Fragility):
-                makers |= {
-                    "fragile": (found, fragile_curves, ("kind",)),
-                    "recognised": (found, recognised_curves, ()),
-                    "location": (found, location_curves, ()),
-                }
-            elif isinstance(found, Highlights):
-                makers |= {
-                    "highlight-accuracy": (found, accuracy_bars, ("operator",)),
-                    "highlight-sizes": (found, size_bars, ("operator",)),
-                    "highlight-cells": (found, cell_map, ("operator",)),
-                }
-                if any(one.place is not None and one.failing for one in found.glare.values()):
-                    makers["highlight-place"] = (found, place_bars, ("operator",))
-            elif isinstance(found, Photographs):
-                makers["photographs"] = (found, scene_bars, ())
-            elif isinstance(found, Attention):
-                makers["attention-moved"] = (found, drift_bars, ())
-            elif isinstance(found, Motions):
-                makers |= {
-                    "invariance": (found, invariance_bars, ()),
-                    "misclassification": (found, misclassification, ()),
-                    "random": (found, random_bars, ()),
-                    "generators": (found, generator_shares, ()),
-                }
-            else:
-                makers |= {
-                    "robustness": (found, robustness_bars, ()),
-                    "fooling": (found, fooling_bars, ()),
-                    "thresholds": (found, threshold_curves, ("operator",)),
-                    "sides": (found, sides, ("operator",)),
-                }
+        makers = {
+            key: (found, *maker) for found in self.findings().values() for key, maker in PARTS[type(found)].named.items()
+        }
         name = name or next(iter(makers))
         if name not in makers:
             raise ConfigError(f"there is no figure {name!r}; known: {', '.join(makers)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from rich.table import Table
@@ -35,17 +36,7 @@ from brinell.results import (
 
 def summary_table(found: Findings) -> list[Any]:
     """What a lens found, as a table and a sentence for each model."""
-    if isinstance(found, Profiles):
-        return _profile_table(found)
-    if isinstance(found, Highlights):
-        return _highlight_table(found)
-    if isinstance(found, Photographs):
-        return _photograph_table(found)
-    if isinstance(found, Attention):
-        return _attention_table(found)
-    if isinstance(found, Motions):
-        return _motion_table(found)
-    return _knob_table(found) if isinstance(found, Knobs) else _fragility_table(found)
+    return _TABLES[type(found)](found)
 
 
 def _fragility_table(found: Fragility) -> list[Any]:
@@ -240,6 +231,17 @@ def _profile_table(found: Profiles) -> list[Any]:
                 table.add_row(title(operator), share, *means, *levels, points[len(points) // 2].told)
         tables += [table, found.verdict(model)]
     return tables
+
+
+_TABLES: dict[type[Findings], Callable[[Any], list[Any]]] = {
+    Profiles: _profile_table,
+    Knobs: _knob_table,
+    Fragility: _fragility_table,
+    Highlights: _highlight_table,
+    Photographs: _photograph_table,
+    Motions: _motion_table,
+    Attention: _attention_table,
+}
 
 
 def plan_lines(plan: Plan) -> list[str]:

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from PIL import Image
 
-from brinell.engine import PairPicture, Photo, WindowExhibits
+from brinell.engine import PairPicture, Photo, read_window_exhibits
 from brinell.lenses import KINDS
 from brinell.report.figures import Figure
 from brinell.report.fragility_figures import class_bars, fragile_curves, location_curves, recognised_curves, sign_bars
-from brinell.report.overlays import overlays, png
-from brinell.report.section import Namer, Picture, Section, inline, sure
+from brinell.report.overlays import overlays, png, sheets
+from brinell.report.section import Namer, Picture, Section, Told, inline, sure
 from brinell.results import Fragility, Store, title
 
 
-def fragility_section(
-    store: Store, found: Fragility, options: Mapping[str, Any], exhibits: WindowExhibits, names: dict[str, Namer]
-) -> Section:
+def fragility_section(told: Told, found: Fragility) -> Section:
     """Shares and maps, where they are fragile, and what the pairs look like."""
     charts: dict[str, Figure] = {}
+    exhibits = read_window_exhibits(told.store)
     windows = [operator for operator in found.operators if operator.startswith("windows:")]
     if windows:
         charts |= {"fragile": fragile_curves(found), "signs": sign_bars(found), "recognised": recognised_curves(found)}
-        charts["classes"] = class_bars(found, names)
+        charts["classes"] = class_bars(found, told.names)
     if len(windows) < len(found.operators):
         charts["location"] = location_curves(found)
     return Section(
@@ -34,7 +32,7 @@ def fragility_section(
         question="Where does one pixel flip the answer?",
         what="fragile recognition",
         found=found,
-        options=options,
+        options=told.options,
         charts=charts,
         content={
             "kinds": KINDS,
@@ -43,9 +41,10 @@ def fragility_section(
                 model: [side for (own, _), side in found.smallest.items() if own == model] for model in found.models
             },
             "viewers": {
-                model: json.dumps(viewer(store, found, model, exhibits.photos.get(model, []))) for model in found.models
+                model: json.dumps(viewer(told.store, found, model, exhibits.photos.get(model, [])))
+                for model in found.models
             },
-            "pairs": _gallery(store, found, exhibits.pairs, names),
+            "pairs": _gallery(told, found, exhibits.pairs),
         },
     )
 
@@ -59,6 +58,11 @@ def fragility_figures(found: Fragility) -> dict[str, Figure]:
     if any(operator.startswith("location:") for operator in found.operators):
         charts["location"] = location_curves(found)
     return charts
+
+
+def fragility_pictures(told: Told, found: Fragility) -> dict[str, bytes]:
+    """Maps over photographs, and pairs."""
+    return sheets(told.store, found, read_window_exhibits(told.store), told.names)
 
 
 def viewer(store: Store, found: Fragility, model: str, photos: list[Photo]) -> list[dict[str, Any]]:
@@ -90,7 +94,7 @@ def _source(picture: Image.Image) -> str:
 
 
 def _gallery(
-    store: Store, found: Fragility, pairs: list[PairPicture], names: dict[str, Namer]
+    told: Told, found: Fragility, pairs: list[PairPicture]
 ) -> list[tuple[str, list[tuple[str, list[tuple[Picture, list[tuple[str, str, str]]]]]]]]:
     """For each model, size and change the pairs of windows, with their activations."""
     groups = []
@@ -100,7 +104,7 @@ def _gallery(
             for change in ("shift", "shrink"):
                 own = [one for one in pairs if (one.model, one.operator, one.change) == (model, operator, change)]
                 if own:
-                    shown = [(_pair(store, one, names[model]), _layers(store, one)) for one in own]
+                    shown = [(_pair(told.store, one, told.names[model]), _layers(told.store, one)) for one in own]
                     by_size.append((f"{title(operator)}, {change}", shown))
         if by_size:
             groups.append((model, by_size))

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from brinell.engine import Exhibit, Glance
+from brinell.engine import Glance, read_glances
 from brinell.report.figures import Figure
 from brinell.report.highlight_figures import accuracy_bars, cell_map, drift_bars, place_bars, scene_bars, size_bars
-from brinell.report.section import Namer, Picture, Section, inline, pairs
+from brinell.report.section import Namer, Picture, Section, Told, inline, pairs
 from brinell.results import Attention, Highlights, Photographs, Store, title
 
 
-def highlight_section(
-    store: Store, found: Highlights, options: Mapping[str, Any], exhibits: list[Exhibit], names: dict[str, Namer]
-) -> Section:
+def highlight_section(told: Told, found: Highlights) -> Section:
     """Accuracies, sizes, places, and the images that the least light breaks."""
     return Section(
         template="highlight.html",
         question="Where does a spot of light break the model?",
         what="highlights",
         found=found,
-        options=options,
+        options=told.options,
         charts=_grid_charts(found, found.grids[0]) if found.grids else {},
-        content={"breakers": pairs(store, found, exhibits, names)},
+        content={"breakers": pairs(told, found)},
     )
 
 
@@ -46,25 +41,25 @@ def _grid_charts(found: Highlights, operator: str) -> dict[str, Figure]:
     }
 
 
-def photograph_section(found: Photographs, options: Mapping[str, Any]) -> Section:
+def photograph_section(told: Told, found: Photographs) -> Section:
     """Accuracies on scenes that were photographed under something real."""
     return Section(
         template="photographs.html",
         question="Does the model know what it sees when the light is real?",
         what="photographed variants",
         found=found,
-        options=options,
+        options=told.options,
         charts={"photographs": scene_bars(found)},
         content={},
     )
 
 
-def attention_section(store: Store, found: Attention, glances: list[Glance], names: dict[str, Namer]) -> Section:
+def attention_section(told: Told, found: Attention) -> Section:
     """How often attention moved, and pairs of maps."""
-    shown = []
+    shown, glances = [], read_glances(told.store)
     for model in found.models:
         own = [glance for glance in glances if glance.model == model]
-        pictures = [_pair(store, glance, names[model]) for glance in own]
+        pictures = [_pair(told.store, glance, told.names[model]) for glance in own]
         if pictures:
             shown.append((model, pictures))
     return Section(

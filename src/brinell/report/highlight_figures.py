@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from brinell.errors import ConfigError
 from brinell.report.figures import PALETTE, Figure
 from brinell.results import Attention, Glare, Highlights, Photographs, title
 
@@ -81,6 +82,8 @@ def place_bars(found: Highlights, operator: str | None = None) -> Figure:
         for one in _of(found, operator)
         if one.place is not None and one.failing
     ]
+    if not records:
+        raise ConfigError("no failing spot is known to lie on an object or beside it: the data has no boxes, or none fails")
     base = alt.Chart(alt.InlineData(values=_known(records))).encode(
         y=alt.Y("model:N", sort=found.models, title=None, axis=alt.Axis(labelLimit=240)),
         tooltip=[

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from brinell.engine import Exhibit
 from brinell.report.figures import Figure
 from brinell.report.knob_figures import fooling_bars, robustness_bars, sides, threshold_curves
-from brinell.report.section import Namer, Section, pairs
-from brinell.results import Knobs, Store
+from brinell.report.section import Section, Told, pairs
+from brinell.results import Knobs
 
 
-def knob_section(
-    store: Store, found: Knobs, options: Mapping[str, Any], exhibits: list[Exhibit], names: dict[str, Namer]
-) -> Section:
+def knob_section(told: Told, found: Knobs) -> Section:
     """The table of robustness, who is fooled and who survives, and the smallest changes that break."""
     return Section(
         template="knob.html",
         question="What is the smallest change that breaks the model?",
         what="smallest breaking changes",
         found=found,
-        options=options,
+        options=told.options,
         charts={
             "robustness": robustness_bars(found),
             "thresholds": threshold_curves(found),
             "fooling": fooling_bars(found),
             "sides": sides(found),
         },
-        content={
-            "breakers": pairs(store, found, exhibits, names),
-        },
+        content={"breakers": pairs(told, found)},
     )
 
 

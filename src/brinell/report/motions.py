@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from brinell.engine import Exhibit
 from brinell.report.figures import Figure
 from brinell.report.motion_figures import generator_shares, invariance_bars, misclassification, random_bars
-from brinell.report.section import Namer, Section, pairs
-from brinell.results import Motions, Store
+from brinell.report.section import Section, Told, pairs
+from brinell.results import Motions
 
 
-def motion_section(
-    store: Store, found: Motions, options: Mapping[str, Any], exhibits: list[Exhibit], names: dict[str, Namer]
-) -> Section:
+def motion_section(told: Told, found: Motions) -> Section:
     """The table of scores and costs, the curves of random motions, and the smallest motions that fool."""
     falls = [
-        {**fall, "before": names[fall["model"]](fall["from"]), "after": names[fall["model"]](fall["to"])}
+        {**fall, "before": told.names[fall["model"]](fall["from"]), "after": told.names[fall["model"]](fall["to"])}
         for fall in found.falls
     ]
+    by_answer = found.against == "answer"
     return Section(
         template="motions.html",
         question="What is the smallest motion that changes the label?",
         what="smallest motions",
         found=found,
-        options={**options, "criterion": "another label than on the clean image"} if found.against == "answer" else options,
+        options={**told.options, **({"criterion": "another label than on the clean image"} if by_answer else {})},
         charts=motion_figures(found),
-        content={"breakers": pairs(store, found, exhibits, names), "falls": falls},
+        content={"breakers": pairs(told, found), "falls": falls},
     )
 
 

@@ -12,36 +12,11 @@ import vl_convert
 
 from brinell.classes import Classes
 from brinell.criteria import USUAL, usual
-from brinell.engine import read_exhibits, read_glances, read_window_exhibits
 from brinell.engine.manifest import told_queries
 from brinell.report.figures import Figure
-from brinell.report.fragility import fragility_figures, fragility_section
-from brinell.report.highlight import (
-    attention_figures,
-    attention_section,
-    highlight_figures,
-    highlight_section,
-    photograph_section,
-)
-from brinell.report.highlight_figures import scene_bars
-from brinell.report.knob import knob_figures, knob_section
-from brinell.report.motions import motion_figures, motion_section
-from brinell.report.overlays import sheets
-from brinell.report.profile import profile_figures, profile_section
-from brinell.report.section import Section
-from brinell.results import (
-    Attention,
-    Findings,
-    Fragility,
-    Highlights,
-    Knobs,
-    Motions,
-    Photographs,
-    Profiles,
-    Store,
-    findings,
-    title,
-)
+from brinell.report.parts import PARTS
+from brinell.report.section import Namer, Section, Told
+from brinell.results import Store, findings, title
 
 
 def write_report(store: Store) -> str:
@@ -72,31 +47,17 @@ def render(store: Store) -> str:
 def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
     """A part of the page for each lens that the run has."""
     found = findings(store.connect(), manifest)
-    exhibits = read_exhibits(store)
-    names = {model: _namer(facts["classes"]) for model, facts in manifest["models"].items()}
     kinds = dict.fromkeys(usual("detection" in facts) for facts in manifest["models"].values())
     options = {
         lens["name"]: {**lens, "criterion": " or ".join(kinds) if lens["criterion"] == USUAL else lens["criterion"]}
         for lens in manifest["identity"]["config"]["lenses"]
     }
-    sections = []
-    for lens, findings_of_lens in found.items():
-        if isinstance(findings_of_lens, Profiles):
-            sections.append(profile_section(store, findings_of_lens, options[lens], exhibits, names))
-        elif isinstance(findings_of_lens, Highlights):
-            sections.append(highlight_section(store, findings_of_lens, options[lens], exhibits, names))
-        elif isinstance(findings_of_lens, Photographs):
-            sections.append(photograph_section(findings_of_lens, options[lens]))
-        elif isinstance(findings_of_lens, Attention):
-            sections.append(attention_section(store, findings_of_lens, read_glances(store), names))
-        elif isinstance(findings_of_lens, Motions):
-            sections.append(motion_section(store, findings_of_lens, options[lens], exhibits, names))
-        elif isinstance(findings_of_lens, Knobs):
-            sections.append(knob_section(store, findings_of_lens, options[lens], exhibits, names))
-        else:
-            windows = read_window_exhibits(store)
-            sections.append(fragility_section(store, findings_of_lens, options[lens], windows, names))
-    return sections
+    names = _names(manifest)
+    return [PARTS[type(own)].section(Told(store, options.get(lens, {}), names), own) for lens, own in found.items()]
+
+
+def _names(manifest: dict[str, Any]) -> dict[str, Namer]:
+    return {model: _namer(facts["classes"]) for model, facts in manifest["models"].items()}
 
 
 def embedded(chart: Figure) -> str:
@@ -150,29 +111,15 @@ def _short(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**manifest, "models": models}
 
 
-def _figures(found: Findings) -> dict[str, Figure]:
-    if isinstance(found, Profiles):
-        return profile_figures(found)
-    if isinstance(found, Highlights):
-        return highlight_figures(found)
-    if isinstance(found, Photographs):
-        return {"photographs": scene_bars(found)}
-    if isinstance(found, Attention):
-        return attention_figures(found)
-    if isinstance(found, Motions):
-        return motion_figures(found)
-    return knob_figures(found) if isinstance(found, Knobs) else fragility_figures(found)
-
-
 def write_figures(store: Store, folder: str = "figures") -> list[str]:
     """All figures of the run's lenses as SVG and PNG."""
     charts: dict[str, Figure] = {}
     pictures: dict[str, bytes] = {}
-    for found in findings(store.connect(), store.manifest()).values():
-        if isinstance(found, Fragility):
-            names = {model: _namer(facts["classes"]) for model, facts in store.manifest()["models"].items()}
-            pictures |= sheets(store, found, read_window_exhibits(store), names)
-        charts |= _figures(found)
+    manifest = store.manifest()
+    for found in findings(store.connect(), manifest).values():
+        part = PARTS[type(found)]
+        charts |= part.figures(found)
+        pictures |= part.pictures(Told(store, {}, _names(manifest)), found)
     written = []
     for name, content in pictures.items():
         store.write(content, folder, f"{name}.png")

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from brinell.engine import Exhibit
+from brinell.engine import Exhibit, read_exhibits
 from brinell.report.figures import Figure, area_bars, average_profiles, operator_profiles
-from brinell.report.section import Namer, Picture, Section, inline, pairs, sure
+from brinell.report.section import Namer, Picture, Section, Told, inline, pairs, sure
 from brinell.results import THRESHOLDS, Profiles, Store, title
 
 
-def profile_section(
-    store: Store, found: Profiles, options: Mapping[str, Any], exhibits: list[Exhibit], names: dict[str, Namer]
-) -> Section:
+def profile_section(told: Told, found: Profiles) -> Section:
     """Curves, failure points, and what failure looks like."""
     return Section(
         template="profile.html",
         question="How far can images degrade before the model breaks?",
         what="degradation profiles",
         found=found,
-        options=options,
+        options=told.options,
         charts={"average": average_profiles(found), "operators": operator_profiles(found), "areas": area_bars(found)},
         content={
             "thresholds": THRESHOLDS,
-            "sheets": _sheets(store, found, exhibits, names),
-            "breakers": pairs(store, found, exhibits, names),
+            "sheets": _sheets(told, found),
+            "breakers": pairs(told, found),
             "levels": max(len(points) for points in found.curves.values()) - 1,
         },
     )
@@ -41,17 +36,15 @@ def profile_figures(found: Profiles) -> dict[str, Figure]:
     return charts
 
 
-def _sheets(
-    store: Store, found: Profiles, exhibits: list[Exhibit], names: dict[str, Namer]
-) -> list[tuple[str, list[tuple[float, list[Picture]]]]]:
+def _sheets(told: Told, found: Profiles) -> list[tuple[str, list[tuple[float, list[Picture]]]]]:
     """For each model and threshold the example image at every operator's failure point (Figures 7-9)."""
-    sheets = []
+    sheets, exhibits = [], read_exhibits(told.store)
     for model in found.models:
         by_threshold = []
         for threshold in THRESHOLDS:
             shown = [e for e in exhibits if e.model == model and e.threshold == threshold]
             shown.sort(key=lambda exhibit: exhibit.level)
-            pictures = [_failure_picture(store, found, exhibit, names[model]) for exhibit in shown]
+            pictures = [_failure_picture(told.store, found, exhibit, told.names[model]) for exhibit in shown]
             by_threshold.append((threshold, pictures))
         if any(pictures for _, pictures in by_threshold):
             sheets.append((model, by_threshold))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from brinell.engine import Exhibit
+from brinell.engine import Exhibit, read_exhibits
 from brinell.report.figures import Figure
 from brinell.results import Findings, Store, title
 
@@ -38,17 +38,27 @@ class Section:
     content: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Told:
+    """What a section is told beside its findings: the run's folder, the lens's options, and classes by their numbers."""
+
+    store: Store
+    options: Mapping[str, Any]
+    names: dict[str, Namer]
+
+
 Groups = list[tuple[str, list[tuple[str, list[Picture]]]]]
 
 
-def pairs(store: Store, found: Findings, exhibits: list[Exhibit], names: dict[str, Namer]) -> Groups:
+def pairs(told: Told, found: Findings) -> Groups:
     """For each model and operator the images that break first, beside the clean ones."""
+    exhibits = read_exhibits(told.store)
     groups = []
     for model in found.models:
         by_operator = []
         for operator in found.operators:
             shown = [e for e in exhibits if e.model == model and e.operator == operator and e.threshold is None]
-            pictures = [_pair(store, exhibit, names[model]) for exhibit in shown]
+            pictures = [_pair(told.store, exhibit, told.names[model]) for exhibit in shown]
             if pictures:
                 by_operator.append((title(operator), pictures))
         if by_operator:
