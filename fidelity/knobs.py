@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
@@ -32,10 +32,12 @@ from fidelity.words import grid, listed
 MODERATED = 32  # photographs that go through HTTP
 # ours, and the network of the paper that it stands beside
 NETWORKS = {"mobilenet_v2": "mobilenetV2", "squeezenet1_1": "squeezenet1.0"}
+# of ImageNet's validation set, from which the paper draws its photographs: the share that torchvision's weights get right
+PUBLISHED_ACCURACY = {"mobilenet_v2": 0.719, "squeezenet1_1": 0.581}
 FACTOR = 2.0
 FEWER = 100  # points of the grid, and so fresh draws, instead of 1,000
 DETECTORS = ("ssdlite_mobilenet_v2_coco", "yolo_fastest_1.1_coco")
-SCENES = 48  # photographs of COCO that are looked at
+SCENES = 128  # photographs of COCO that are looked at: all of the test assets
 # moderators, each behind a server of its own on this machine
 MODERATORS = {"nsfw_mobilenet_v2_mid": 8471, "open_nsfw": 8472}
 NOT_FOR_MODERATORS = ("motion_blur", "gaussian_blur")  # as in the paper's Fig. 7
@@ -81,16 +83,31 @@ def found_in(run: brinell.Run) -> Knobs:
     return found
 
 
-def by_surety(run: brinell.Run) -> dict[tuple[str, str], tuple[float, float]]:
-    """By network and property: R of the half of the images that the network is less sure of, and of the other half."""
-    rows = run.rows(
-        """select model, operator, avg(mse) filter (place <= 0.5), avg(mse) filter (place > 0.5) from (
-               select rows.model, operator, mse, percent_rank() over (
-                   partition by rows.model, operator order by clean.confidence) as place
-               from rows join samples using (image) join clean on clean.model = rows.model and clean.index = samples.index
-               where smallest and status = 'broken') group by all"""
-    ).fetchall()
-    return {(model, operator): (unsure, sure) for model, operator, unsure, sure in rows}
+class Sureness(NamedTuple):
+    """R of images by how sure the network is of them when clean."""
+
+    unsure: float  # the less sure half of those that broke
+    sure: float  # the other half
+    matched: float  # all but the surest, of which so many are left out that the network gets as many right as of ImageNet's
+
+
+def by_surety(run: brinell.Run) -> dict[tuple[str, str], Sureness]:
+    """By network and property."""
+    found = {}
+    for model, accuracy in PUBLISHED_ACCURACY.items():
+        rows = run.rows(
+            f"""with surest as (
+                   select index, row_number() over (order by confidence) as place,
+                          (select count(*) from clean where model = '{model}' and not correct) as wrong
+                   from clean where model = '{model}' and correct)
+               select operator, avg(mse) filter (half <= 0.5), avg(mse) filter (half > 0.5),
+                      avg(mse) filter (place <= wrong * {accuracy} / (1 - {accuracy}))
+               from (select operator, mse, place, wrong, percent_rank() over (partition by operator order by place) as half
+                     from rows join samples using (image) join surest using (index)
+                     where rows.model = '{model}' and smallest and status = 'broken') group by all"""
+        ).fetchall()
+        found |= {(model, operator): Sureness(*means) for operator, *means in rows}
+    return found
 
 
 def moderated(properties: Sequence[str]) -> tuple[Knobs, dict[str, int]]:
@@ -197,10 +214,10 @@ def _network(
     published: dict[str, float],
     scaled: Knobs,
     fresh: Knobs,
-    surety: dict[tuple[str, str], tuple[float, float]],
+    surety: dict[tuple[str, str], Sureness],
 ) -> dict[str, Any]:
     """One network's table: the paper's R, ours as the authors drew, ours with one field an image, and what survived."""
-    lines, ours, theirs, one_field, outside = [], [], [], [], []
+    lines, ours, theirs, one_field, matched, outside = [], [], [], [], [], []
     for name, paper in published.items():
         operator = find_property(name).id
         field = scaled.hardness[network, operator]
@@ -209,6 +226,7 @@ def _network(
         ours.append(drawn.robustness.value)
         theirs.append(paper)
         one_field.append(field.robustness.value)
+        matched.append(surety[network, operator].matched)
         if not 1 / FACTOR <= ratio <= FACTOR:
             outside.append((title(operator), ratio))
         lines.append(
@@ -220,7 +238,8 @@ def _network(
                 f"{field.robustness.value:.2e}" if drawn is not field else "the same",
                 f"{field.survived_share.value:.0%}",
                 str(drawn.broken),
-                " and ".join(f"{half / paper:.2f}" for half in surety[network, operator]),
+                " and ".join(f"{half / paper:.2f}" for half in surety[network, operator][:2]),
+                f"{matched[-1] / paper:.2f}",
             ]
         )
     header = [
@@ -232,6 +251,7 @@ def _network(
         "survive",
         "images broken",
         "less and more sure half / paper",
+        "as hard as ImageNet / paper",
     ]
     first = scaled.hardness[network, find_property("contrast").id]
     return {
@@ -239,13 +259,22 @@ def _network(
         "paper": NETWORKS[network],
         "table": grid(header, lines),
         "right": first.asked,
-        "within": sum(1 / FACTOR <= mine / paper <= FACTOR for mine, paper in zip(ours, theirs, strict=True)),
+        "within": _within(ours, theirs),
         "count": len(theirs),
         "rank": rank_correlation(np.array(ours), np.array(theirs)),
         "rank_scaled": rank_correlation(np.array(one_field), np.array(theirs)),
-        "within_scaled": sum(1 / FACTOR <= mine / paper <= FACTOR for mine, paper in zip(one_field, theirs, strict=True)),
+        "within_scaled": _within(one_field, theirs),
+        "accuracy": first.asked / (first.asked + first.skipped),
+        "published_accuracy": PUBLISHED_ACCURACY[network],
+        "within_matched": _within(matched, theirs),
+        "rank_matched": rank_correlation(np.array(matched), np.array(theirs)),
         "outside": outside,
     }
+
+
+def _within(ours: Sequence[float], theirs: Sequence[float]) -> int:
+    """How many lie within a factor of the paper's."""
+    return sum(1 / FACTOR <= mine / paper <= FACTOR for mine, paper in zip(ours, theirs, strict=True))
 
 
 def _robustness(found: Knobs, network: str, operator: str) -> float:
