@@ -117,31 +117,33 @@ def train(
     net = SmallAlexNet(recipe, width, generator).to(device).train()
     decayed = [layer.weight for layer in net.full] if recipe.weight_decay else []
     optimiser = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM)
+    images, labels = images.to(device), labels.to(device)
     for epoch in range(epochs):
         for group in optimiser.param_groups:
             group["lr"] = RATE * DECAY_OF_RATE**epoch
-        total = 0.0
-        for rows in torch.tensor(shuffled(len(images), epoch)).split(BATCH):
-            batch = _augmented(images[rows], recipe, generator).to(device)
-            loss = F.cross_entropy(net(batch), labels[rows].to(device))
+        total = torch.zeros((), device=device)
+        for rows in torch.tensor(shuffled(len(images), epoch), device=device).split(BATCH):
+            batch = _augmented(images[rows], recipe, generator)
+            loss = F.cross_entropy(net(batch), labels[rows])
             loss = loss + 0.001 * sum((weight.square().sum() / 2 for weight in decayed), torch.zeros((), device=device))
             optimiser.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(net.parameters(), 5.0)
             optimiser.step()
-            total += float(loss.detach()) * len(rows)
-        tell(f"epoch {epoch + 1} of {epochs}: loss {total / len(images):.3f}")
+            total += loss.detach() * len(rows)
+        tell(f"epoch {epoch + 1} of {epochs}: loss {float(total) / len(images):.3f}")
     return net.eval()
 
 
 def _augmented(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
     """A random window of each image, of one of the recipe's sides (the same for a batch), resized (bilinear), distorted."""
-    draws = torch.empty(6, len(images)).uniform_(generator=generator)
-    side = recipe.crops[int(draws[0, 0] * len(recipe.crops))]
+    drawn = torch.empty(6, len(images)).uniform_(generator=generator)  # on the host: the same on any device
+    side = recipe.crops[int(drawn[0, 0] * len(recipe.crops))]
+    draws = drawn.to(images.device)
     tops, lefts = (draws[1:3] * (SIDE - side + 1)).to(torch.int64)
-    places = torch.arange(side)
+    places, every = (torch.arange(count, device=images.device) for count in (side, len(images)))
     rows, columns = (tops[:, None] + places)[:, None, :, None], (lefts[:, None] + places)[:, None, None, :]
-    cut = images[torch.arange(len(images))[:, None, None, None], torch.arange(3)[:, None, None], rows, columns]
+    cut = images[every[:, None, None, None], torch.arange(3, device=images.device)[:, None, None], rows, columns]
     made = F.interpolate(cut.to(torch.float32), (SIDE, SIDE), mode="bilinear")
     if recipe.distortion:
         made = torch.where((draws[3] < 0.5)[:, None, None, None], made.flip(3), made)

@@ -1,18 +1,19 @@
 """Brinell's shares of fragile windows beside the published ones: writes docs/fidelity-fragility.md.
 
-    python -m fidelity.fragility [--device cuda --stride 4 --images 50]
+    python -m fidelity.fragility [--device cuda]
 
-Runs lie under runs/fidelity-fragility-*, so a second call measures nothing again. On two cores all maps of one image take a
-quarter of an hour, so most figures are of windows some pixels apart, each judged by all its neighbours at one pixel. The
-study on CIFAR-10 is `fidelity.fragility_cifar`, whose results this page tells, too.
+Runs lie under runs/fidelity-fragility-*, wherever they were made: those that are finished are read and not made again. On
+two cores all maps of one image take a quarter of an hour, so there most figures are of windows many pixels apart, each
+judged by all its neighbours at one pixel; an accelerator looks at more photographs and windows, and where that was done,
+the page tells it. The study on CIFAR-10 is `fidelity.fragility_cifar`, whose results this page tells, too.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +22,22 @@ import jinja2
 import numpy as np
 
 import brinell
-from brinell.execution import Execution
+from brinell.execution import Execution, Precision
 from brinell.lenses import KINDS, Maps, Neighbourhood, fragile
 from brinell.lenses.fragile import best_pair
 from brinell.models import Model
 from brinell.results import Fragility, read_maps
 from fidelity import fragility_cifar
 from fidelity.figures import save
+from fidelity.knobs import finished, network_of
 from fidelity.measure import ASSETS, IMAGES, ROOT, require_assets
 from fidelity.words import grid
 
 NETWORKS = ("mobilenet_v2", "squeezenet1_1", "efficientnet_lite0")
 FAST = "squeezenet1_1"
 SIZES = (0.2, 0.4, 0.6, 0.8)
-STRIDES = {0.2: 32, 0.4: 32, 0.6: 16, 0.8: 8}  # about as many windows of each size
 UNRESIZED = 224  # pixels: the networks' own input, so that nothing is resized
 TOP = 5
-WHOLE = "02dbe78a73db2808.png"  # the most fragile photograph of the sample at P = 0.8
 # what the paper's text says of ResNet; its figures have no numbers
 PAPER = {("loose shrink", 0.2): 0.08, ("loose shrink", 0.8): 0.02, ("strict shrink", 0.2): 0.004}
 PAPER_FALL = 0.56  # of confidence in the 40 pairs that people were shown
@@ -45,76 +45,69 @@ PAPER_FALL = 0.56  # of confidence in the 40 pairs that people were shown
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured, and where."""
+    """How much is measured: a stride for each size, on how many photographs; and every window of some of them."""
 
-    images: int = 8
-    stride: int | None = None
-    device: str = "cpu"
+    name: str
+    images: int
+    strides: Mapping[float, int]
+    whole_images: int
+    whole_sizes: Sequence[float]
+    whole_networks: Sequence[str]
+    precision: Precision = "fp32"
 
-    def strided(self, size: float) -> int:
+    def stride(self, size: float) -> int:
         """The stride of a size."""
-        return self.stride or STRIDES.get(size, 16)
+        return self.strides.get(size, 16)
 
-    @property
-    def mapped(self) -> tuple[str, ...]:
-        """Networks that are asked about all windows of a photograph."""
-        return (FAST,) if self.device == "cpu" else NETWORKS
 
-    @property
-    def name(self) -> str:
-        """Told apart from others in the names of runs."""
-        return "" if self == Effort() else f"-{self.images}-{self.stride or 'some'}-{self.device}"
+# about as many windows of each size
+SMALL = Effort("some", 8, {0.2: 32, 0.4: 32, 0.6: 16, 0.8: 8}, 1, [0.8], [FAST])
+LARGE = Effort("many", 20, dict.fromkeys((*SIZES, UNRESIZED), 4), 3, SIZES, NETWORKS, "fp16")
 
 
 def run(
     name: str,
     size: float,
     effort: Effort,
+    device: str,
     *,
     networks: Sequence[str] = NETWORKS,
-    only: str | None = None,
+    images: int = 0,
     **options: Any,
 ) -> brinell.Run:
-    """Carry out a run over windows of one size, or what is missing of it; of one photograph, where it is named."""
+    """Carry out a run over windows of one size, or what is missing of it."""
+    out = ROOT / "runs" / f"fidelity-fragility-{effort.name}-{name}-{size:g}"
+    if finished(out):
+        return brinell.Run(out)
     require_assets()
-    data: dict[str, Any] = {"source": IMAGES, "limit": effort.images, "shuffle": True}
-    if only is not None:
-        every = brinell.open_dataset(str(IMAGES))
-        (sample,) = (every[index] for index in range(len(every)) if every[index].name == only)
-        data = {"source": [(sample.image.permute(1, 2, 0).numpy(), sample.label)]}
-    lens = {
-        "name": "fragility",
-        "sizes": [size],
-        "stride": effort.strided(size),
-        "criterion": f"top_k_misclassification({TOP})",
-        **options,
-    }
-    out = ROOT / "runs" / f"fidelity-fragility-{name}-{size:g}{effort.name}"
-    models = [_model(network, effort.device) for network in networks]
-    return brinell.run(models, data, lens=lens, out=out, execution=Execution(device=effort.device))
+    data = {"source": IMAGES, "limit": images or effort.images, "shuffle": True}
+    criterion = f"top_k_misclassification({TOP})"
+    lens = {"name": "fragility", "sizes": [size], "stride": effort.stride(size), "criterion": criterion, **options}
+    execution = Execution(device=device, precision=effort.precision, compile=device != "cpu")
+    return brinell.run([_model(network, execution) for network in networks], data, lens=lens, out=out, execution=execution)
 
 
-def _model(network: str, device: str) -> str | Model:
+@cache  # compiled once
+def _model(network: str, execution: Execution) -> str | Model:
     """A network in onnxruntime on a CPU, and as a torch module elsewhere."""
-    classes = ASSETS / "models" / "imagenet_classes.txt"
-    if device == "cpu":
-        return f"onnx:{ASSETS}/models/{network}.onnx?classes={classes}"
+    if execution.device == "cpu":
+        return f"onnx:{ASSETS}/models/{network}.onnx?classes={ASSETS}/models/imagenet_classes.txt"
     if network == "efficientnet_lite0":
-        return "efficientnet_lite0?resize=stretch"
-    sys.path.insert(0, str(ASSETS / "models"))
-    import nets  # type: ignore[import-not-found]
-
-    module, _, names = nets.load(network)
-    return brinell.wrap(module, size=224, classes=names, name=network, execution=Execution(device=device))
+        return brinell.open_model("efficientnet_lite0?resize=stretch", execution)
+    return network_of(network, "bilinear", execution)
 
 
-def measured(effort: Effort) -> dict[str, dict[float, brinell.Run]]:
+def measured(effort: Effort, device: str) -> dict[str, dict[float, brinell.Run]]:
     """All runs, by their names and sizes."""
-    found = {"sampled": {size: run("sampled", size, effort) for size in reversed(SIZES)}}
-    found["unresized"] = {UNRESIZED: run("unresized", UNRESIZED, effort)}
-    found["nearest"] = {0.2: run("nearest", 0.2, effort, networks=[FAST], fit="nearest")}
-    found["whole"] = {0.8: run("whole", 0.8, effort, networks=effort.mapped, only=WHOLE, stride=1)}
-    return found
+    many = {"networks": effort.whole_networks, "images": effort.whole_images, "stride": 1}
+    return {
+        "sampled": {size: run("sampled", size, effort, device) for size in reversed(SIZES)},
+        "unresized": {UNRESIZED: run("unresized", UNRESIZED, effort, device)},
+        "nearest": {
+            0.2: run("nearest", 0.2, effort, device, networks=[FAST], stride=max(8, effort.stride(0.2)), fit="nearest")
+        },
+        "whole": {size: run("whole", size, effort, device, **many) for size in effort.whole_sizes},
+    }
 
 
 def found_in(run: brinell.Run) -> Fragility:
@@ -128,11 +121,17 @@ def recounted(
     run: brinell.Run, model: str, kind: str, *, top: int | None = None, neighbours: int = 8, stride: int | None = None
 ) -> float:
     """The mean share of fragile windows from a run's maps, judged otherwise than the run did."""
-    shares = []
-    for image, height, width in run.rows("select image, height, width from samples where problem is null").fetchall():
-        maps = read_maps(run.store, model, found_in(run).operators[0], image)
-        shares.append(_share(maps, (height, width), kind, top, neighbours, stride or maps.stride))
-    return float(np.mean(shares))
+    return float(
+        np.mean([_share(maps, size, kind, top, neighbours, stride or maps.stride) for maps, size in _maps(run, model)])
+    )
+
+
+@cache
+def _maps(run: brinell.Run, model: str) -> list[tuple[Maps, tuple[int, int]]]:
+    """Every image's maps, and its height and width."""
+    rows = run.rows("select image, height, width from samples where problem is null").fetchall()
+    operator = found_in(run).operators[0]
+    return [(read_maps(run.store, model, operator, image), (height, width)) for image, height, width in rows]
 
 
 def _share(maps: Maps, size: tuple[int, int], kind: str, top: int | None, neighbours: int, stride: int) -> float:
@@ -148,18 +147,18 @@ def _share(maps: Maps, size: tuple[int, int], kind: str, top: int | None, neighb
 def main() -> None:
     """Measure, compare, and write the page."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--images", type=int, default=Effort.images)
-    parser.add_argument("--stride", type=int)
-    parser.add_argument("--device", default=Effort.device)
-    effort = Effort(**vars(parser.parse_args()))
-    runs = measured(effort)
+    parser.add_argument("--device", default="cpu")
+    device = parser.parse_args().device
+    last = ROOT / "runs" / f"fidelity-fragility-{LARGE.name}-whole-{SIZES[-1]:g}"
+    effort = LARGE if device != "cpu" or finished(last) else SMALL
+    runs = measured(effort, device)
     sampled = {size: found_in(runs["sampled"][size]) for size in SIZES}
-    cifar = fragility_cifar.page(fragility_cifar.Effort())
+    cifar = fragility_cifar.page()
     save(_curves(sampled), ROOT / "docs" / "figures" / "fidelity-fragility.svg")
     save(cifar.pop("figure"), ROOT / "docs" / "figures" / "fidelity-fragility-cifar.svg")
     page = {
         "images": effort.images,
-        "strides": ", ".join(f"{effort.strided(size)} at P = {size:g}" for size in SIZES),
+        "strides": ", ".join(f"{effort.stride(size)} at P = {size:g}" for size in SIZES),
         "windows": sum(
             found.shares[NETWORKS[0], f"windows:{size:g}", KINDS[0], "correct"].windows for size, found in sampled.items()
         ),
@@ -168,8 +167,9 @@ def main() -> None:
         "signs": _signs(sampled),
         "right": _right(sampled),
         "falls": _falls(runs["sampled"]),
-        "whole_falls": [_pairs(runs["whole"][0.8], FAST, "shrink", top)[0] for top in (TOP, 1)],
-        "whole": _whole(runs["whole"][0.8], effort.mapped),
+        "whole_falls": [max(_pairs(runs["whole"][0.8], FAST, "shrink", top)) for top in (TOP, 1)],
+        "whole": _whole(runs["whole"], effort.whole_networks),
+        "whole_images": effort.whole_images,
         "unresized": _unresized(sampled, found_in(runs["unresized"][UNRESIZED])),
         "nearest": _nearest(runs["sampled"][0.2], runs["nearest"][0.2]),
         "judged": _judged_otherwise(runs["sampled"]),
@@ -264,8 +264,7 @@ def _falls(runs: dict[float, brinell.Run]) -> str:
 def _pairs(run: brinell.Run, network: str, change: Any, top: int) -> list[float]:
     """The falls of the images' best pairs, from their maps."""
     found = []
-    for image, height, width in run.rows("select image, height, width from samples where problem is null").fetchall():
-        maps = read_maps(run.store, network, found_in(run).operators[0], image)
+    for maps, (height, width) in _maps(run, network):
         assert maps.small is not None
         large, small = maps.large.top(top), maps.small.top(top)
         hood = Neighbourhood.of(large.grid.side, height, width, maps.stride)
@@ -274,15 +273,17 @@ def _pairs(run: brinell.Run, network: str, change: Any, top: int) -> list[float]
     return found
 
 
-def _whole(run: brinell.Run, networks: Sequence[str]) -> str:
-    """All windows of one photograph beside the sample that a stride takes of them."""
+def _whole(runs: dict[float, brinell.Run], networks: Sequence[str]) -> str:
+    """All windows of photographs beside the samples that strides take of them."""
     lines = []
     for network in networks:
         for kind in KINDS:
-            every = recounted(run, network, kind)
-            some = [recounted(run, network, kind, stride=stride) for stride in (4, STRIDES[0.8])]
-            lines.append([network, kind, _percent(every, 2), *(_percent(share, 2) for share in some)])
-    return grid(["network", "kind", "all windows", "stride 4", f"stride {STRIDES[0.8]}"], lines)
+            cells = []
+            for run in runs.values():
+                every, *some = (recounted(run, network, kind, stride=stride) for stride in (1, 4, 8))
+                cells.append(f"{_percent(every, 2)} ({', '.join(_percent(share, 2) for share in some)})")
+            lines.append([network, kind, *cells])
+    return grid(["network", "all windows (stride 4, stride 8)", *(f"P = {size:g}" for size in runs)], lines)
 
 
 def _unresized(sampled: dict[float, Fragility], control: Fragility) -> str:
@@ -297,8 +298,10 @@ def _unresized(sampled: dict[float, Fragility], control: Fragility) -> str:
 
 
 def _nearest(bilinear: brinell.Run, nearest: brinell.Run) -> str:
-    found = [found_in(each) for each in (bilinear, nearest)]
-    lines = [[kind, *(_told(each.shares[FAST, "windows:0.2", kind, "correct"].share) for each in found)] for kind in KINDS]
+    """The same windows, resized in two ways."""
+    stride = _maps(nearest, FAST)[0][0].stride
+    ways = [recounted(each, FAST, kind, stride=stride) for kind in KINDS for each in (bilinear, nearest)]
+    lines = [[kind, *map(_percent, ways[2 * place : 2 * place + 2])] for place, kind in enumerate(KINDS)]
     return grid([f"{FAST}, P = 0.2", "bilinear", "nearest neighbour"], lines)
 
 

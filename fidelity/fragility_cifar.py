@@ -1,6 +1,9 @@
 """The paper's study on CIFAR-10, on the assets' 5,000 training images: what makes a network less fragile?
 
-    python -m fidelity.fragility_cifar [--device cuda --width 1 --epochs 100 --images 500 --all]
+    python -m fidelity.fragility_cifar [--whole --device cuda --workers 4]
+
+`--whole` trains networks of the paper's size as long as the paper does: minutes on an accelerator. Without it small ones
+are trained for a few epochs.
 
 Networks with smaller crops in training, with regularisers, with large pooling, and with two scales; for each, the share of
 fragile windows against their size, by correctness and by label, resized (nearest) or padded with black, and the share of
@@ -14,7 +17,10 @@ import argparse
 import json
 import time
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -49,11 +55,10 @@ class Effort:
     wanted, two of them get a third of the epochs and half of the images.
     """
 
-    epochs: int = 6
-    width: float = 0.125
-    images: int = 12
-    device: str = "cpu"
-    all: bool = False
+    epochs: int
+    width: float
+    images: int
+    all: bool
 
     def wants(self, recipe: Recipe) -> bool:
         """Whether a network is part of the study."""
@@ -65,33 +70,44 @@ class Effort:
             return self.epochs, self.images
         return max(1, self.epochs // 3), max(1, self.images // 2)
 
-    @property
-    def folder(self) -> str:
-        """Where results lie."""
-        return f"fidelity-cifar-{self.epochs}-{self.width:g}-{self.images}{'-all' if self.all else ''}"
+    def files(self) -> dict[str, Path]:
+        """Where each network's figures lie."""
+        folder = ROOT / "runs" / f"fidelity-cifar-{self.epochs}-{self.width:g}-{self.images}{'-all' if self.all else ''}"
+        wanted = [name for name, recipe in RECIPES.items() if self.wants(recipe)]
+        return {name: folder / f"{name.replace(' ', '-').replace('>=', 'from-')}.json" for name in wanted}
 
 
-def study(effort: Effort) -> dict[str, dict[str, Any]]:
-    """Every network's figures, by its name."""
+SMALL = Effort(epochs=6, width=0.125, images=12, all=False)
+WHOLE = Effort(epochs=100, width=1.0, images=400, all=True)
+
+
+def study(effort: Effort, device: str = "cpu", workers: int = 1) -> dict[str, dict[str, Any]]:
+    """Every network's figures, by its name. Networks are trained side by side, where there are several workers."""
     require_assets()
-    folder = ROOT / "runs" / effort.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    found = {}
-    for name, recipe in RECIPES.items():
-        if not effort.wants(recipe):
-            continue
-        file = folder / f"{name.replace(' ', '-').replace('>=', 'from-')}.json"
-        if not file.exists():
-            file.write_text(json.dumps(_network(name, recipe, effort), indent=1))
-        found[name] = json.loads(file.read_text())
-    return found
+    files = effort.files()
+    asked = [(name, effort, device, file) for name, file in files.items() if not file.exists()]
+    if workers == 1:
+        for one in asked:
+            _measure(*one)
+    elif asked:
+        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+            for _ in pool.map(_measure, *zip(*asked, strict=True)):
+                pass
+    return {name: json.loads(file.read_text()) for name, file in files.items()}
 
 
-def _network(name: str, recipe: Recipe, effort: Effort) -> dict[str, Any]:
+def _measure(name: str, effort: Effort, device: str, file: Path) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = True
+    figures = json.dumps(_network(name, RECIPES[name], effort, torch.device(device)), indent=1)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(figures)
+
+
+def _network(name: str, recipe: Recipe, effort: Effort, device: torch.device) -> dict[str, Any]:
     """Train a network and map the windows of test images."""
     images, labels = _images("train_5000")
     tests, truths = _images("test_2000")
-    device, start = torch.device(effort.device), time.perf_counter()
+    start = time.perf_counter()
     epochs, count = effort.of(recipe)
     tell = lambda line: print(f"{name}: {line}", flush=True)  # noqa: E731
     net = train(recipe, images, labels, epochs=epochs, width=effort.width, device=device, tell=tell)
@@ -100,7 +116,7 @@ def _network(name: str, recipe: Recipe, effort: Effort) -> dict[str, Any]:
         "test": _right(net, tests[:1000], truths[:1000], device),
         "training": _right(net, images[:500], labels[:500], device),
     }
-    chosen, truths = tests[:count], truths[:count]
+    chosen, truths = tests[:count].to(device), truths[:count]
     found = {
         "epochs": epochs,
         "accuracy": whole,
@@ -120,8 +136,7 @@ def _images(name: str) -> tuple[Tensor, Tensor]:
 
 def _predicted(net: SmallAlexNet, canvases: Tensor, device: torch.device) -> Tensor:
     with torch.inference_mode():
-        parts = [net(standardised(part.to(device))) for part in canvases.split(BATCH)]
-    return torch.cat(parts).cpu()
+        return torch.cat([net(standardised(part.to(device))) for part in canvases.split(BATCH)]).cpu()
 
 
 def _right(net: SmallAlexNet, images: Tensor, labels: Tensor, device: torch.device) -> float:
@@ -173,14 +188,16 @@ def _located(net: SmallAlexNet, images: Tensor, labels: Tensor, size: int, devic
     return total / len(images)
 
 
-def page(effort: Effort) -> dict[str, Any]:
-    """What the page of the fragility lens tells of the study."""
+def page() -> dict[str, Any]:
+    """What the page of the fragility lens tells of the study: of the whole one, where it was made."""
+    effort = WHOLE if all(file.exists() for file in WHOLE.files().values()) else SMALL
     found = study(effort)
     trained, pooled = ([name for name in found if bool(RECIPES[name].pool) is pooling] for pooling in (False, True))
     smallest = {name: one["resized"]["12"] for name, one in found.items()}
     accuracy = [one["accuracy"]["test"] for one in found.values()]
     ends = pooled[0], pooled[-1]
     return {
+        "whole": effort == WHOLE,
         "width": effort.width,
         "epochs": effort.epochs,
         "images": effort.images,
@@ -258,12 +275,13 @@ def _figure(found: dict[str, Any], trained: list[str], pooled: list[str]) -> Any
 def main() -> None:
     """Train and measure all networks."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=Effort.epochs)
-    parser.add_argument("--width", type=float, default=Effort.width)
-    parser.add_argument("--images", type=int, default=Effort.images)
-    parser.add_argument("--device", default=Effort.device)
-    parser.add_argument("--all", action="store_true", help="all sizes of pooling, with all epochs and images")
-    study(Effort(**vars(parser.parse_args())))
+    parser.add_argument(
+        "--whole", action="store_true", help="networks and training as long as the paper's, all pooling sizes"
+    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--workers", type=int, default=1, help="networks trained side by side")
+    given = parser.parse_args()
+    study(WHOLE if given.whole else SMALL, given.device, given.workers)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def run(
     if finished(folder):
         return brinell.Run(folder)
     execution = brinell.Execution(device=given.device)
-    models = [_network_of(network, interpolation, execution) for network in NETWORKS]
+    models = [network_of(network, interpolation, execution) for network in NETWORKS]
     data = {"source": IMAGES, "limit": given.images, "shuffle": True}
     lens = {"name": "knob", "operators": list(properties), **options}
     return brinell.run(models, data, lens=lens, out=folder, execution=execution)
@@ -63,7 +63,7 @@ def finished(folder: Path) -> bool:
     return manifest.exists() and bool(json.loads(manifest.read_text(encoding="utf-8"))["finished"])
 
 
-def _network_of(name: str, interpolation: Any, execution: brinell.Execution) -> brinell.Model:
+def network_of(name: str, interpolation: Any, execution: brinell.Execution) -> brinell.Model:
     """A network of the assets as a torch module, which any device can run."""
     require_assets()
     spec = importlib.util.spec_from_file_location("nets", ASSETS / "models" / "nets.py")
