@@ -55,7 +55,7 @@ def write_moved(store: Store, parts: Parts, file: str | Path, operator: str, sco
     known = {row["image"]: Entry(row["index"], row["image"], row["name"]) for row in samples if row["problem"] is None}
     group = GROUPS[operator.partition(":")[0]]
     images: list[Tensor] = []
-    entries = [known[image] for image in motions]
+    entries = [entry for image, entry in known.items() if image in motions]
     truths = []
     for start in range(0, len(entries), _BATCH):
         part = entries[start : start + _BATCH]

@@ -149,7 +149,7 @@ class Augmentation:
         if not self.changes or not len(images):
             return images
         host = Draws.of(key(self.seed, "augment", when), ids)
-        chosen = torch.ones(len(ids), dtype=torch.bool) if always else uniform(host, 0, 1)[:, 0] < self.options.share
+        chosen = torch.ones(len(ids), dtype=torch.bool) if always else host.uniform(0, 1)[:, 0] < self.options.share
         rows = chosen.nonzero()[:, 0]
         if not len(rows):
             return images
@@ -162,7 +162,7 @@ class Augmentation:
         chains = [self._chained(images, ids, when, number) for number in range(self.options.width)]
         if len(chains) == 1:
             return chains[0]
-        numbers = uniform(Draws.of(key(self.seed, "mix", when), ids), 0, len(chains) + 1)
+        numbers = Draws.of(key(self.seed, "mix", when), ids).uniform(0, len(chains) + 1)
         shares = -numbers[:, 1:].log()
         shares = shares / shares.sum(1, keepdim=True) * (1 - numbers[:, :1])
         weights = torch.cat([numbers[:, :1], shares], 1).to(torch.float32).to(images.device)
@@ -177,8 +177,8 @@ class Augmentation:
         on_device = ids.to(images.device)
         for step in range(self.options.depth):
             which = draws.below(3 * step + 1, 1, len(self.changes))[:, 0]
-            share = uniform(draws, 3 * step + 2, 1)[:, 0]
-            spare = uniform(draws, 3 * step + 3, SPARE)
+            share = draws.uniform(3 * step + 2, 1)[:, 0]
+            spare = draws.uniform(3 * step + 3, SPARE)
             seed = key(self.seed, "change", when, number, step)
             for place, change in enumerate(self.changes):
                 rows = ((which == place) & (step < length)).nonzero()[:, 0]
@@ -190,7 +190,3 @@ class Augmentation:
                     images = images.index_copy(0, there, made)
         return images
 
-
-def uniform(draws: Draws, purpose: int, count: int) -> Tensor:
-    """Numbers in (0, 1), float64 (B, count)."""
-    return ((draws.bits(purpose, count).to(torch.int64) & 0xFFFFFFFF).to(torch.float64) + 0.5) / 2**32

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from brinell.draws import Draws, key
 from brinell.errors import ConfigError
 
 REDUCTION = 16  # of the paper
@@ -27,10 +28,9 @@ class SqueezeExcitation(nn.Module):
         hidden = max(4, channels // reduction)
         self.squeeze = nn.Linear(channels, hidden)
         self.excite = nn.Linear(hidden, channels)
-        # a ramp of signs and sizes instead of chance: units must differ, or they would learn the same
-        places = torch.arange(hidden * channels, dtype=torch.float32).view(hidden, channels)
+        numbers = torch.special.ndtri(Draws.of(key("excitation", channels), torch.arange(hidden)).uniform(0, channels))
         with torch.no_grad():
-            self.squeeze.weight.copy_(torch.sin(places * 2.399963) / channels**0.5)  # the golden angle: no two rows alike
+            self.squeeze.weight.copy_(numbers * (2 / channels) ** 0.5)  # He's
             self.squeeze.bias.zero_()
             self.excite.weight.zero_()
             self.excite.bias.zero_()
