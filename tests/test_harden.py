@@ -245,13 +245,13 @@ def test_a_folder_of_another_hardening_and_a_checkpoint_that_doesn_t_fit_are_ref
     with pytest.raises(BrinellError, match=r"holds another hardening \(config.training.rate was 0.01 and is now 0.02\)"):
         hardened(tmp_path, training={"epochs": 2, "batch": 8, "rate": 0.02})
     write_npz(tmp_path / "data.npz", blots(57))
-    with pytest.raises(BrinellError, match="the images changed since the hardening in .* began; restore them"):
+    with pytest.raises(BrinellError, match=r"the images changed since the hardening in .* began; restore them"):
         hardened(tmp_path)
     write_npz(tmp_path / "data.npz", blots())
     last = tmp_path / "out" / "checkpoints" / "last.safetensors"
     (tmp_path / "out" / "model.safetensors").unlink()
     last.write_bytes(last.read_bytes()[:100])
-    with pytest.raises(BrinellError, match="is no checkpoint of brinell .*; remove the folder's checkpoints"):
+    with pytest.raises(BrinellError, match=r"is no checkpoint of brinell .*; remove the folder's checkpoints"):
         hardened(tmp_path)
     last.unlink()
     monkeypatch.setattr(loop, "_decide", lambda *given: (_ for _ in ()).throw(Stop))
@@ -260,7 +260,7 @@ def test_a_folder_of_another_hardening_and_a_checkpoint_that_doesn_t_fit_are_ref
     tensors = {f"weights/{name}": value for name, value in small(4).state_dict().items()}
     (tmp_path / "other" / "checkpoints").mkdir()
     save_file(tensors, tmp_path / "other" / "checkpoints" / "last.safetensors", {"brinell": "{}"})
-    with pytest.raises(BrinellError, match="doesn't fit the model: head.weight is 4×8 there and 3×8 here; remove"):
+    with pytest.raises(BrinellError, match=r"doesn't fit the model: head.weight is 4×8 there and 3×8 here; remove"):
         hardened(tmp_path, out=str(tmp_path / "other"))
 
 
@@ -273,7 +273,7 @@ def test_a_floor_stops_training_and_goes_back(tmp_path: Path) -> None:
     assert "clean accuracy fell below its floor in epoch 1" in found.record["stopped"]
     assert same_weights(tmp_path / "floor" / "model.safetensors", tmp_path / "good" / "model.safetensors")
     assert all(effect.change.value == 0 for effect in found.verdict.effects)
-    with pytest.raises(BrinellError, match="the loss is no number any more in epoch 1; lower training.rate"):
+    with pytest.raises(BrinellError, match=r"the loss is no number any more in epoch 1; lower training.rate"):
         hardened(tmp_path, training={"epochs": 1, "batch": 8, "rate": 1e30, "optimiser": "sgd"})
 
 

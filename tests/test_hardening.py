@@ -63,7 +63,7 @@ def test_a_part_depends_on_nothing_but_seed_and_class() -> None:
 def test_classes_with_one_image_are_refused_or_pooled() -> None:
     classes = dict(zip(ids(range(30)), [0] * 20 + list(range(1, 11)), strict=True))
     with pytest.raises(
-        DataError, match="10 of 11 classes have too few originals for 3 parts, such as class 1 with 1;.*pool"
+        DataError, match=r"10 of 11 classes have too few originals for 3 parts, such as class 1 with 1;.*pool"
     ):
         divided(classes, SPLIT, 0)
     found = divided(classes, SPLIT, 0, pool=True)
@@ -187,7 +187,7 @@ def test_new_blocks_change_nothing_until_they_learn() -> None:
     loss.backward()
     assert all(part.excite.weight.grad is not None and bool(part.excite.weight.grad.any()) for part in gates)
     assert chosen_blocks(small(), images, ["features.*.0"]) == {"features.0.0": 8, "features.1.0": 8}
-    with pytest.raises(ConfigError, match="called body; its blocks are features.0, features.1"):
+    with pytest.raises(ConfigError, match=r"called body; its blocks are features.0, features.1"):
         chosen_blocks(small(), images, ["body"])
 
 
@@ -313,7 +313,7 @@ def test_models_that_can_t_be_trained(assets: Path) -> None:
 
     onnx = brinell.open_model(f"onnx:{assets}/models/mnist_lenet5_clean.onnx?channels=1&size=28", PLAIN)
     with pytest.raises(
-        ModelError, match="is no torch module and can't be trained .*; give the module that it was exported"
+        ModelError, match=r"is no torch module and can't be trained .*; give the module that it was exported"
     ):
         network_of(onnx, config(), torch.device("cpu"))
     empty = brinell.open_model("fake:grey", PLAIN)

@@ -189,4 +189,3 @@ class Augmentation:
                     made = change.apply(images[there], strengths, spare[rows], seed, on_device[there])
                     images = images.index_copy(0, there, made)
         return images
-

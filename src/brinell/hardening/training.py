@@ -29,6 +29,7 @@ from brinell.models.modules import DTYPES, tf32
 from brinell.results import Store
 
 VALIDATION = 256  # images a batch
+EVERY = 20.0  # seconds after which an epoch says how it goes
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _epoch(
     tick = reporter.stage(f"epoch {number} of {options.epochs}", len(training.pictures), "images")
     device = training.pictures.device
     loss_sum, right = torch.zeros((), device=device), torch.zeros((), device=device)
-    batches = len(training.order(number))
+    batches, seen, last = len(training.order(number)), 0, began
     _training_mode(training.network.module, options)
     with _seeded(key(training.seed, "dropout", number), device):
         for place, (rows, canvases, images) in enumerate(training.fed(number)):
@@ -120,6 +121,12 @@ def _epoch(
             loss_sum += loss.detach() * len(rows)
             right += (scores.detach().argmax(1) == labels).sum()
             tick(len(rows))
+            seen += len(rows)
+            if time.monotonic() - last > EVERY:  # looking at figures makes an accelerator wait, so it is done rarely
+                last = time.monotonic()
+                reporter.say(
+                    f"epoch {number}: loss {float(loss_sum) / seen:.4f}, accuracy {float(right) / seen:.1%} so far"
+                )
     count = len(training.pictures)
     loss_mean, accuracy = float(loss_sum) / count, float(right) / count
     if not math.isfinite(loss_mean):
