@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -50,6 +51,14 @@ class Script:
         """A folder that is named by what lies in it."""
         return str(self.out / "-".join(map(str, words)))
 
+    def harden(self, config: dict[str, Any], measured: Path | None) -> brinell.Hardened:
+        """Carry out a hardening; what the model was before is measured once."""
+        before = Path(config["out"]) / "before"
+        if measured is not None and not before.exists():
+            before.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(measured, before)
+        return brinell.harden(config)
+
     # ---- ManiFool, Table 2 and Fig. 8 ----
 
     def cifar(self) -> dict[str, Any]:
@@ -82,8 +91,9 @@ class Script:
         }
         measured = lens | {"methods": ["manifool", "random"], "radii": RADII, "draws": 2 if given.quick else 10}
         lines: list[dict[str, Any]] = []
+        first: Path | None = None
         for name, own in failures.items():
-            hardened = brinell.harden(
+            hardened = self.harden(
                 {
                     "model": model,
                     "data": data,
@@ -102,8 +112,10 @@ class Script:
                     "measure": [measured],
                     "out": self.place(name, *size, given.test, given.epochs, given.rate),
                     "execution": self.execution,
-                }
+                },
+                first,
             )
+            first = first or Path(hardened.folder) / "before"
             if not lines:
                 lines.append(_moved("original", hardened, "before"))
             lines.append(_moved(name, hardened, "after"))
@@ -134,8 +146,9 @@ class Script:
             brinell.curate(run, failures, {"every": True, "limit": given.most_failures}, execution=execution)
         pictures = sum(1 for _ in (Path(failures) / "metadata.jsonl").open(encoding="utf-8"))
         lines = []
+        first: Path | None = None
         for recipe in RECIPES:
-            hardened = brinell.harden(
+            hardened = self.harden(
                 {
                     "model": model,
                     "data": data,
@@ -153,8 +166,10 @@ class Script:
                     "measure": [lens, {"name": "profile", "operators": HELD_OUT, "levels": 5}],
                     "out": self.place(recipe, given.photographs, given.photograph_epochs),
                     "execution": self.execution,
-                }
+                },
+                first,
             )
+            first = first or Path(hardened.folder) / "before"
             lines.append(_lit(recipe, hardened))
         return {
             "images": given.photographs,
@@ -286,7 +301,7 @@ def main() -> None:
     """Measure what was asked for, keep it, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=5000, help="of CIFAR-10 to train on; 0 leaves it out")
-    parser.add_argument("--test", type=int, default=1000, help="of CIFAR-10 to measure")
+    parser.add_argument("--test", type=int, default=500, help="of CIFAR-10 to measure")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--rate", type=float, default=0.01)
     parser.add_argument("--photographs", type=int, default=300, help="0 leaves them out")

@@ -119,6 +119,15 @@ def test_an_image_meets_the_same_change_in_any_batch_and_another_in_each_epoch(w
     assert (change(images, NUMBERS, "2", always=True) != images).flatten(1).any(1).sum() >= 11
 
 
+def test_equal_images_meet_changes_of_their_own_in_every_epoch() -> None:
+    images = pictures(1).expand(12, -1, -1, -1)
+    for name in ("rotation", "brightness", "white_fog", "crop", "highlight"):
+        change = augmentation(name, share=1)
+        first, second = (change(images, NUMBERS, when) for when in ("1", "2"))
+        assert len({bytes(one.numpy()) for one in first}) > 6, name
+        assert (first != second).flatten(1).any(1).sum() > 6, name
+
+
 def test_operators_are_those_of_the_lenses() -> None:
     images, when = pictures(), "4"
     seed = key(5, "change", when, 0, 0)

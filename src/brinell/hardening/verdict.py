@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from brinell.perturb import OPERATORS
-from brinell.results import MEASURES, Contrast, Contrasts, Estimate, Measure, operator_title
+from brinell.results import AVERAGE, MEASURES, Contrast, Contrasts, Estimate, Measure, operator_title
 from brinell.results.measures import image_values
 from brinell.results.paired import Array, mean_effects, ratio_effects, share_effects
 
@@ -95,7 +96,8 @@ class Verdict:
             interval = "" if math.isnan(one.low) else f" [{signed(one.low)}, {signed(one.high)}]"
             unit = "points" if effect.unit == "points" else "%"
             values = [f"{x:.1%}" if effect.unit == "points" else f"{x:.3g}" for x in (effect.before, effect.after)]
-            what = f"{effect.what} ({MEASURES[effect.measure].what})" if effect.measure in MEASURES else effect.what
+            own = MEASURES[effect.measure] if effect.measure in MEASURES else None
+            what = effect.what if own is None or own.lens is None else f"{effect.what} ({own.what})"
             found.append((what, values[0], values[1], f"{signed(one.value)}{interval} {unit}", str(effect.images)))
         return found
 
@@ -108,26 +110,42 @@ def verdict_of(found: Contrasts, trained: Iterable[str], failures: Effect | None
     for measure in found.measures(0):
         if measure.name not in PRIMARY:
             continue
-        operators = list(dict.fromkeys(line.operator for line in found.lines if line.measure == measure.name))
-        operators = [operator for operator in operators if operator != "average"]
+        operators = dict.fromkeys(line.operator for line in found.lines if line.measure == measure.name)
+        operators.pop(AVERAGE, None)
         own = [operator for operator in operators if operator.partition(":")[0] in known]
         others = [operator for operator in operators if operator not in own and not _is_attack(operator)]
-        if len(own) <= NAMED:
-            effects += [_effect(found, measure, [one], "trained", f"robustness to {_named(one)}") for one in own]
+        effects += _told_by_name(found, measure, own, "trained")
+        if known:
+            held_out += _together(found, measure, others, "held out", "held-out operators")
         else:
-            effects += _grouped(found, measure, own, "trained", f"robustness to {len(own)} operators trained on")
-        held_out += _grouped(found, measure, others, "held out", "held-out operators" if known else "all operators")
+            held_out += _told_by_name(found, measure, others, "held out")
     clean = [_clean(line) for line in found.lines if line.measure == "clean"]
-    return Verdict((*effects, *([failures] if failures else []), *held_out, *clean))
+    return Verdict(_distinct([*effects, *([failures] if failures else []), *held_out, *clean]))
 
 
-def _grouped(found: Contrasts, measure: Measure, operators: Sequence[str], group: Group, what: str) -> list[Effect]:
+def _told_by_name(found: Contrasts, measure: Measure, operators: Sequence[str], group: Group) -> list[Effect]:
+    """A few operators one by one, many of them together."""
+    if len(operators) > NAMED:
+        return _together(found, measure, operators, group, f"robustness to {len(operators)} operators")
+    return [_effect(found, measure, [one], group, f"robustness to {_named(one)}") for one in operators]
+
+
+def _together(found: Contrasts, measure: Measure, operators: Sequence[str], group: Group, what: str) -> list[Effect]:
     """A group in one figure, or operator by operator where figures can't be averaged."""
-    if not operators:
-        return []
-    if measure.unit == "percent" and len(operators) > 1:
-        return [_effect(found, measure, [one], group, f"{what}, {_named(one)}") for one in operators]
-    return [_effect(found, measure, operators, group, what)]
+    if len(operators) > 1 and measure.unit == "points":
+        return [_effect(found, measure, operators, group, what)]
+    word = what.partition(" ")[0]  # held-out, robustness
+    joined = f"{word} to" if word == "robustness" else word
+    return [_effect(found, measure, [one], group, f"{joined} {_named(one)}") for one in operators]
+
+
+def _distinct(effects: list[Effect]) -> tuple[Effect, ...]:
+    """Effects of one name are told apart by their lenses."""
+    often = Counter(effect.what for effect in effects)
+    return tuple(
+        effect if often[effect.what] == 1 else replace(effect, what=f"{effect.what} ({MEASURES[effect.measure].lens})")
+        for effect in effects
+    )
 
 
 def _effect(found: Contrasts, measure: Measure, operators: Sequence[str], group: Group, what: str) -> Effect:
