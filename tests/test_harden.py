@@ -196,6 +196,24 @@ def test_a_test_set_that_was_trained_on_is_refused(tmp_path: Path) -> None:
         hardened(tmp_path, test=str(tmp_path / "other.npz"))
 
 
+def test_photographs_of_one_scene_are_in_one_part(tmp_path: Path) -> None:
+    folder = tmp_path / "scenes"
+    folder.mkdir()
+    lines = []
+    for number, (image, label) in enumerate(blots(60)):
+        scene, variant = divmod(number // 3, 2)  # two photographs of each scene, of one class
+        name = f"{number}.png"
+        Image.fromarray(image).save(folder / name)
+        told = {"file_name": name, "label": CLASSES[label], "original": f"{label}-{scene}", "variant": variant or None}
+        lines.append(json.dumps(told))
+    (folder / "metadata.jsonl").write_text("\n".join(lines))
+    items = parts_of(hardened(tmp_path, data=str(folder), training={"epochs": 1, "batch": 16}).folder)
+    parts = defaultdict(set)
+    for item, line in zip(items, lines, strict=True):
+        parts[json.loads(line)["original"]].add(item["part"])
+    assert len(parts) == 30 and all(len(own) == 1 for own in parts.values())
+
+
 # ---- stopped and gone on ----
 
 
@@ -237,6 +255,13 @@ def test_training_that_was_stopped_ends_with_the_same_bits(
     assert [{key: one[key] for key in without[0]} for one in parts.record["epochs"]] == without
     monkeypatch.setattr(loop, "_loss", lambda *given: pytest.fail("nothing is trained twice"))
     assert hardened(tmp_path, training=training, out=str(tmp_path / "parts")).verdict == parts.verdict
+
+
+def test_pictures_that_don_t_fit_into_memory_train_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hardened(tmp_path, out=str(tmp_path / "kept"))
+    monkeypatch.setattr("brinell.hardening.material.MOST_BYTES", 0)
+    hardened(tmp_path, out=str(tmp_path / "read"))
+    assert same_weights(tmp_path / "kept" / "model.safetensors", tmp_path / "read" / "model.safetensors")
 
 
 def test_a_folder_of_another_hardening_and_a_checkpoint_that_doesn_t_fit_are_refused(

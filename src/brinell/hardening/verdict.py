@@ -96,8 +96,8 @@ class Verdict:
             interval = "" if math.isnan(one.low) else f" [{signed(one.low)}, {signed(one.high)}]"
             unit = "points" if effect.unit == "points" else "%"
             values = [f"{x:.1%}" if effect.unit == "points" else f"{x:.3g}" for x in (effect.before, effect.after)]
-            own = MEASURES[effect.measure] if effect.measure in MEASURES else None
-            what = effect.what if own is None or own.lens is None else f"{effect.what} ({own.what})"
+            by_lens = effect.group in ("trained", "held out")
+            what = f"{effect.what} ({MEASURES[effect.measure].what})" if by_lens else effect.what
             found.append((what, values[0], values[1], f"{signed(one.value)}{interval} {unit}", str(effect.images)))
         return found
 
