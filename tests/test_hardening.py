@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
 
+import brinell
 from brinell.draws import key
 from brinell.errors import ConfigError, DataError, ModelError
 from brinell.hardening.changes import Augmentation
@@ -25,7 +26,9 @@ from brinell.models import Preprocess
 from brinell.models.excitation import SqueezeExcitation, chosen_blocks, excite
 from brinell.perturb import find_operator, find_property
 from brinell.results import Estimate
-from small_nets import SIDE, small, wrapped
+from brinell.serve import Server
+from conftest import PLAIN
+from small_nets import CLASSES, SIDE, small, wrapped
 
 SPLIT = (0.6, 0.2, 0.2)
 
@@ -317,15 +320,32 @@ def test_a_config_s_errors_are_one_line(options: dict[str, object], told: str) -
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_models_that_can_t_be_trained(assets: Path) -> None:
-    import brinell
-    from conftest import PLAIN
+def test_models_that_can_t_be_trained(assets: Path, tmp_path: Path) -> None:
+    def refused(model: brinell.Model, told: str) -> None:
+        with pytest.raises(ModelError, match=told):
+            network_of(model, config(), torch.device("cpu"))
 
     onnx = brinell.open_model(f"onnx:{assets}/models/mnist_lenet5_clean.onnx?channels=1&size=28", PLAIN)
-    with pytest.raises(
-        ModelError, match=r"is no torch module and can't be trained .*; give the module that it was exported"
-    ):
-        network_of(onnx, config(), torch.device("cpu"))
-    empty = brinell.open_model("fake:grey", PLAIN)
-    with pytest.raises(ModelError, match="no weights to train"):
-        network_of(empty, config(), torch.device("cpu"))
+    refused(onnx, r"is no torch module and can't be trained .*; give the module that it was exported")
+    refused(brinell.open_model("fake:grey", PLAIN), "has no weights to train")
+    half = brinell.wrap(small(), size=SIDE, classes=CLASSES, execution=PLAIN.model_copy(update={"precision": "bf16"}))
+    refused(half, r"too coarse to train; leave execution.precision at fp32")
+    found = brinell.wrap(torch.nn.Sequential(Boxes()), size=SIDE, classes=CLASSES, detection={}, execution=PLAIN)
+    refused(found, "is a detector, and harden trains classifiers")
+    execution = PLAIN.model_copy(update={"answers": str(tmp_path / "answers.sqlite")})
+    with Server(wrapped(), port=0) as server:
+        refused(
+            brinell.open_model(server.start().url, execution), "is behind HTTP and can't be trained; give the torch module"
+        )
+
+
+class Boxes(torch.nn.Module):
+    """One box that is always there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = torch.nn.Parameter(torch.tensor([0.9, 0.1, 0.1]))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        count = len(images)
+        return torch.tensor([0.1, 0.1, 0.9, 0.9]).expand(count, 1, 4), self.scores.expand(count, 1, 3)
