@@ -334,7 +334,23 @@ def test_every_recipe_trains_and_opens_again_for_any_lens(recipe: str, tmp_path:
 
 def test_half_precision_chains_and_consistency_train(tmp_path: Path) -> None:
     augment = {"operators": ["noise", "crop", "highlight", "rotation"], "depth": 2, "width": 2, "consistency": 3}
-    found = hardened(tmp_path, augment=augment, training={"epochs": 2, "batch": 8, "rate": 0.02, "precision": "bf16"})
+    measure = [
+        MEASURE,
+        {"name": "knob", "operators": ["rotation", "brightness", "contrast"], "points": 4},
+        {"name": "fragility", "sizes": [0.5], "stride": 4},
+    ]
+    training = {"epochs": 2, "batch": 8, "rate": 0.02, "precision": "bf16"}
+    found = hardened(tmp_path, "learned", augment=augment, training=training, measure=measure)
+    assert [effect.what for effect in found.verdict.effects] == [
+        "robustness to random noise",
+        "robustness to rotation",
+        "robustness to a shift of windows, P = 0.5",
+        "held-out fade to black",
+        "held-out operators",
+        "clean accuracy",
+    ]
+    assert found.verdict.effects[4].operators == ("brightness:dsn2020", "contrast:dsn2020")
+    assert found.verdict.rows()[2][0].endswith("(1 − share of windows that a small shift turns right or wrong)")
     assert found.record["epochs"][-1]["loss"] < found.record["epochs"][1]["loss"]
     assert load_file(Path(found.folder) / "model.safetensors")["head.weight"].dtype == torch.float32
     assert found.record["operators"] == ["highlight", "minimal", "noise", "rotation", "windows"]

@@ -96,8 +96,10 @@ class Verdict:
             interval = "" if math.isnan(one.low) else f" [{signed(one.low)}, {signed(one.high)}]"
             unit = "points" if effect.unit == "points" else "%"
             values = [f"{x:.1%}" if effect.unit == "points" else f"{x:.3g}" for x in (effect.before, effect.after)]
-            by_lens = effect.group in ("trained", "held out")
-            what = f"{effect.what} ({MEASURES[effect.measure].what})" if by_lens else effect.what
+            what = effect.what
+            if effect.group in ("trained", "held out"):
+                own = MEASURES[effect.measure]
+                what += f" ({'1 − ' if own.sign < 0 else ''}{own.what})"
             found.append((what, values[0], values[1], f"{signed(one.value)}{interval} {unit}", str(effect.images)))
         return found
 
@@ -114,29 +116,51 @@ def verdict_of(found: Contrasts, trained: Iterable[str], failures: Effect | None
         operators.pop(AVERAGE, None)
         own = [operator for operator in operators if operator.partition(":")[0] in known]
         others = [operator for operator in operators if operator not in own and not _is_attack(operator)]
-        effects += _told_by_name(found, measure, own, "trained")
+        sides = _Sides.of(found, measure)
+        effects += _told_by_name(sides, own, "trained")
         if known:
-            held_out += _together(found, measure, others, "held out", "held-out operators")
+            held_out += _together(sides, others, "held out", "held-out operators")
         else:
-            held_out += _told_by_name(found, measure, others, "held out")
+            held_out += _told_by_name(sides, others, "held out")
     clean = [_clean(line) for line in found.lines if line.measure == "clean"]
     return Verdict(_distinct([*effects, *([failures] if failures else []), *held_out, *clean]))
 
 
-def _told_by_name(found: Contrasts, measure: Measure, operators: Sequence[str], group: Group) -> list[Effect]:
+@dataclass(frozen=True)
+class _Sides:
+    """One measure before and after: by operator the values of all images."""
+
+    measure: Measure
+    old: dict[str, Array]
+    new: dict[str, Array]
+    seed: int
+
+    @staticmethod
+    def of(found: Contrasts, measure: Measure) -> _Sides:
+        """Those of the only pair."""
+        pair = found.pairs[0]
+        both = [
+            image_values(side.run.store.connect(), measure, side.run.lens(measure.lens), side.model, list(pair.images))
+            for side in (pair.old, pair.new)
+        ]
+        old, new = ({operator: values for (operator, _), values in side.items()} for side in both)
+        return _Sides(measure, old, new, found.seed)
+
+
+def _told_by_name(sides: _Sides, operators: Sequence[str], group: Group) -> list[Effect]:
     """A few operators one by one, many of them together."""
     if len(operators) > NAMED:
-        return _together(found, measure, operators, group, f"robustness to {len(operators)} operators")
-    return [_effect(found, measure, [one], group, f"robustness to {_named(one)}") for one in operators]
+        return _together(sides, operators, group, f"robustness to {len(operators)} operators")
+    return [_effect(sides, [one], group, f"robustness to {_named(one)}") for one in operators]
 
 
-def _together(found: Contrasts, measure: Measure, operators: Sequence[str], group: Group, what: str) -> list[Effect]:
+def _together(sides: _Sides, operators: Sequence[str], group: Group, what: str) -> list[Effect]:
     """A group in one figure, or operator by operator where figures can't be averaged."""
-    if len(operators) > 1 and measure.unit == "points":
-        return [_effect(found, measure, operators, group, what)]
+    if len(operators) > 1 and sides.measure.unit == "points":
+        return [_effect(sides, operators, group, what)]
     word = what.partition(" ")[0]  # held-out, robustness
     joined = f"{word} to" if word == "robustness" else word
-    return [_effect(found, measure, [one], group, f"{joined} {_named(one)}") for one in operators]
+    return [_effect(sides, [one], group, f"{joined} {_named(one)}") for one in operators]
 
 
 def _distinct(effects: list[Effect]) -> tuple[Effect, ...]:
@@ -148,17 +172,13 @@ def _distinct(effects: list[Effect]) -> tuple[Effect, ...]:
     )
 
 
-def _effect(found: Contrasts, measure: Measure, operators: Sequence[str], group: Group, what: str) -> Effect:
-    """The mean over operators within each image, before and after."""
-    pair = found.pairs[0]
-    both = [
-        image_values(side.run.store.connect(), measure, side.run.lens(measure.lens), side.model, list(pair.images))
-        for side in (pair.old, pair.new)
-    ]
-    old, new = (np.mean([values[operator, None] for operator in operators], axis=0) for values in both)
+def _effect(sides: _Sides, operators: Sequence[str], group: Group, what: str) -> Effect:
+    """The mean over operators within each image, before and after; less is turned into more where it is better."""
+    measure = sides.measure
+    old, new = (np.mean([side[operator] for operator in operators], axis=0) for side in (sides.old, sides.new))
     if measure.sign < 0:
         old, new = 1 - old, 1 - new
-    return effect_of(old, new, group, what, measure.name, tuple(operators), measure.unit, seed=found.seed)
+    return effect_of(old, new, group, what, measure.name, tuple(operators), measure.unit, seed=sides.seed)
 
 
 def effect_of(
