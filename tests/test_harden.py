@@ -255,6 +255,8 @@ def test_training_that_was_stopped_ends_with_the_same_bits(
     assert [{key: one[key] for key in without[0]} for one in parts.record["epochs"]] == without
     monkeypatch.setattr(loop, "_loss", lambda *given: pytest.fail("nothing is trained twice"))
     assert hardened(tmp_path, training=training, out=str(tmp_path / "parts")).verdict == parts.verdict
+    more = hardened(tmp_path, training=training, out=str(tmp_path / "parts"), measure={**MEASURE, "levels": 1})
+    assert len(more.verdict.effects) == 3 and brinell.Run(tmp_path / "parts" / "before").manifest["finished"]
 
 
 def test_pictures_that_don_t_fit_into_memory_train_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

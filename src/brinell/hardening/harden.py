@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -227,7 +228,7 @@ def _opened(store: Store, config: HardenConfig, before: Model, *, named: bool) -
 
 
 def _measured(config: HardenConfig, store: Store, name: str, model: Model, test: Dataset, reporter: Reporter) -> Store:
-    """Measure one of the two models on the test images."""
+    """Measure one of the two models on the test images; by other lenses than before, in a folder beside."""
     options = config.data if config.test is None else config.test
     run: RunConfig = load_config(
         {
@@ -239,6 +240,10 @@ def _measured(config: HardenConfig, store: Store, name: str, model: Model, test:
             "execution": config.execution.model_dump(mode="json"),
         }
     )
+    there, asked = Store(store.place(name)), run.identity()["lenses"]
+    if there.exists("manifest.json") and there.manifest()["identity"]["config"]["lenses"] != asked:
+        digest = hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=4).hexdigest()
+        run = run.model_copy(update={"out": store.place(f"{name}-{digest}")})
     return execute(Parts(run, (model,), open_dataset(test)), reporter)
 
 

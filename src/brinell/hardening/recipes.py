@@ -136,10 +136,15 @@ def set_normalised(
     return replace(preprocess, mean=mean, std=std)
 
 
+def trains(norm: nn.modules.batchnorm._BatchNorm) -> bool:
+    """Whether a batch norm is among the layers that train."""
+    return norm.weight is None or norm.weight.requires_grad
+
+
 def recount(network: Network, batches: Iterable[Tensor]) -> None:
     """Give batch norms that train the statistics of a set: the mean over its batches."""
-    norms = [part for part in network.module.modules() if isinstance(part, NORMS) and part.track_running_stats]
-    norms = [part for part in norms if part.weight is None or part.weight.requires_grad]
+    norms = [part for part in network.module.modules() if isinstance(part, NORMS) and trains(part)]
+    norms = [part for part in norms if part.track_running_stats]
     if not norms:
         return
     usual = [part.momentum for part in norms]

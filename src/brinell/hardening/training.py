@@ -24,7 +24,7 @@ from brinell.hardening.changes import Augmentation
 from brinell.hardening.checkpoints import Epoch, Standing, load_kept, load_last, save_kept, save_last
 from brinell.hardening.material import Pictures
 from brinell.hardening.options import TrainingOptions
-from brinell.hardening.recipes import NORMS, Network
+from brinell.hardening.recipes import NORMS, Network, trains
 from brinell.models.modules import DTYPES, tf32
 from brinell.results import Store
 
@@ -225,8 +225,7 @@ def _training_mode(module: nn.Module, options: TrainingOptions) -> None:
     """Training mode, except for batch norms that don't train."""
     module.train()
     for part in module.modules():
-        frozen = part.weight is not None and not part.weight.requires_grad if isinstance(part, NORMS) else False
-        if isinstance(part, NORMS) and (frozen or options.batch_norm == "frozen"):
+        if isinstance(part, NORMS) and (options.batch_norm == "frozen" or not trains(part)):
             part.eval()
 
 
