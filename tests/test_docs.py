@@ -13,6 +13,8 @@ import yaml
 import brinell
 from brinell.config import load_config
 from brinell.criteria import find_criterion
+from brinell.hardening import HardenConfig, load_harden_config
+from brinell.hardening.options import AugmentOptions, TrainingOptions
 from brinell.models.mapping import CallOptions, Mapping, RequestOptions, ResponseOptions
 from brinell.models.protocol import scores_of
 from brinell.results import ATTENTION, CLEAN, PRECISION, ROWS, SAMPLES
@@ -43,6 +45,15 @@ def test_the_readme_s_yaml_is_a_config() -> None:
     config = load_config(yaml.safe_load(text), ["data.limit=100"])
     assert config.data.limit == 100
     assert [model.label for model in config.models] == ["efficientnet_lite0", "rival"]
+
+
+def test_the_config_of_a_hardening_can_be_read() -> None:
+    (text,) = blocks("docs/harden.md", "yaml")
+    config = load_harden_config(yaml.safe_load(text))
+    assert [lens.name for lens in config.measure] == ["profile", "knob"] and config.training.floor == 1
+    page = (ROOT / "docs" / "harden.md").read_text()
+    keys = {*TrainingOptions.model_fields, *AugmentOptions.model_fields, *HardenConfig.model_fields}
+    assert {key for key in keys if key not in page} == set()
 
 
 def test_the_readme_s_mapping_reads_an_answer() -> None:

@@ -8,7 +8,7 @@ run.report()    # one HTML page
 run.rows("select operator, avg(correct::int) from rows group by 1")
 """
 
-from brinell.api import Run, compare, curate, gate, leaderboard, run, wrap
+from brinell.api import Run, compare, curate, gate, harden, leaderboard, run, wrap
 from brinell.config import RunConfig
 from brinell.curation import Curated, CurateOptions
 from brinell.datasets import DataOptions, open_dataset
@@ -26,6 +26,7 @@ from brinell.errors import (
     UnreadableImage,
 )
 from brinell.execution import Execution
+from brinell.hardening import HardenConfig, Hardened
 from brinell.lenses import ProfileOptions
 from brinell.models import Model, ModelOptions, Preprocess, open_model
 from brinell.perturb import OPERATORS, Operator, find_operator
@@ -44,6 +45,8 @@ __all__ = [
     "DataOptions",
     "Dataset",
     "Execution",
+    "HardenConfig",
+    "Hardened",
     "LabelError",
     "MissingExtra",
     "Model",
@@ -63,6 +66,7 @@ __all__ = [
     "curate",
     "find_operator",
     "gate",
+    "harden",
     "leaderboard",
     "open_dataset",
     "open_model",

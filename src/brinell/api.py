@@ -22,6 +22,8 @@ from brinell.datasets import DataOptions
 from brinell.engine import Parts, Written, assemble, execute, look, reporter, write_moved
 from brinell.errors import ConfigError, RunError
 from brinell.execution import Execution
+from brinell.hardening import HardenConfig, Hardened, load_harden_config
+from brinell.hardening import harden as carried_out
 from brinell.lenses import KINDS, LensOptions, Maps
 from brinell.models import Decoding, Model, ModelOptions, detector_from_module, from_module, open_model
 from brinell.models.preprocess import Preprocess
@@ -49,7 +51,7 @@ from brinell.results import (
     read_maps,
 )
 from brinell.results import leaderboard as ranked
-from brinell.validation import validated
+from brinell.validation import read_yaml, validated
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
 
@@ -327,6 +329,34 @@ def curate(
         return curate_stores(stores, Store(out), chosen, data=source, models=models, execution=execution, reporter=telling)
 
 
+def harden(
+    config: Mapping[str, Any] | HardenConfig | str | os.PathLike[str],
+    *,
+    model: Model | None = None,
+    data: Any = None,
+    test: Any = None,
+    quiet: bool = False,
+) -> Hardened:
+    """Fine-tune a torch classifier on failures and on operators, and measure it before and after on other originals.
+
+    `config` is a YAML file or the same as a mapping (see `HardenConfig`). Objects may take the place of its `model` (a
+    module, wrapped by `wrap`), `data` and `test`. The same call again goes on where it stopped.
+    """
+    if isinstance(config, HardenConfig):
+        told = config
+    else:
+        content = dict(config) if isinstance(config, Mapping) else read_yaml(Path(config), "config", "a model and data")
+        if model is not None:
+            content["model"] = _named(model)
+        for name, given in (("data", data), ("test", test)):
+            if given is not None:
+                content[name] = _data(given)[0]
+        told = load_harden_config(content)
+    objects = {name: None if given is None else _data(given)[1] for name, given in (("data", data), ("test", test))}
+    with reporter(quiet) as telling:
+        return carried_out(told, model=model, reporter=telling, **objects)
+
+
 def assembled(
     model: ModelLike | Sequence[ModelLike],
     data: Any,
@@ -383,4 +413,4 @@ def _data(data: Any) -> tuple[dict[str, Any], Any]:
     return {**options, "source": f"object:{type(source).__name__}"}, source
 
 
-__all__ = ["ModelLike", "Run", "RunConfig", "compare", "curate", "gate", "leaderboard", "run", "wrap"]
+__all__ = ["ModelLike", "Run", "RunConfig", "compare", "curate", "gate", "harden", "leaderboard", "run", "wrap"]

@@ -22,7 +22,7 @@ from brinell.perturb import use_frost_template
 from brinell.validation import Place, validated
 
 
-def _lens(value: Any) -> Any:
+def one_lens(value: Any) -> Any:
     """A lens by its name, or by a mapping with its name and options."""
     if isinstance(value, str):
         value = {"name": value}
@@ -50,8 +50,8 @@ class RunConfig(BaseModel):
 
     models: tuple[ModelOptions, ...] = Field(min_length=1)
     data: DataOptions
-    lenses: tuple[Annotated[SerializeAsAny[LensOptions], BeforeValidator(_lens)], ...] = Field(
-        default_factory=lambda: (_lens("profile"),), min_length=1
+    lenses: tuple[Annotated[SerializeAsAny[LensOptions], BeforeValidator(one_lens)], ...] = Field(
+        default_factory=lambda: (one_lens("profile"),), min_length=1
     )
     select: str = "all"
     seed: int = 0
@@ -107,10 +107,15 @@ class RunConfig(BaseModel):
 
 def load_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
     """Validate a mapping, with `key.sub=value` overrides laid over it."""
+    return validated(RunConfig, overridden(content, overrides), _known_keys)
+
+
+def overridden(content: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """A mapping with `key.sub=value` overrides laid over it."""
     merged = copy.deepcopy(dict(content))
     for override in overrides:
         _put(merged, override)
-    return validated(RunConfig, merged, _known_keys)
+    return merged
 
 
 def _put(content: dict[str, Any], override: str) -> None:

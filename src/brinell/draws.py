@@ -84,6 +84,10 @@ class Draws:
         """Uniform integers in [0, bound) as int64, (B, count); the bias is below bound / 2**32."""
         return self.bits(purpose, count).to(torch.int64).bitwise_and_(_LOW32).mul_(bound).bitwise_right_shift_(32)
 
+    def uniform(self, purpose: int, count: int) -> Tensor:
+        """Numbers in (0, 1) as float64, (B, count)."""
+        return (self.bits(purpose, count).to(torch.int64).bitwise_and_(_LOW32).to(torch.float64) + 0.5) / 2**32
+
     def between(self, purpose: int, count: int, low: int, high: int) -> Tensor:
         """Uniform integers with both ends included, as the papers' randint."""
         return self.below(purpose, count, high - low + 1).add_(low)

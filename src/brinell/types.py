@@ -32,8 +32,19 @@ class Sample:
     variant: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What an image was made of: the id of its original and the operator (or property, view, motion) that changed it."""
+
+    original: str
+    operator: str | None = None
+
+
 class Dataset(Protocol):
-    """Where samples come from."""
+    """Where samples come from.
+
+    A dataset of images that were made of others may tell so: `origin(index)`, an `Origin` or None.
+    """
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from brinell.api import Run, question
 from brinell.cli import show as pictures
 from brinell.cli.compare import compare, leaderboard
 from brinell.cli.curate import curate
+from brinell.cli.harden import harden
 from brinell.cli.settings import with_settings
 from brinell.cli.tables import comparison_table, listing, plan_lines, summary_table
 from brinell.config import RunConfig, load_config
@@ -257,6 +258,7 @@ for _command in (
     human,
     moved,
     curate,
+    harden,
     ls,
     serve,
     show,

@@ -18,23 +18,35 @@ from torch import Tensor
 
 from brinell.datasets.decode import from_array, from_picture
 from brinell.errors import DataError
-from brinell.types import Label, Sample
+from brinell.types import Label, Origin, Sample
 
 IMAGE_KEYS = ("images", "x", "x_test", "data", "arr_0")
+ORIGIN_KEYS = ("originals", "operators")  # what `brinell moved` writes beside them
 LABEL_KEYS = ("labels", "y", "y_test", "targets", "label", "arr_1")
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) and labels (N,), read from disk image by image."""
+    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) and labels (N,), read from disk image by image.
+
+    `originals` are the ids of images that they were made of, and `operators` what was done to those.
+    """
 
     name: str
     images: np.ndarray
     labels: np.ndarray | None
     classes: tuple[str, ...] | None = None
+    originals: np.ndarray | None = None
+    operators: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def origin(self, index: int) -> Origin | None:
+        """Which image it was made of, where that is known."""
+        if self.originals is None:
+            return None
+        return Origin(str(self.originals[index]), None if self.operators is None else str(self.operators[index]))
 
     def __getitem__(self, index: int, /) -> Sample:
         name = f"{self.name}[{index}]"
@@ -60,6 +72,7 @@ def _mapped(path: Path, folder: str) -> Arrays:
             members = {Path(name).stem: name for name in archive.namelist()}
             images = _unpack(archive, members, IMAGE_KEYS, folder)
             labels = _unpack(archive, members, LABEL_KEYS, folder)
+            originals, operators = (_unpack(archive, members, [name], folder) for name in ORIGIN_KEYS)
     except (OSError, zipfile.BadZipFile, ValueError) as error:
         raise DataError(f"{path} can't be read as an .npz file: {error}") from error
     if images is None:
@@ -67,7 +80,7 @@ def _mapped(path: Path, folder: str) -> Arrays:
         raise DataError(f"{path} holds no images: expected an array named {expected}; it has {there}")
     if labels is not None and len(labels) != len(images):
         raise DataError(f"{path} has {len(images)} images but {len(labels)} labels")
-    return Arrays(path.stem, images, labels)
+    return Arrays(path.stem, images, labels, originals=originals, operators=operators)
 
 
 def _unpack(archive: zipfile.ZipFile, members: dict[str, str], keys: Sequence[str], folder: str) -> np.ndarray | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from brinell.datasets.decode import SUFFIXES, read_image
 from brinell.errors import DataError
-from brinell.types import Label, Sample
+from brinell.types import Label, Origin, Sample
 
 PATH_COLUMNS = ("file_name", "path", "file", "image", "filename", "filepath", "image_path")
 LABEL_COLUMNS = ("label", "labels", "class", "class_name", "category", "target", "wnid", "synset", "label_name")
@@ -26,7 +26,7 @@ METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 @dataclass(frozen=True)
 class Files:
     """Image files with one label each, read when they are asked for. `credited` is what is known of each one's author and
-    licence.
+    licence, `origins` which images they were made of.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Files:
     classes: tuple[str, ...] | None = None
     groups: Sequence[tuple[str | None, str | None]] | None = None  # each one's original and variant
     credited: Sequence[Mapping[str, str]] = ()
+    origins: Sequence[Origin | None] = ()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -48,6 +49,10 @@ class Files:
     def credits(self, index: int) -> Mapping[str, str]:
         """What is known of an image's author and licence."""
         return self.credited[index] if self.credited else {}
+
+    def origin(self, index: int) -> Origin | None:
+        """Which image it was made of, where that is known."""
+        return self.origins[index] if self.origins else None
 
 
 def credits_of(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -106,7 +111,14 @@ def manifest(path: Path, label_column: str | None = None) -> Files:
     groups = None
     if "original" in columns and "variant" in columns:
         groups = [(_word(row.get("original")), _word(row.get("variant"))) for row in rows]
-    return Files(name, path.parent, paths, labels, groups=groups, credited=[credits_of(row) for row in rows])
+    origins = [_origin(row) for row in rows] if "original_id" in columns else []
+    credited = [credits_of(row) for row in rows]
+    return Files(name, path.parent, paths, labels, groups=groups, credited=credited, origins=origins)
+
+
+def _origin(row: Mapping[str, Any]) -> Origin | None:
+    original = _word(row.get("original_id"))
+    return None if original is None else Origin(original, _word(row.get("operator")))
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

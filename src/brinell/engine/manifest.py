@@ -56,7 +56,7 @@ def refuse_other_settings(store: Store, config: RunConfig, models: Sequence[Mode
     held, asked = store.manifest()["identity"], _settings(config, models)
     held = {key: held.get(key) for key in asked}
     if held != asked:
-        raise RunError(f"{store.url} holds another run ({_first_difference(held, asked)}); {_FIXES}")
+        raise RunError(f"{store.url} holds another run ({first_difference(held, asked)}); {_FIXES}")
 
 
 def refuse_other_images(store: Store, dataset: Dataset, samples: pa.Table) -> None:
@@ -161,16 +161,16 @@ def package_version(name: str) -> str | None:
         return None
 
 
-def _first_difference(old: Any, new: Any, where: str = "") -> str:
+def first_difference(old: Any, new: Any, where: str = "") -> str:
     """The first place in which two identities differ, for people."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *new]:
             if old.get(key) != new.get(key):
-                return _first_difference(old.get(key), new.get(key), f"{where}.{key}" if where else key)
+                return first_difference(old.get(key), new.get(key), f"{where}.{key}" if where else key)
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for place, (left, right) in enumerate(zip(old, new, strict=True)):
             if left != right:
-                return _first_difference(left, right, f"{where}.{place}")
+                return first_difference(left, right, f"{where}.{place}")
     return f"{where} was {old!r} and is now {new!r}"
 
 

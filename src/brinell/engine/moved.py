@@ -55,7 +55,7 @@ def write_moved(store: Store, parts: Parts, file: str | Path, operator: str, sco
     known = {row["image"]: Entry(row["index"], row["image"], row["name"]) for row in samples if row["problem"] is None}
     group = GROUPS[operator.partition(":")[0]]
     images: list[Tensor] = []
-    entries = [known[image] for image in motions]
+    entries = [entry for image, entry in known.items() if image in motions]
     truths = []
     for start in range(0, len(entries), _BATCH):
         part = entries[start : start + _BATCH]
@@ -71,7 +71,7 @@ def write_moved(store: Store, parts: Parts, file: str | Path, operator: str, sco
             images.append(image[:, :height, :width])
     if not images:
         raise RunError(f"the run has no motions of {operator}; no image was fooled, or none has a motion of this score")
-    _write(Path(file), images, truths, [entry.name for entry in entries])
+    _write(Path(file), images, truths, entries, operator)
     return Written(str(file), len(images), len(known) - len(images), wanted)
 
 
@@ -108,21 +108,24 @@ def _motions(store: Store, operator: str, score: float | None) -> tuple[dict[str
     return dict(found), float(near)
 
 
-def _write(file: Path, images: list[Tensor], labels: list[Label | None], names: list[str]) -> None:
+def _write(file: Path, images: list[Tensor], labels: list[Label | None], entries: list[Entry], operator: str) -> None:
+    """Write images with their labels, and of which originals they are."""
     if file.suffix == ".npz":
         if len({tuple(image.shape) for image in images}) > 1:
             raise ConfigError(f"the images have several sizes, which an .npz can't hold; name a folder instead of {file}")
         pixels = np.stack([image.permute(1, 2, 0).numpy() for image in images])
         sink = io.BytesIO()
-        np.savez_compressed(sink, images=pixels, labels=np.array(labels))
+        originals, operators = np.array([entry.image for entry in entries]), np.full(len(entries), operator)
+        np.savez_compressed(sink, images=pixels, labels=np.array(labels), originals=originals, operators=operators)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(sink.getvalue())
         return
     file.mkdir(parents=True, exist_ok=True)
     records = []
-    for place, (image, label, name) in enumerate(zip(images, labels, names, strict=True)):
+    for place, (image, label, entry) in enumerate(zip(images, labels, entries, strict=True)):
         own = f"{place:06}.png"
         array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
         Image.fromarray(array).save(file / own)
-        records.append(json.dumps({"file_name": own, "label": label, "source": name}))
+        told = {"file_name": own, "label": label, "source": entry.name, "original_id": entry.image, "operator": operator}
+        records.append(json.dumps(told))
     (file / "metadata.jsonl").write_text("\n".join(records) + "\n", encoding="utf-8")

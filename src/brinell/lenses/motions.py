@@ -76,9 +76,8 @@ def random_motions(
 
 def normal(seed: int, ids: Tensor, group: Group, draws: Tensor) -> Tensor:
     """Independent normal numbers (N, d), named by seed, image, group and draw; on the host."""
-    bits = Draws.of(key(seed, "motion", group.name), ids, draws).bits(_PURPOSE, group.dimension)
-    share = ((bits.to(torch.int64) & 0xFFFFFFFF).to(torch.float64) + 0.5) / 2**32
-    numbers: Tensor = torch.special.ndtri(share)
+    shares = Draws.of(key(seed, "motion", group.name), ids, draws).uniform(_PURPOSE, group.dimension)
+    numbers: Tensor = torch.special.ndtri(shares)
     return numbers
 
 

@@ -123,7 +123,7 @@ def _in_torch(module: Forward, execution: Execution) -> Forward:
     layout = torch.channels_last if execution.channels_last else torch.contiguous_format
 
     def forward(images: Tensor) -> Tensor:
-        with _tf32(execution.precision == "tf32"):
+        with tf32(execution.precision == "tf32"):
             return module(images.to(dtype, memory_format=layout))
 
     return forward
@@ -156,7 +156,7 @@ class _Tf32:
                     cudnn.allow_tf32, matmul.allow_tf32 = self.before
 
 
-_tf32 = _Tf32()
+tf32 = _Tf32()
 
 
 def weights_fingerprint(module: nn.Module) -> str:

@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.execution import Execution
 from brinell.models import zoo
 from brinell.models.fake import grey_threshold
+from brinell.models.hardened import dressed, read_facts
 from brinell.models.imagenet import imagenet_classes
 from brinell.models.model import Model
 from brinell.models.modules import detector_from_module, from_module
@@ -124,6 +125,26 @@ def _open_hf(rest: str, options: ModelOptions, execution: Execution) -> Model:
     opened = zoo.hf_detector if detects else zoo.hf_model
     parts = opened(rest, pretrained=options.pretrained, trust=execution.trust)
     return _from_torch(options, execution, *parts, detects=detects)
+
+
+@source("hardened", "hardened:FOLDER", "what `brinell harden` made, its blocks and normalisation included")
+def _open_hardened(rest: str, options: ModelOptions, execution: Execution) -> Model:
+    folder = Path(rest).expanduser()
+    facts = read_facts(folder)
+    if facts.base is None:
+        raise ModelError(
+            f"the model in {folder} was hardened as a Python object, which nobody can name; harden "
+            "torch:package.module:factory to have one that opens again"
+        )
+    base = open_model(facts.base, Execution(device="cpu", runtime="torch", channels_last=False, trust=execution.trust))
+    assert base.insides is not None
+    return _from_torch(
+        options,
+        execution,
+        dressed(base.insides.module, facts, folder),
+        replace(base.preprocess, mean=facts.mean, std=facts.std),
+        base.classes,
+    )
 
 
 @source("http", "http://HOST/…#mapping=FILE", "a service over HTTP, by the Open Inference Protocol v2 or a mapping file")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from brinell.errors import ConfigError
@@ -32,8 +34,10 @@ def write_text(text: str, path: Path) -> None:
         raise ConfigError(f"can't write {path}: {error.strerror or error}") from None
 
 
-def comparison_page(found: Contrasts, judgement: Judgement | None = None) -> str:
-    """One HTML file with all it needs inside."""
+def comparison_page(
+    found: Contrasts, judgement: Judgement | None = None, hardening: Mapping[str, Any] | None = None
+) -> str:
+    """One HTML file with all it needs inside; of a `hardening`, what that came to first."""
     charts = {
         (number, name): chart
         for number in range(len(found.pairs))
@@ -42,6 +46,7 @@ def comparison_page(found: Contrasts, judgement: Judgement | None = None) -> str
     return template("comparison.html").render(
         found=found,
         judgement=judgement,
+        hardening=hardening,
         made=time.strftime("%Y-%m-%d %H:%M"),
         version=_version(),
         thresholds=THRESHOLDS,

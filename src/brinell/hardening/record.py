@@ -1,0 +1,117 @@
+"""A hardening's folder, and what was trained on.
+
+hardening.json        the config, versions, parts, epochs and the verdict
+parts.jsonl           every picture, its original, class, operator and part: what was trained on is what is not "test"
+checkpoints/          where training stands; the weights that are kept
+failures/             pictures of runs that were named as failures
+model.safetensors, hardened.json    the model, which opens again as hardened:FOLDER
+before/, after/       runs of the model as it was and as it is, on images that were not trained on
+summary.json, summary.html          what changed
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from brinell.engine.manifest import first_difference, package_version
+from brinell.errors import RunError
+from brinell.hardening.changes import MEASURED_AS
+from brinell.hardening.checkpoints import Standing
+from brinell.hardening.material import Item
+from brinell.hardening.options import HardenConfig
+from brinell.hardening.splits import Part
+from brinell.models import Model
+from brinell.results import Store
+
+RECORD, ITEMS = "hardening.json", "parts.jsonl"
+_VERSIONED = ("brinell", "torch", "numpy", "pillow", "safetensors")
+
+
+def begun(
+    store: Store, config: HardenConfig, model: Model, items: Sequence[Item], parts: dict[str, Part]
+) -> dict[str, Any]:
+    """The record of the hardening in this folder, which must be this one, or is written now."""
+    lines = b"".join(json.dumps(_told(item, parts)).encode() + b"\n" for item in items)
+    identity = {"config": config.identity(), "model": model.fingerprint}
+    if store.exists(RECORD):
+        record: dict[str, Any] = json.loads(store.read(RECORD))
+        if record["identity"] != identity:
+            raise RunError(
+                f"{store.url} holds another hardening ({first_difference(record['identity'], identity)}); go on with its "
+                "settings, or give this one a folder of its own with out"
+            )
+        if store.exists(ITEMS) and store.read(ITEMS) != lines:
+            raise RunError(
+                f"the images changed since the hardening in {store.url} began; restore them, or give another folder as out"
+            )
+        return record
+    if store.exists("manifest.json"):
+        raise RunError(f"{store.url} holds a run; give the hardening a folder of its own with out")
+    record = {
+        "format": 1,
+        "identity": identity,
+        "config": config.model_dump(mode="json"),
+        "model": {"name": model.name, "fingerprint": model.fingerprint, **model.facts},
+        "parts": counted(items, parts),
+        "operators": sorted(trained_operators(config, items, parts)),
+        "versions": {name: package_version(name) for name in _VERSIONED},
+        "created": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "finished": False,
+    }
+    store.write(lines, ITEMS)
+    write_record(store, record)
+    return record
+
+
+def write_record(store: Store, record: dict[str, Any]) -> None:
+    """Replace the record."""
+    store.write(json.dumps(record, indent=1, ensure_ascii=False).encode(), RECORD)
+
+
+def with_training(record: dict[str, Any], standing: Standing) -> dict[str, Any]:
+    """The record with what training came to."""
+    return record | {
+        "epochs": [asdict(epoch) for epoch in standing.epochs],
+        "kept": standing.kept,
+        "stopped": standing.reason,
+    }
+
+
+def counted(items: Sequence[Item], parts: dict[str, Part]) -> dict[str, dict[str, int]]:
+    """How many originals, clean images and failures each part has."""
+    found: dict[str, dict[str, int]] = {}
+    originals = Counter(parts[original] for original in {item.original for item in items})
+    for part in dict.fromkeys(parts.values()):
+        own = [item for item in items if parts[item.original] == part]
+        clean = sum(item.clean for item in own)
+        found[part] = {"originals": originals[part], "clean": clean, "failures": len(own) - clean}
+    return found
+
+
+def trained_operators(config: HardenConfig, items: Sequence[Item], parts: dict[str, Part]) -> set[str]:
+    """The names of what training images met, as lenses call it."""
+    found = {
+        item.operator.partition(":")[0] for item in items if item.operator is not None and parts[item.original] == "train"
+    }
+    for one in config.augment.operators:
+        name = one.name.partition(":")[0]
+        found |= set(MEASURED_AS.get(name, (name,)))
+    return found
+
+
+def _told(item: Item, parts: dict[str, Part]) -> dict[str, Any]:
+    return {
+        "image": item.image,
+        "name": item.name,
+        "dataset": item.dataset.name,
+        "label": item.label,
+        "original": item.original,
+        "operator": item.operator,
+        "clean": item.clean,
+        "part": parts[item.original],
+    }

@@ -1,0 +1,49 @@
+"""What was named as failures, as datasets: data sets as they are, runs by their failures."""
+
+from __future__ import annotations
+
+from brinell.config import load_config
+from brinell.curation import CurateOptions, curate
+from brinell.datasets import open_dataset
+from brinell.engine import Reporter, assemble, write_moved
+from brinell.errors import ConfigError, RunError
+from brinell.execution import Execution
+from brinell.hardening.options import FailureOptions
+from brinell.models import Model
+from brinell.results import Store
+from brinell.types import Dataset
+
+
+def opened(
+    options: FailureOptions, number: int, out: Store, model: Model, execution: Execution, reporter: Reporter
+) -> Dataset:
+    """The pictures that one entry of a config's failures names; those of a run are made once, in the hardening's folder."""
+    source = Store(options.source)
+    if not source.exists("manifest.json"):
+        for key in ("curate", "moved", "score"):
+            if getattr(options, key) is not None:
+                raise ConfigError(f"failures.{number}.{key} is about a run, and {options.source} is none; leave {key} out")
+        return open_dataset(options.data)
+    place = out.place("failures", str(number))
+    made = Store(place)
+    if not made.exists("metadata.jsonl"):
+        made.remove()
+        if options.moved is not None:
+            _move(source, options, made, model)
+        else:
+            chosen = (options.curate or CurateOptions()).model_copy(update={"layout": "imagefolder"})
+            curate([source], made, chosen, models=[model], execution=execution, reporter=reporter)
+    return open_dataset(options.data.model_copy(update={"source": place, "label_column": None}))
+
+
+def _move(source: Store, options: FailureOptions, made: Store, model: Model) -> None:
+    """Write a geometry run's images as its motions left them."""
+    assert options.moved is not None
+    config = load_config(source.manifest()["source"])
+    if config.data.source.startswith("object:"):
+        raise RunError(
+            f"the data of {source.url} was a Python object; write its images with Run.write_moved, and name those instead"
+        )
+    same = [one for one in config.models if one.label == model.name]
+    models = [model] if same and len(config.models) == 1 else None
+    write_moved(source, assemble(config, models), made.place(), options.moved, options.score)

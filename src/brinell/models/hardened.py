@@ -1,0 +1,82 @@
+"""A network that was hardened, as a folder: its weights, and what has to be known to build it again.
+
+model.safetensors    the weights
+hardened.json        which model it was, the blocks that were put in, and its input's normalisation
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from brinell.errors import ModelError
+from brinell.models.excitation import REDUCTION, excite
+from brinell.validation import validated
+
+WEIGHTS_FILE, FACTS_FILE = "model.safetensors", "hardened.json"
+
+
+class Excitation(BaseModel):
+    """The blocks that squeeze-and-excitation stands behind, with their channels."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    blocks: dict[str, int]
+    reduction: int = REDUCTION
+
+
+class HardenedFacts(BaseModel):
+    """What hardened.json holds. `base` are the options of the model that it was, None where that was an object."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int = 1
+    base: dict[str, Any] | None
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    excitation: Excitation | None = None
+
+
+def read_facts(folder: Path) -> HardenedFacts:
+    """What is known of the hardened model in a folder."""
+    file = folder / FACTS_FILE
+    if not file.is_file():
+        raise ModelError(
+            f"{folder} holds no hardened model: it has no {FACTS_FILE}; give the folder that `brinell harden` wrote"
+        )
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{file} can't be read: {error}") from None
+    return validated(HardenedFacts, content)
+
+
+def dressed(module: nn.Module, facts: HardenedFacts, folder: Path) -> nn.Module:
+    """The module that a model was, with the blocks and weights that it has now."""
+    if facts.excitation is not None:
+        excite(module, facts.excitation.blocks, facts.excitation.reduction)
+    file = folder / WEIGHTS_FILE
+    if not file.is_file():
+        raise ModelError(f"{folder} has no {WEIGHTS_FILE}; finish it with the command that began it")
+    try:
+        state = load_file(file)
+    except Exception as error:  # safetensors' errors have no common base
+        raise ModelError(f"{file} can't be read as safetensors: {error}") from error
+    refuse_misfit(module, state, str(file), "give the folder that was made of this model")
+    module.load_state_dict(state)
+    return module
+
+
+def refuse_misfit(module: nn.Module, state: dict[str, Tensor], file: str, fix: str) -> None:
+    """Raise if weights are not those of a module: the first that is missing, unknown or of another shape."""
+    own = module.state_dict()
+    for name in [*own, *state]:
+        shapes = [None if one.get(name) is None else tuple(one[name].shape) for one in (state, own)]
+        if shapes[0] != shapes[1]:
+            there, here = ("nothing" if shape is None else "×".join(map(str, shape)) or "one number" for shape in shapes)
+            raise ModelError(f"{file} doesn't fit the model: {name} is {there} there and {here} here; {fix}")
