@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.geometry import Frames, Group, chords, flows, gram, jacobian, reach, scores
+from brinell.geometry import Frames, Group, chords, products, reach, scores
 from brinell.lenses.stage import Done, Stage, Task
 
 _PURPOSE = 0
@@ -54,7 +54,7 @@ def random_motions(
             ways = _whitened(ways, frames, group)
         ways = ways / ways.norm(dim=1, keepdim=True)
         rays = reach(frames, group, ways, wanted, eta=eta, least=least)
-        motions = rays.reach.cpu()[..., None] * ways[:, None]
+        motions = rays.reach[..., None] * ways[:, None]
         return {"motion": motions, "score": rays.scores, "reached": rays.reached}
 
     told = yield Task(len(samples), go)
@@ -84,8 +84,8 @@ def normal(seed: int, ids: Tensor, group: Group, draws: Tensor) -> Tensor:
 
 def _whitened(ways: Tensor, frames: Frames, group: Group) -> Tensor:
     """Directions that change their images alike; unchanged where the metric says nothing."""
-    products = gram(jacobian(frames.images, frames, flows(group, frames))).cpu()
-    values, vectors = torch.linalg.eigh(products)
+    own = products(frames.images, frames, group).cpu()
+    values, vectors = torch.linalg.eigh(own)
     good = values > 1e-9 * values.amax(1, keepdim=True)
     inverse = torch.where(good, values.clamp(min=1e-300).rsqrt(), 0.0)
     found = (vectors @ (inverse * ways)[..., None])[..., 0]
@@ -98,7 +98,7 @@ def labels_of(group: Group, samples: Tensor, motions: Tensor) -> Generator[Task,
 
     def look(stage: Stage, part: slice) -> Done:
         rows = samples[part]
-        return {"label": stage.scores(stage.frames(rows).moved(matrices[part]), rows)[1]}
+        return {"label": stage.scores(rows, matrices[part])[1]}
 
     return (yield Task(len(samples), look, images=len(samples)))["label"]
 
@@ -108,8 +108,8 @@ def parts_of(group: Group, motions: Tensor) -> Task:
 
     def measure(stage: Stage, part: slice) -> Done:
         frames = stage.frames(torch.arange(part.start, part.stop))
-        products = gram(jacobian(frames.images, frames, flows(group, frames)))
-        lengths = products.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() / frames.norms().clamp(min=1e-12)[:, None]
+        own = products(frames.images, frames, group)
+        lengths = own.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() / frames.norms().clamp(min=1e-12)[:, None]
         return {"parts": lengths.cpu() * motions[part].abs()}
 
     return Task(len(motions), measure)
@@ -158,7 +158,7 @@ def grid_search(
     def look(stage: Stage, part: slice) -> Done:
         rows = samples[part]
         frames, places = stage.frames(rows), matrices[which[part]]
-        return {"label": stage.scores(frames.moved(places), rows)[1], "chord": chords(frames, places)}
+        return {"label": stage.scores(rows, places)[1], "chord": chords(frames, places)}
 
     told = yield Task(len(samples), look, images=len(samples))
     labels = told["label"].view(count, many)
