@@ -2,8 +2,8 @@
 
     python -m fidelity.table1 --images 1000 --workers 16
 
-A block is a JSON file under runs/fidelity-geometry; one that is there is not measured again. What all blocks say is gathered
-in fidelity/results/table1.json, which `python -m fidelity.geometry` makes its page of.
+A block is a JSON file under runs/fidelity-geometry; one that is there is not measured again. What all blocks say is
+gathered in fidelity/results/table1.json, which `python -m fidelity.geometry` makes its page of.
 """
 
 from __future__ import annotations
@@ -182,7 +182,30 @@ def gathered() -> dict[str, Any]:
                 for operator, columns in own.items()
                 if operator in base
             }
-    return {"table": table, "settings": settings}
+    return {"table": table, "settings": settings, "compared": _compared(list(found.values()))}
+
+
+def _compared(networks: list[dict[str, dict[str, np.ndarray]]]) -> dict[str, dict[str, float]]:
+    """By group, Manitest's mean over ManiFool's on the images that both were asked about, with its standard error."""
+    compared = {}
+    for group in GROUPS:
+        asked = [own for own in networks[: len(SEEDS)] if {f"{group}:manifool", f"{group}:manitest"} <= own.keys()]
+        pairs = [(own[f"{group}:manitest"]["score"], own[f"{group}:manifool"]["score"]) for own in asked]
+        if pairs:
+            marched, followed = (np.concatenate(side) for side in zip(*(_common(*pair) for pair in pairs), strict=True))
+            gap, base = marched - followed, float(np.nanmean(followed))
+            compared[group] = {
+                "ratio": 1 + float(np.nanmean(gap)) / base,
+                "error": float(np.nanstd(gap, ddof=1) / len(gap) ** 0.5) / base,
+                "images": len(gap),
+                "below": float(np.mean(gap < 0)),
+            }
+    return compared
+
+
+def _common(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    count = min(len(first), len(second))
+    return first[:count], second[:count]
 
 
 def _figures(own: dict[str, np.ndarray]) -> dict[str, float]:

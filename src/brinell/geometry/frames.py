@@ -126,6 +126,6 @@ class Frames:
 
 
 def _sums(coefficients: Tensor, x: Tensor, y: Tensor, *, out: Tensor) -> None:
-    """a x + b y + c for all pixels, for coefficients (N, K, 3)."""
+    """What x and y, weighted, and a constant add up to at all pixels, for coefficients (N, K, 3)."""
     a, b, c = (coefficients[..., place, None] for place in range(3))
     torch.add((a * x)[..., None, :], (b * y + c)[..., :, None], out=out)

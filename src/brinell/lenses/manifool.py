@@ -187,7 +187,7 @@ def _settled(
     place, label = after.place.clone(), label.clone()
     shares = 1 - 0.8 ** torch.arange(1, BACKTRACKS + 1, dtype=torch.float64)
     rows = torch.arange(len(label))
-    for some in shares.split(_ROUNDS) if pace.backtrack else ():
+    for some in torch.split(shares, list(_ROUNDS)) if pace.backtrack else ():
         if not len(rows):
             break
         own, many = before.at(rows), len(some)

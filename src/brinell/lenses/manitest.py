@@ -57,8 +57,8 @@ def manitest(
 ) -> Generator[Task, Done, Fooled]:
     """The nearest node of the grid that changes the label, for each of `count` samples.
 
-    With `backtrack` all nodes of its shell that change the label are candidates: the last step of the direct paths there, one
-    of the grid, is shortened as ManiFool's is, and the shortest path counts.
+    With `backtrack` all nodes of its shell that change the label are candidates: the direct paths there are shortened by up
+    to a step of the grid, and the one with the least score counts.
     """
     nodes = int((2 * grid.half + 1).prod())
     wave = max(1, min(count, TOGETHER // nodes))
