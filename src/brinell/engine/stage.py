@@ -79,7 +79,7 @@ class Stage:
         """The gradient of score `plus` less score `minus` with respect to whole images."""
         model = self.model
         if model.differentiable is None:
-            raise ModelError(f"model {model.name} gives no gradients: ManiFool needs a torch model")
+            raise ModelError(f"model {model.name} gives no gradients: ManiFool needs a torch classifier")
         plus, minus = (which.to(images.device)[:, None] for which in (plus, minus))
         with torch.enable_grad():
             images = images.detach().requires_grad_()
