@@ -133,7 +133,7 @@ def _pictures(count: int) -> Tensor:
 
     if PHOTOGRAPHS.is_dir():
         files = sorted(PHOTOGRAPHS.glob("*.png"))[:count]
-        photographs = [np.asarray(Image.open(file).convert("RGB").resize((256, 256))) for file in files]
+        photographs = [np.array(Image.open(file).convert("RGB").resize((256, 256))) for file in files]
         return torch.from_numpy(np.stack(photographs)).permute(0, 3, 1, 2).contiguous()
     x, phase = torch.arange(256, dtype=torch.float64), torch.arange(count, dtype=torch.float64)[:, None, None, None]
     waves = [
