@@ -26,6 +26,7 @@ import torch
 from brinell.criteria import find_criterion
 from brinell.draws import shuffled
 from brinell.engine.bench import Bench
+from brinell.engine.threads import torch_alone
 from brinell.lenses import GeometryOptions
 from brinell.lenses.geometry import chosen_searches, geometry
 from brinell.models import Model
@@ -112,7 +113,8 @@ def measure(block: Block) -> str:
         for search in chosen_searches(options):
             bench = Bench(model, images[rows], rows, labels[rows], criterion=criterion, seed=0, batch=BATCH)
             shard, began = bench.shard(), time.perf_counter()
-            columns: Any = bench.drive(geometry(shard, search, options))  # type: ignore[arg-type]
+            with torch_alone():
+                columns: Any = bench.drive(geometry(shard, search, options))  # type: ignore[arg-type]
             seconds = (time.perf_counter() - began) / len(rows)
             known = zip(columns["score"].values.tolist(), columns["score"].known.tolist(), strict=True)
             found[search.id] = {
@@ -134,23 +136,29 @@ def blocks(network: str, images: int, setting: str = "usual") -> list[Block]:
     return [Block(network, number, setting) for number in range(images // BLOCK)]
 
 
-def carry_out(asked: list[Block], workers: int) -> None:
-    """Measure blocks, one after the other or in processes, and gather them."""
+def carry_out(asked: list[Block], workers: int, until: float) -> None:
+    """Measure blocks, one after the other or in processes, as long as there is time, and gather them."""
     began = time.perf_counter()
-    for done, name in enumerate(_measured(asked, workers), 1):
+    for done, name in enumerate(_measured(asked, workers, until), 1):
         print(f"{done} of {len(asked)} after {time.perf_counter() - began:.0f} s: {name}", flush=True)
-        if done % 20 == 0 or done == len(asked):
-            GATHERED.parent.mkdir(exist_ok=True)
-            GATHERED.write_text(json.dumps(gathered(), indent=1) + "\n", encoding="utf-8")
+    GATHERED.parent.mkdir(exist_ok=True)
+    GATHERED.write_text(json.dumps(gathered(), indent=1) + "\n", encoding="utf-8")
 
 
-def _measured(asked: list[Block], workers: int) -> Iterable[str]:
+def _measured(asked: list[Block], workers: int, until: float) -> Iterable[str]:
+    """Files of blocks; none is begun after a time."""
     if workers <= 1:
-        yield from map(measure, asked)
+        yield from (measure(block) for block in asked if time.perf_counter() < until)
         return
     os.environ["OMP_NUM_THREADS"] = "1"  # of each process
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        yield from (block.result() for block in as_completed([pool.submit(measure, block) for block in asked]))
+        waiting = [pool.submit(measure, block) for block in asked]
+        for block in as_completed(waiting):
+            if not block.cancelled():
+                yield block.result()
+            if time.perf_counter() > until:
+                for other in waiting:
+                    other.cancel()
 
 
 def scores(network: str, setting: str = "usual") -> dict[str, dict[str, np.ndarray]]:
@@ -244,8 +252,10 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=BLOCK, help="of each setting and each LeNet")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--workers", type=int, default=1, help="processes, each with one thread")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no block is begun")
     given = parser.parse_args()
     require_assets()
+    until = time.perf_counter() + given.seconds
     seeds = [f"seed{seed}" for seed in range(given.seeds)]
     sizes = {"usual": given.images, "manitest": given.images if given.marched is None else given.marched}
     asked = [block for seed in seeds for setting, size in sizes.items() for block in blocks(seed, size, setting)]
@@ -253,8 +263,7 @@ def main() -> None:
     others = [name for name in SETTINGS if name not in sizes] if given.seeds else []
     asked += [block for setting in others for block in blocks("seed0", given.others, setting)]
     _train(asked, given.workers)
-    # the slowest first, so that all processes end at about the same time
-    carry_out(sorted(asked, key=lambda block: ("manitest" not in block.setting, block.number)), given.workers)
+    carry_out(sorted(asked, key=lambda block: (block.number, "manitest" not in block.setting)), given.workers, until)
 
 
 def _train(asked: list[Block], workers: int) -> None:
