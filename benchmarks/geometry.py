@@ -31,7 +31,7 @@ from brinell.lenses.search import BROKEN
 from brinell.models import Model
 
 IMAGES = 64
-BLOCK = 16  # images that advance together on an accelerator
+BLOCK = 8  # images that advance together on an accelerator
 RESULTS = Path(__file__).parent / "results" / "geometry_accelerator.json"
 # the paper's seconds an image, by ManiFool and by Manitest
 TABLE = {
@@ -74,7 +74,7 @@ def measure(images: int = IMAGES) -> dict[str, Any]:
 
 
 def searched(model: Model, images: Tensor, group: str, method: Any, **options: Any) -> dict[str, float]:
-    """What one image takes among all of them: seconds, also of processors, queries and gradients; how many labels changed."""
+    """What one image takes among all of them: seconds, those of processors, queries, gradients; how many labels changed."""
     small = images.shape[-1] < 64
     labels = torch.zeros(len(images), dtype=torch.int64)
     asked = GeometryOptions(operators=(group,), methods=(method,), least=0.0 if small else 0.02, **options)
@@ -99,16 +99,16 @@ def searched(model: Model, images: Tensor, group: str, method: Any, **options: A
     return found | {name: float(rows[name].float().mean()) for name in ("queries", "gradients") if name in rows}
 
 
-def accelerated(device: str, images: int, budget: float) -> dict[str, Any]:
+def accelerated(execution: Execution, images: int, budget: float) -> dict[str, Any]:
     """Images a second of ManiFool and of random motions with a ResNet-50 at 224, similarity and affine.
 
     Images go in blocks; a search that has used its share of the `budget` of seconds begins no other block.
     """
     began = time.perf_counter()
     pictures = _pictures(images)
-    model = _resnet(device, pictures)
-    name = torch.cuda.get_device_name(0) if device.startswith("cuda") else device
-    found: dict[str, Any] = {"device": name, "block": BLOCK}
+    model = _resnet(execution, pictures)
+    name = torch.cuda.get_device_name(0) if model.device.type == "cuda" else model.device.type
+    found: dict[str, Any] = {"device": name, "precision": execution.precision, "block": BLOCK}
     searched(model, pictures[:2], "similarity", "manifool", most_steps=2)  # a first look
     print(f"ready after {time.perf_counter() - began:.1f} s", flush=True)
     searches = [(group, method) for group in ("similarity", "affine") for method in ("manifool", "random")]
@@ -157,7 +157,7 @@ class _Coarse(nn.Module):
         return scores
 
 
-def _resnet(device: str, pictures: Tensor) -> Model:
+def _resnet(execution: Execution, pictures: Tensor) -> Model:
     """A ResNet-50 of random weights that tells the pictures apart: each is a class, scored by how alike features are.
 
     Each normalisation takes the statistics of the pictures. Other random classes say nothing of how long a search takes:
@@ -173,6 +173,7 @@ def _resnet(device: str, pictures: Tensor) -> Model:
 
         torch.manual_seed(0)
         module = timm.create_model("resnet50", pretrained=False)
+    device = execution.torch_device()
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     some = pictures[:32, :, 16:240, 16:240].to(device) / 255
     some = (some - torch.tensor(mean, device=device)[:, None, None]) / torch.tensor(std, device=device)[:, None, None]
@@ -193,13 +194,14 @@ def _resnet(device: str, pictures: Tensor) -> Model:
         last.bias.fill_(-1e3)
         last.bias[: len(own)] = -(last.weight[: len(own)] @ features[-1].mean(0))
     last._forward_pre_hooks.clear()
-    return brinell.wrap(module, size=224, short_side=256, mean=mean, std=std, execution=Execution(device=device))
+    return brinell.wrap(module, size=224, short_side=256, mean=mean, std=std, execution=execution)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "tf32"])
     parser.add_argument("--images", type=int, default=48)
     parser.add_argument("--seconds", type=float, default=75)
     given = parser.parse_args()
-    accelerated(given.device, given.images, given.seconds)
+    accelerated(Execution(device=given.device, precision=given.precision), given.images, given.seconds)
