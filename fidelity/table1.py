@@ -3,7 +3,8 @@
     python -m fidelity.table1 --images 1000 --workers 16
 
 A block is a JSON file under runs/fidelity-geometry; one that is there is not measured again. What all blocks say is
-gathered in fidelity/results/table1.json, which `python -m fidelity.geometry` makes its page of.
+gathered in fidelity/results/table1.json, which `python -m fidelity.geometry` makes its page of; figures of more images that are
+there already stay.
 """
 
 from __future__ import annotations
@@ -141,8 +142,16 @@ def carry_out(asked: list[Block], workers: int, until: float) -> None:
     began = time.perf_counter()
     for done, name in enumerate(_measured(asked, workers, until), 1):
         print(f"{done} of {len(asked)} after {time.perf_counter() - began:.0f} s: {name}", flush=True)
+    kept = json.loads(GATHERED.read_text(encoding="utf-8")) if GATHERED.exists() else {}
     GATHERED.parent.mkdir(exist_ok=True)
-    GATHERED.write_text(json.dumps(gathered(), indent=1) + "\n", encoding="utf-8")
+    GATHERED.write_text(json.dumps(fuller(kept, gathered()), indent=1) + "\n", encoding="utf-8")
+
+
+def fuller(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Of figures that both have, those of more images, the second where they have as many; and all that one of them has."""
+    if "images" in second:
+        return first if first.get("images", 0) > second["images"] else second
+    return first | {name: fuller(first.get(name, {}), own) for name, own in second.items()}
 
 
 def _measured(asked: list[Block], workers: int, until: float) -> Iterable[str]:

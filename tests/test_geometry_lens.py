@@ -167,6 +167,29 @@ def test_manitest_in_four_dimensions_is_about_as_near_as_manifool() -> None:
     assert (found.score <= slope.score + 0.25).all()  # no more than a step of the grid
 
 
+def test_manitests_candidates_fool_and_are_no_longer_than_the_nearest_node() -> None:
+    """The first node by the metric, or with backtracking the shortest direct path of its shell, shortened."""
+    asked, group = bench(Random(), shapes(6)), GROUPS["rotation_translation"]
+    grid = grid_of(group, SIDE, SIDE, 0.5)
+    nearest, best = (
+        asked.drive(manitest(group, 6, grid, eta=0.05, least=0, backtrack=back))  # type: ignore[arg-type]
+        for back in (False, True)
+    )
+    on_grid = nearest.motion / grid.steps
+    assert torch.allclose(on_grid, on_grid.round(), atol=1e-9)
+    assert (best.score <= nearest.score + 1e-9).all()
+    assert (best.score < nearest.score - 1e-3).any()
+    rows = torch.arange(6)
+    for found in (nearest, best):
+        _, labels = asked.stage.scores(rows, group.exp(found.motion))
+        assert torch.equal(labels, found.label)
+        assert (labels != asked.clean.verdict.prediction).all()
+        assert torch.allclose(scores(asked.stage.frames(rows), group, found.motion, least=0), found.score)
+        assert (
+            found.queries <= most_trials(GeometryOptions(grid_pixels=0.5), MotionSearch(group, "manitest"), SIDE, SIDE)
+        ).all()
+
+
 class Constant(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         return torch.tensor([[1.0, 0.0, 0.5]]).expand(len(images), -1)

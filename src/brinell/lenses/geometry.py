@@ -18,7 +18,7 @@ from brinell.errors import ConfigError
 from brinell.geometry import GROUPS, Group
 from brinell.lenses.lens import LENSES, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Words
 from brinell.lenses.manifool import BACKTRACKS, FOOLED, REASONS, SILENT, WRONG, Fooled, Pace, manifool, usual_pace
-from brinell.lenses.manitest import MOST_DIMENSIONS, MOST_NODES, grid_of, manitest
+from brinell.lenses.manitest import CANDIDATES, MOST_DIMENSIONS, MOST_NODES, grid_of, manitest
 from brinell.lenses.motions import grid_motions, grid_points, grid_search, parts_of, random_motions
 from brinell.lenses.search import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED
 from brinell.lenses.stage import NO_ANSWER, Done, Method, MotionSearch, Task
@@ -215,7 +215,7 @@ def most_trials(options: LensOptions, operator: Change, height: int, width: int)
         return int(grid_points(operator.group, options.grid_motions) ** operator.group.dimension) - 1
     if operator.method == "manitest":
         nodes = int((2 * grid_of(operator.group, height, width, options.grid_pixels).half + 1).prod())
-        return min(MOST_NODES, nodes) + BACKTRACKS
+        return min(MOST_NODES, nodes) + CANDIDATES * BACKTRACKS
     lengths = len(pace_of(options, height, width).lengths)
     return 1 + options.targets * (options.most_steps * (lengths + 1) + BACKTRACKS)
 
