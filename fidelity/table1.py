@@ -3,8 +3,8 @@
     python -m fidelity.table1 --images 1000 --workers 16
 
 A block is a JSON file under runs/fidelity-geometry; one that is there is not measured again. What all blocks say is
-gathered in fidelity/results/table1.json, which `python -m fidelity.geometry` makes its page of; figures of more images that are
-there already stay.
+gathered in fidelity/results/table1.json, which `python -m fidelity.geometry` makes its page of; figures of more images that
+are there already stay.
 """
 
 from __future__ import annotations
