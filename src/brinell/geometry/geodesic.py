@@ -57,12 +57,13 @@ def scores(
         step = step * (number / most).ceil()
         number = (length / step - 1e-9).ceil()
     total = torch.zeros(len(length), dtype=torch.float64, device=frames.images.device)
-    each = _stride(frames, len(length))
+    walk = _Walk(frames, group, directions)
+    each = walk.stride
     for first in range(0, int(number.max()) if len(number) else 0, each):
-        rows = (number > first).nonzero()[:, 0]
-        stops = torch.arange(first, min(first + each, int(number.max())) + 1, dtype=torch.float64)
-        along = (stops * step[rows, None]).minimum(length[rows, None])
-        gained = _gains(frames if len(rows) == len(length) else frames.at(rows), group, directions[rows], along)
+        walk = walk.at(number[walk.rows] > first)
+        rows = walk.rows
+        stops = torch.arange(first, min(first + each, int(number[rows].max())), dtype=torch.float64) + 1
+        gained = walk.on((stops * step[rows, None]).minimum(length[rows, None]))
         total.index_add_(0, rows.to(total.device), gained.sum(1))
     return total / _norms(frames)
 
@@ -93,13 +94,13 @@ def reach(
     start[:, wanted <= 0] = 0
     limit = 1 / (half_turns(group, directions) * step)
     going = torch.isfinite(norms) & (total < wanted.max())
-    number = 0
+    number, walk = 0, _Walk(frames, group, directions)
     while number < _MOST_STEPS and bool(going.any()):
-        rows = going.nonzero()[:, 0]
-        stops = torch.arange(number, number + min(_STRIDE, _stride(frames, len(rows))) + 1, dtype=torch.float64)
-        own = frames if len(rows) == count else frames.at(rows)
-        gained = _gains(own, group, directions[rows], stops * step[rows, None]).cpu() / norms[rows, None]
-        alive = ((gained > 0) & (stops[1:] < limit[rows, None])).cumprod(1).to(torch.bool)
+        walk = walk.at(going[walk.rows])
+        rows = walk.rows
+        stops = torch.arange(number, number + min(_STRIDE, walk.stride), dtype=torch.float64) + 1
+        gained = walk.on(stops * step[rows, None]).cpu() / norms[rows, None]
+        alive = ((gained > 0) & (stops < limit[rows, None])).cumprod(1).to(torch.bool)
         after = total[rows, None] + (gained * alive).cumsum(1)
         passed = alive[..., None] & (after[..., None] >= wanted)
         first = passed.to(torch.int8).argmax(1)
@@ -110,7 +111,7 @@ def reach(
         rise[rows] = torch.where(new, gained.gather(1, first), rise[rows])
         total[rows] = after[:, -1]
         going[rows] = alive[:, -1] & (after[:, -1] < wanted.max())
-        number += len(stops) - 1
+        number += len(stops)
     begin, reached = start.clamp(min=0), start >= 0
     share, gained = _refined(frames, group, directions, step, begin, wanted - level, rise)
     along, score = (begin + share) * step[:, None], level + gained
@@ -124,25 +125,48 @@ def _refined(
 
     The whole step adds `rise`, nearly in proportion.
     """
-    norms = _norms(frames)[:, None].cpu()
-    share = (short / rise).clamp(0, 1)
-    for _ in range(_REFINEMENTS):
-        stops = torch.stack([begin, begin + share], -1) * step[:, None, None]
-        parts = [_gains(frames, group, directions, own)[:, 0] for own in stops.unbind(1)]
-        gained = torch.stack(parts, 1).cpu() / norms
-        found, share = share, torch.where(gained > 0, share * short / gained, share).clamp(0, 1)
-    return found, gained
+    norms, found, gains = _norms(frames).cpu(), [], []
+    for start, wanted, whole in zip(begin.unbind(1), short.unbind(1), rise.unbind(1), strict=True):
+        origin = frames.moved(group.exp(directions * (start * step)[:, None]))
+        share = (wanted / whole).clamp(0, 1)
+        for _ in range(_REFINEMENTS):
+            there = frames.moved(group.exp(directions * ((start + share) * step)[:, None]))
+            last, gained = share, _lengths(there - origin).cpu() / norms
+            share = torch.where(gained > 0, share * wanted / gained, share).clamp(0, 1)
+        found.append(last)
+        gains.append(gained)
+    return torch.stack(found, 1), torch.stack(gains, 1)
 
 
-def _gains(frames: Frames, group: Group, directions: Tensor, along: Tensor) -> Tensor:
-    """The distances (N, K) between images that lie so far (N, K + 1) along directions (N, d), float64."""
-    images = frames.moved(group.exp(directions[:, None] * along[..., None]))
-    return _lengths((images[:, 1:] - images[:, :-1]).flatten(0, 1)).view(len(images), -1)
+class _Walk:
+    """Images on their way along directions (N, d); `rows` are their numbers."""
 
+    def __init__(self, frames: Frames, group: Group, directions: Tensor) -> None:
+        self.frames, self.group, self.directions = frames, group, directions
+        self.rows = torch.arange(len(directions))
+        self.last = frames.images
 
-def _stride(frames: Frames, rays: int) -> int:
-    """How many steps of so many rays are made at once."""
-    return max(1, _TOGETHER.get(frames.images.device.type, 1 << 20) // max(1, rays * frames.images[:1].numel()))
+    @property
+    def stride(self) -> int:
+        """How many steps are made at once."""
+        return max(1, _TOGETHER.get(self.last.device.type, 1 << 20) // max(1, self.last.numel()))
+
+    def at(self, which: Tensor) -> _Walk:
+        """Some of them (a mask)."""
+        if bool(which.all()):
+            return self
+        places = which.nonzero()[:, 0]
+        some = _Walk(self.frames.at(places), self.group, self.directions[places])
+        some.rows, some.last = self.rows[places], self.last[places.to(self.last.device)]
+        return some
+
+    def on(self, along: Tensor) -> Tensor:
+        """Go on to so far (N, K) along the directions; the distances from stop to stop (N, K), float64."""
+        images = self.frames.moved(self.group.exp(self.directions[:, None] * along[..., None]))
+        between = _lengths((images[:, 1:] - images[:, :-1]).flatten(0, 1)).view(len(images), -1)
+        gained = torch.cat([_lengths(images[:, 0] - self.last)[:, None], between], 1)
+        self.last = images[:, -1]
+        return gained
 
 
 def _steps(frames: Frames, group: Group, directions: Tensor, eta: float, least: float) -> Tensor:

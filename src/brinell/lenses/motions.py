@@ -21,6 +21,7 @@ from brinell.lenses.stage import Done, Stage, Task
 
 _PURPOSE = 0
 NEAREST = 8  # fooling motions of the grid whose paths are measured at once
+STOPS = 12  # of a path, for a bound of its length
 
 
 @dataclass(frozen=True)
@@ -163,26 +164,39 @@ def grid_search(
     told = yield Task(len(samples), look, images=len(samples))
     labels = told["label"].view(count, many)
     fooling = labels != original[:, None]
-    straight = torch.where(fooling, told["chord"].view(count, many), torch.inf)
+    bound = torch.where(fooling, told["chord"].view(count, many), torch.inf)
     found = Nearest(
         score=torch.full((count,), torch.inf, dtype=torch.float64),
         motion=torch.zeros(count, group.dimension, dtype=torch.float64),
         label=original.clone(),
         share=fooling.to(torch.float64).mean(1),
     )
-    while True:  # a path is never shorter than its chord: once the best is below all other chords, it is the least
-        near = straight.topk(min(NEAREST, many), largest=False)
+    bounded = torch.zeros_like(fooling)
+    while True:  # a path is never shorter than its bound: once the best is below all others', it is the least
+        near = bound.topk(min(NEAREST, many), largest=False)
         rows, places = (near.values < found.score[:, None]).nonzero(as_tuple=True)
         if not len(rows):
             return found
         asked = near.indices[rows, places]
-
-        def measure(stage: Stage, part: slice, rows: Tensor = rows, asked: Tensor = asked) -> Done:
-            frames = stage.frames(rows[part])
-            return {"score": scores(frames, group, motions[asked[part]], eta=eta, least=least)}
-
-        length = (yield Task(len(rows), measure))["score"]
-        straight[rows, asked] = torch.inf
+        rough = ~bounded[rows, asked]
+        if bool(rough.any()):  # a closer bound first
+            rows, asked = rows[rough], asked[rough]
+            bound[rows, asked] = yield from _paths(group, rows, motions[asked], eta, least, STOPS)
+            bounded[rows, asked] = True
+            continue
+        length = yield from _paths(group, rows, motions[asked], eta, least)
+        bound[rows, asked] = torch.inf
         for row, place, score in zip(rows.tolist(), asked.tolist(), length.tolist(), strict=True):
             if score < found.score[row]:
                 found.score[row], found.motion[row], found.label[row] = score, motions[place], labels[row, place]
+
+
+def _paths(
+    group: Group, rows: Tensor, motions: Tensor, eta: float, least: float, most: int | None = None
+) -> Generator[Task, Done, Tensor]:
+    """The scores of motions of samples, or with at `most` so many stops a bound of them."""
+
+    def measure(stage: Stage, part: slice) -> Done:
+        return {"score": scores(stage.frames(rows[part]), group, motions[part], eta=eta, least=least, most=most)}
+
+    return (yield Task(len(rows), measure))["score"]
