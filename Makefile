@@ -37,7 +37,7 @@ fidelity: $(VENV)/dev
 	$(VENV)/bin/python -m fidelity.knobs
 	$(VENV)/bin/python -m fidelity.fragility
 	$(VENV)/bin/python -m fidelity.highlights
-	$(VENV)/bin/python -m fidelity.table1
+	$(VENV)/bin/python -m fidelity.table1 --images 100
 	$(VENV)/bin/python -m fidelity.geometry
 	$(VENV)/bin/python -m fidelity.hardening
 

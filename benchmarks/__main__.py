@@ -2,8 +2,8 @@
 
 Sections are below; `page` alone writes the page from what is kept. The accelerator's figures come from
 `python -m benchmarks.accelerator profile`, `… search`, `python -m benchmarks.fragility`,
-`python -m benchmarks.highlights --device cuda` and `python -m benchmarks.geometry`, run where there is one. Their output is
-kept in benchmarks/results: accelerator.json, accelerator_search.json, and fragility_, highlights_ and
+`python -m benchmarks.highlights --device cuda` and `python -m benchmarks.geometry --device cuda`, run where there is one.
+What they find is kept in benchmarks/results: accelerator.json, accelerator_search.json, and fragility_, highlights_ and
 geometry_accelerator.json.
 """
 

@@ -1,28 +1,26 @@
 """Brinell's smallest motions beside the published ones: writes docs/fidelity-geometry.md.
 
-    python -m fidelity.table1 --images 1000 --workers 16      what Table 1 is made of
-    python -m fidelity.geometry --photographs 300 --device cuda
-
-The second command carries out a row of Fig. 7 where it isn't there yet (0 photographs: leaves it out), and writes the
-page from all that was measured, and fidelity/results/geometry.json. Runs lie under runs/fidelity-geometry*.
+python -m fidelity.table1 --images 1000 --workers 16        what Table 1 is made of
+python -m fidelity.photographs --images 300 --device cuda   a row of Fig. 7
+python -m fidelity.geometry                                 the page, from what these have found
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
 
-import brinell
 from brinell.geometry import GROUPS as KNOWN
 from brinell.results import Motions
-from fidelity.measure import ASSETS, IMAGES, ROOT, require_assets
-from fidelity.table1 import GROUPS, LENETS, SEEDS, SETTINGS, scores
+from brinell.results.motions import Rate
+from brinell.results.statistics import mean, proportion
+from fidelity.measure import ROOT
+from fidelity.photographs import RESULTS as PHOTOGRAPHS
+from fidelity.table1 import GATHERED, GROUPS, LENETS, SEEDS
 from fidelity.words import grid
 
 PUBLISHED = {
@@ -32,108 +30,50 @@ PUBLISHED = {
     "similarity": (1.26, 1.25),
 }
 WITHIN = 0.15
-RESULTS = Path(__file__).parent / "results" / "geometry.json"
-# network of the assets, its input, and the shorter side before the crop
-NETWORKS = {"mobilenet_v2": (224, 256), "squeezenet1_1": (224, 256), "mobilenet_v1_075_192": (192, 219)}
 
 
-def photographs(count: int, device: str, quick: bool) -> brinell.Run:
-    """The networks of the assets on photographs, similarity and affine."""
-    sys.path.insert(0, str(ASSETS / "models"))
-    import nets  # type: ignore[import-not-found]
-
-    execution = brinell.Execution(device=device)
-    models: list[Any] = [
-        brinell.wrap(nets.load(name)[0], size=size, short_side=side, name=name, execution=execution)
-        for name, (size, side) in NETWORKS.items()
-    ]
-    models.append(brinell.open_model("efficientnet_lite0", execution))
-    lens: dict[str, Any] = {"name": "geometry", "operators": ["similarity", "affine"], "radii": [0.5, 1, 2, 3, 4, 5]}
-    if quick:
-        lens |= {"targets": 3, "lengths": 8, "draws": 3, "most_steps": 25}
-    data = {"source": IMAGES, "limit": count, "shuffle": True, "labels": "index"}
-    out = ROOT / "runs" / f"fidelity-geometry-photographs-{count}{'-quick' if quick else ''}"
-    return brinell.run(models, data, lens=lens, out=out, execution=execution)
-
-
-def gathered() -> dict[str, Any]:
-    """All that was measured of Table 1, as plain data."""
-    networks = [f"seed{seed}" for seed in SEEDS] + list(LENETS)
-    table = {}
-    for network in networks:
-        both = scores(network) | scores(network, "manitest")
-        if both:
-            table[network] = {operator: _figures(own) for operator, own in both.items()}
-    settings = {}
-    usual = scores("seed0")
-    for setting in SETTINGS:
-        found = scores("seed0", setting)
-        base = scores("seed0", "manitest") if setting.startswith("manitest,") else usual
-        if setting not in ("usual", "manitest") and found:
-            settings[setting] = {
-                operator: _change(own["score"], base[operator]["score"], paired="test images" not in setting)
-                for operator, own in found.items()
-                if operator in base and operator.partition(":")[0] in ("translation", "similarity")
-            }
-    return {"table": table, "settings": settings}
-
-
-def _figures(own: dict[str, np.ndarray]) -> dict[str, float]:
-    value = own["score"]
-    there = value[~np.isnan(value)]
-    return {
-        "images": len(value),
-        "failed": int(np.isnan(value).sum()),
-        "score": float(there.mean()),
-        "error": float(there.std(ddof=1) / len(there) ** 0.5),
-        "seconds": float(own["seconds"].mean()),
-        "queries": float(own["queries"].mean()),
-        "gradients": float(own["gradients"].mean()),
-    }
-
-
-def _change(found: np.ndarray, base: np.ndarray, paired: bool) -> dict[str, float]:
-    """By how much the mean moves, and how many images' scores do."""
-    count = min(len(found), len(base))
-    found, base = found[:count], base[:count]
-    other = float(np.mean(~np.isclose(found, base, rtol=1e-6, equal_nan=True))) if paired else 1.0
-    return {
-        "change": float(np.nanmean(found) / np.nanmean(base) - 1),
-        "images": count,
-        "failed": int(np.isnan(found).sum()),
-        "other": other,
-    }
-
-
-def _row(run: brinell.Run) -> dict[str, Any]:
-    found = run.summary()
-    assert isinstance(found, Motions)
-    lens = run.manifest["identity"]["config"]["lenses"][0]
-    settings = {key: lens[key] for key in ("targets", "lengths", "draws", "most_steps")}
+def row_of_figure_7(kept: dict[str, Any]) -> list[list[str]]:
+    """A line for each network and group, from the blocks of photographs that were measured."""
     lines = []
-    for (model, operator), one in found.smallest.items():
-        group = operator.partition(":")[0]
-        middle = found.middle(model, f"{group}:random")
-        last = found.rates[model, f"{group}:random"][-1]
-        lines.append(
-            {
-                "model": model,
-                "group": group,
-                "score": one.score.value,
-                "low": one.score.low,
-                "high": one.score.high,
-                "fooled": one.fooled,
-                "images": one.fooled + one.failed,
-                "middle": middle,
-                "reached": last.wanted,
-                "rejected": last.rejected,
-                "seconds": one.seconds,
-            }
-        )
-    return {"settings": settings, "lines": lines}
+    for network, blocks in kept["blocks"].items():
+        for group in ("similarity", "affine"):
+            smallest = [block[f"{group}:manifool"] for block in blocks.values()]
+            score = np.array([value for block in smallest for value in block["score"]], dtype=np.float64)
+            there = score[~np.isnan(score)]
+            told = mean(float(there.mean()), float(there.std(ddof=1)), len(there))
+            rates = _rates([block[f"{group}:random"] for block in blocks.values()])
+            half = Motions({}, {("", ""): rates}, [], []).middle("", "")
+            queries = np.mean([value for block in smallest for value in block["queries"]])
+            seconds = sum(block["seconds"] for block in smallest) / len(score)
+            lines.append(
+                [
+                    network,
+                    group,
+                    f"{told.value:.2f} [{told.low:.2f}, {told.high:.2f}]",
+                    f"{len(there)} of {len(score)}",
+                    f"{half:.2f}" if half is not None else f"more than {rates[-1].wanted:g}",
+                    f"{rates[-1].rejected:.0%}",
+                    f"{queries:.0f}",
+                    f"{seconds:.2f}",
+                ]
+            )
+    return lines
 
 
-def page(found: dict[str, Any]) -> str:
+def _rates(blocks: list[dict[str, Any]]) -> list[Rate]:
+    """How often random motions of each score change the label."""
+    status = np.array([one for block in blocks for one in block["status"]])
+    amount = np.array([one for block in blocks for one in block["amount"]])
+    rates = []
+    for wanted in np.unique(amount):
+        own = status[amount == wanted]
+        asked = own[own != "skipped"]
+        changed = proportion(int((asked == "broken").sum()), len(asked))
+        rates.append(Rate("", "", float(wanted), changed, changed, len(asked), float((own == "skipped").mean())))
+    return rates
+
+
+def page(found: dict[str, Any], photographs: dict[str, Any]) -> str:
     """The page from what was measured."""
     lines = []
     seeds = [f"seed{seed}" for seed in SEEDS if f"seed{seed}" in found["table"]]
@@ -174,29 +114,8 @@ def page(found: dict[str, Any]) -> str:
     for setting, own in found["settings"].items():
         method = "manitest" if "manitest" in setting else "manifool"
         settings.append([setting, *(_told(own.get(f"{group}:{method}")) for group in ("translation", "similarity"))])
-    row = found.get("photographs")
-    photographs = [
-        [
-            one["model"],
-            one["group"],
-            f"{one['score']:.2f} [{one['low']:.2f}, {one['high']:.2f}]",
-            f"{one['fooled']} of {one['images']}",
-            f"{one['middle']:.2f}" if one["middle"] is not None else f"more than {one['reached']:g}",
-            f"{one['rejected']:.0%}",
-        ]
-        for one in (row or {"lines": []})["lines"]
-    ]
     means = {(group, method): mean for group, method, _, mean in checks}
     order = [means[group, "manifool"] for group in GROUPS]
-    # of networks that both methods were asked about
-    pairs = {
-        group: [
-            (found["table"][seed][f"{group}:manitest"]["score"], found["table"][seed][f"{group}:manifool"]["score"])
-            for seed in seeds
-            if f"{group}:manitest" in found["table"][seed]
-        ]
-        for group in GROUPS
-    }
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "geometry.md.j2").read_text(encoding="utf-8")
     )
@@ -207,16 +126,17 @@ def page(found: dict[str, Any]) -> str:
         within=sum(abs(ratio - 1) <= WITHIN for _, _, ratio, _ in checks),
         checks=len(checks),
         ordered=order[0] > order[2] >= order[1] > order[3],
-        compared=[
-            (KNOWN[group].short, float(np.mean([a for a, _ in both]) / np.mean([b for _, b in both])))
-            for group, both in pairs.items()
-            if both
-        ],
+        compared=[(KNOWN[group].short, own) for group, own in found["compared"].items()],
         lenets_measured=bool(lenets),
         lenets=grid(["set", "method", *LENETS], lenets),
         settings=grid(["convention", "T", "T+R+S"], settings),
-        photographs=grid(["network", "group", "ρ̂ [95 %]", "fooled", "r̂", "rejected at the largest r"], photographs),
-        row=row,
+        photographs=grid(
+            ["network", "group", "ρ̂ [95 %]", "fooled", "r̂", "rejected at the largest r", "queries", "s"],
+            row_of_figure_7(photographs),
+        )
+        if photographs
+        else "",
+        row=photographs.get("settings"),
     )
 
 
@@ -227,26 +147,21 @@ def _mean(one: dict[str, float] | None) -> str:
 def _told(one: dict[str, float] | None) -> str:
     if one is None:
         return "–"
-    same = "" if one["other"] else ", every image the same"
-    return f"{one['change']:+.1%}{same}"
+    failed = f", {one['failed']:.0f} not fooled" if one["failed"] else ""
+    if not one["other"]:
+        return f"every image the same{failed}"
+    return f"{one['change']:+.1%} ± {one['error']:.1%}{failed}"
 
 
 def main() -> None:
-    """Measure what is missing of the photographs, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--photographs", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="three targets, eight lengths: for a CPU")
-    parser.add_argument("--device", default="auto")
-    given = parser.parse_args()
-    require_assets()
-    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    found = kept | gathered()
-    if given.photographs:
-        found["photographs"] = _row(photographs(given.photographs, given.device, given.quick))
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    """Write the page."""
+    if not GATHERED.exists():
+        raise SystemExit("nothing was measured yet: python -m fidelity.table1 first")
+    found, photographs = (
+        json.loads(file.read_text(encoding="utf-8")) if file.exists() else {} for file in (GATHERED, PHOTOGRAPHS)
+    )
     target = ROOT / "docs" / "fidelity-geometry.md"
-    target.write_text(page(found) + "\n", encoding="utf-8")
+    target.write_text(page(found, photographs) + "\n", encoding="utf-8")
     print(f"wrote {target.relative_to(ROOT)}")
 
 

@@ -125,8 +125,8 @@ def test_the_image_that_fools_has_another_label_and_a_bit_less_motion_has_not() 
     won = (found.reason == FOOLED).nonzero()[:, 0]
     assert len(won) >= 10
     frames = asked.stage.frames(won)
-    _, labels = asked.stage.scores(frames.moved(group.exp(found.motion[won])), won)
-    _, clean = asked.stage.scores(frames.images, won)
+    _, labels = asked.stage.scores(won, group.exp(found.motion[won]))
+    _, clean = asked.stage.scores(won)
     assert torch.equal(labels, found.label[won])
     assert (labels != clean).all()
     shorter = scores(frames, group, found.motion[won])
@@ -165,6 +165,29 @@ def test_manitest_in_four_dimensions_is_about_as_near_as_manifool() -> None:
     assert found.reason.tolist() == [FOOLED] * 2
     slope = searched(asked, "similarity")
     assert (found.score <= slope.score + 0.25).all()  # no more than a step of the grid
+
+
+def test_manitests_candidates_fool_and_are_no_longer_than_the_nearest_node() -> None:
+    """The first node by the metric, or with backtracking the shortest direct path of its shell, shortened."""
+    asked, group = bench(Random(), shapes(6)), GROUPS["rotation_translation"]
+    grid = grid_of(group, SIDE, SIDE, 0.5)
+    nearest, best = (
+        asked.drive(manitest(group, 6, grid, eta=0.05, least=0, backtrack=back))  # type: ignore[arg-type]
+        for back in (False, True)
+    )
+    on_grid = nearest.motion / grid.steps
+    assert torch.allclose(on_grid, on_grid.round(), atol=1e-9)
+    assert (best.score <= nearest.score + 1e-9).all()
+    assert (best.score < nearest.score - 1e-3).any()
+    rows = torch.arange(6)
+    for found in (nearest, best):
+        _, labels = asked.stage.scores(rows, group.exp(found.motion))
+        assert torch.equal(labels, found.label)
+        assert (labels != asked.clean.verdict.prediction).all()
+        assert torch.allclose(scores(asked.stage.frames(rows), group, found.motion, least=0), found.score)
+        assert (
+            found.queries <= most_trials(GeometryOptions(grid_pixels=0.5), MotionSearch(group, "manitest"), SIDE, SIDE)
+        ).all()
 
 
 class Constant(nn.Module):
@@ -262,14 +285,18 @@ def test_the_whole_image_moves_and_then_the_models_crop_follows() -> None:
     frames = asked.stage.frames(torch.arange(2))
     assert frames.images.shape == (2, 1, 28, 28)
     matrices = TRANSLATION.exp(torch.tensor([[-3.0, 0.0], [0.0, 6.0]]))
-    moved = frames.moved(matrices)
-    assert asked.stage.crop(moved, torch.arange(2)).shape == (2, 1, 20, 20)
+    seen = asked.stage.view(torch.arange(2), matrices)
+    assert seen.shape == (2, 1, 20, 20)
     expected = torch.zeros(2, 1, 20, 20)
     expected[0] = images[0, :, 4:24, 1:21].float() / 255
     expected[1] = images[1, :, 10:30, 4:24].float().new_zeros(1, 20, 20)
     expected[1, :, :18] = images[1, :, 10:28, 4:24].float() / 255
-    assert torch.allclose(asked.stage.crop(moved, torch.arange(2)), expected, atol=1e-5)
-    still, _ = asked.stage.scores(frames.images, torch.arange(2))
+    assert torch.allclose(seen, expected, atol=1e-5)
+    mask = asked.stage.seen(torch.arange(2))
+    assert mask is not None
+    whole = frames.moved(matrices)
+    assert torch.allclose(whole[mask.expand_as(whole)].view_as(seen), seen, atol=1e-5)
+    still, _ = asked.stage.scores(torch.arange(2))
     assert torch.allclose(still.softmax(1), asked.model.predict(asked.canvases), atol=1e-6)
     found = searched(asked)
     assert found.reason[0] == FOOLED
@@ -338,7 +365,7 @@ def test_the_grid_search_is_the_least_of_all_fooling_motions() -> None:
     for place in range(3):
         rows = torch.full((len(motions),), place)
         frames = asked.stage.frames(rows)
-        _, labels = asked.stage.scores(frames.moved(group.exp(motions)), rows)
+        _, labels = asked.stage.scores(rows, group.exp(motions))
         length = scores(frames, group, motions, least=0)
         fooling = labels != original[place]
         assert float(found.share[place]) == pytest.approx(float(fooling.double().mean()))
@@ -358,7 +385,7 @@ def test_models_without_gradients_are_searched_without_them() -> None:
 def test_manitest_and_grid_refuse_groups_that_are_too_large() -> None:
     with pytest.raises(ConfigError, match="up to 4 coordinates, and affine has 6"):
         chosen_searches(GeometryOptions(operators=("affine",), methods=("manitest",)))
-    with pytest.raises(ConfigError, match="too large"):
+    with pytest.raises(ConfigError, match="has more than 1000 motions"):
         chosen_searches(GeometryOptions(operators=("projective",), methods=("grid",)))
     every = chosen_searches(GeometryOptions(operators=("all",), methods=("manifool", "manitest", "random", "grid")))
     assert len(every) == 8 + 6 + 8 + 7
@@ -412,7 +439,7 @@ def test_a_row_can_be_replayed(run: brinell.Run) -> None:
     for index, motion, prediction, score in rows:
         own = torch.tensor([motion], dtype=torch.float64)
         frames = asked.stage.frames(torch.tensor([index]))
-        _, labels = asked.stage.scores(frames.moved(group.exp(own)), torch.tensor([index]))
+        _, labels = asked.stage.scores(torch.tensor([index]), group.exp(own))
         assert labels.tolist() == [prediction]
         assert float(scores(frames, group, own)) == pytest.approx(score, rel=1e-5)
 

@@ -10,7 +10,22 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from brinell.geometry import GROUPS, Frames, Group, chords, flows, gram, jacobian, metric, numerical_jacobian, projected
+from brinell.geometry import (
+    GROUPS,
+    Frames,
+    Group,
+    Pixels,
+    chords,
+    flows,
+    gram,
+    jacobian,
+    metric,
+    numerical_jacobian,
+    products,
+    projected,
+    pulls,
+    solved,
+)
 from brinell.geometry.geodesic import reach, scores
 from brinell.geometry.groups import logarithm, told
 
@@ -113,6 +128,42 @@ def test_moving_is_an_inverse_map_that_composes_on_the_right(group: Group) -> No
 
 
 @groups
+def test_an_image_moved_in_several_ways_is_moved_in_each(group: Group) -> None:
+    frames = blobs(2, 20, 26, channels=3)
+    ways = torch.stack([group.exp(drawn(group, 2, seed) / 4) for seed in range(3)], 1)
+    together = frames.moved(ways)
+    assert together.shape == (2, 3, 3, 20, 26)
+    for place in range(3):
+        assert torch.allclose(together[:, place], frames.moved(ways[:, place]))
+
+
+@groups
+def test_pixels_that_are_seen_are_those_of_the_whole_moved_image(group: Group) -> None:
+    frames, motion = blobs(2, 24, 30), group.exp(drawn(group, 2) / 4)
+    seen = Pixels(frames.pixels.x[:, 3:20], frames.pixels.y[:, 5:11])
+    assert torch.allclose(frames.moved(motion, seen), frames.moved(motion)[..., 5:11, 3:20])
+
+
+@groups
+@pytest.mark.parametrize("sizes", [None, torch.tensor([[20, 26], [17, 26], [20, 13]])], ids=["one size", "several"])
+def test_products_without_columns_are_those_of_columns(group: Group, sizes: Tensor | None) -> None:
+    whole = torch.rand(3, 2, 20, 26, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    frames = Frames.of(whole, sizes)
+    images = frames.moved(group.exp(drawn(group, 3) / 4))
+    gradient = torch.randn(images.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    if frames.inside is not None:
+        gradient = gradient * frames.inside
+    seen = torch.zeros(1, 1, 20, 26, dtype=torch.bool)
+    seen[..., 2:15, 4:20] = True
+    columns = jacobian(images, frames, flows(group, frames))
+    assert torch.allclose(products(images, frames, group), gram(columns))
+    assert torch.allclose(products(images, frames, group, seen), gram(columns * seen[:, None]))
+    along = (columns.flatten(2) @ gradient.flatten(1)[..., None])[..., 0]
+    assert torch.allclose(pulls(images, gradient, frames, group), along)
+    assert torch.allclose(solved(gram(columns), along), projected(columns, gradient))
+
+
+@groups
 def test_the_jacobian_is_that_of_differences(group: Group) -> None:
     frames = blobs(3, channels=2)
     matrices = group.exp(drawn(group, 3) / 2)
@@ -187,6 +238,17 @@ def test_scores(group: Group) -> None:
     whole = scores(rest, group, motion, eta=0.02, least=0)
     assert (whole > half).all()
     assert torch.allclose(length, whole, rtol=0.03)
+
+
+@groups
+def test_with_few_stops_a_score_is_a_bound(group: Group) -> None:
+    frames, motion = blobs(4), drawn(group, 4, 8)
+    for least in (0.0, 0.02):
+        whole = scores(frames, group, motion, least=least)
+        bounds = [scores(frames, group, motion, least=least, most=most) for most in (1, 4, 12)]
+        assert all((bound <= whole + 1e-9).all() for bound in bounds)
+        assert torch.allclose(bounds[0], chords(frames, group.exp(motion)))
+        assert torch.allclose(scores(frames, group, motion, least=least, most=10_000), whole)
 
 
 def test_a_score_is_the_sum_over_the_published_steps() -> None:

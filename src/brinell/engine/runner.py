@@ -105,9 +105,8 @@ def jobs_of(parts: Parts) -> list[Job]:
                 what, fix = f"operator {named[0].name}", "leave out one of the two"
                 if isinstance(named[0], MotionSearch):
                     what, fix = named[0].method, "use the methods random, grid or manitest"
-                raise ConfigError(
-                    f"{what} needs gradients, and model {model.name} gives none (it is no torch model); {fix}"
-                )
+                kind = "it is a detector" if model.detector is not None else "it is no torch model"
+                raise ConfigError(f"{what} needs gradients, and model {model.name} gives none ({kind}); {fix}")
             reasons = {op.id: "the model gives no gradients" for op in refused}
             able = tuple(op for op in operators if op.id not in reasons)
             jobs.append(Job(lens, options, model, able, reasons))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from brinell.errors import ModelError
-from brinell.geometry import Frames
+from brinell.geometry import Frames, Pixels
 from brinell.lenses.stage import NO_ANSWER
 from brinell.models import Model
+from brinell.models.model import filled_up
 
 
 class Stage:
@@ -29,40 +31,44 @@ class Stage:
             tall, wide = whole.shape[1:]
             images[place, :, :tall, :wide] = model.preprocess.normalise(whole[None].to(model.device))[0]
         self._frames, self._sizes = Frames.of(images, sizes), sizes
-        corners = [model.preprocess.corner(int(tall), int(wide)) for tall, wide in sizes]
-        self._corners = torch.tensor(corners)
-        self._one_corner = corners[0] if len(set(corners)) == 1 else None
+        self._corners = torch.tensor([model.preprocess.corner(int(tall), int(wide)) for tall, wide in sizes])
+        self._whole = bool((sizes == torch.tensor([model.preprocess.height, model.preprocess.width])).all())
+        if self._frames.alike:
+            self._corners = self._corners[:1]
+            self._all_seen = self._places(self._frames.corners, self._corners)
 
     def frames(self, samples: Tensor) -> Frames:
         """The whole images of samples."""
-        return self._frames.at(samples.to(self.model.device))
+        return self._frames.at(samples)
 
     def shape(self, sample: int) -> tuple[int, int]:
         """The height and width of a whole image."""
         height, width = self._sizes[sample].tolist()
         return height, width
 
-    def crop(self, images: Tensor, samples: Tensor) -> Tensor:
-        """The part of whole images (N, …, H, W) that the model sees."""
-        height, width = self.model.preprocess.height, self.model.preprocess.width
-        if self._one_corner is not None:
-            top, left = self._one_corner
-            return images[..., top : top + height, left : left + width]
-        corners = self._corners[samples].tolist()
-        parts = zip(images, corners, strict=True)
-        return torch.stack([image[..., top : top + height, left : left + width] for image, (top, left) in parts])
+    def seen(self, samples: Tensor) -> Tensor | None:
+        """Which pixels of whole images the model sees."""
+        if self._whole:
+            return None
+        return self._frames.once("seen", partial(self._mask, samples))
 
-    def scores(self, images: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
+    def view(self, samples: Tensor, matrices: Tensor | None = None) -> Tensor:
+        """What the model sees of samples, as they are or moved; nothing else is moved."""
+        frames = self._frames.at(samples)
+        if matrices is None:
+            return self._cut(frames.images, samples)
+        return frames.moved(matrices, self._pixels(samples))
+
+    def scores(self, samples: Tensor, matrices: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Scores (N, K) before any softmax, and the labels that win."""
         model = self.model
         with torch.inference_mode():
-            seen = self.crop(images, samples).contiguous()
+            seen = self.view(samples, matrices)
             if model.service is not None:  # it is sent whole grey levels
                 values = model.predict(model.preprocess.levels(seen))
-            elif model.detector is not None:
-                values = model.detector.detect(seen).class_scores(model.outputs)
             else:
-                values = model.forward(seen).to(torch.float32)
+                full = seen if model.device.type == "cpu" else filled_up(seen)
+                values = model.forward(full).to(torch.float32)[: len(seen)]
             best, labels = values.max(1)
             if model.detector is not None:
                 labels = labels.masked_fill(best <= 0, -1)
@@ -70,17 +76,53 @@ class Stage:
             return (values.clamp(min=1e-30).log() if model.probabilities else values), labels
 
     def gradient(self, images: Tensor, samples: Tensor, plus: Tensor, minus: Tensor) -> Tensor:
-        """The gradient of score `plus` less score `minus` with respect to what the model sees."""
+        """The gradient of score `plus` less score `minus` with respect to whole images."""
         model = self.model
         if model.differentiable is None:
-            raise ModelError(f"model {model.name} gives no gradients: ManiFool needs a torch model")
+            raise ModelError(f"model {model.name} gives no gradients: ManiFool needs a torch classifier")
         plus, minus = (which.to(images.device)[:, None] for which in (plus, minus))
         with torch.enable_grad():
-            seen = self.crop(images, samples).contiguous().requires_grad_()
-            values = model.differentiable(seen).to(torch.float32)
+            images = images.detach().requires_grad_()
+            seen = self._cut(images, samples)
+            values = model.differentiable(seen if model.device.type == "cpu" else filled_up(seen))
+            values = values.to(torch.float32)[: len(images)]
             if model.probabilities:
                 values = values.clamp(min=1e-30).log()
             if not values.requires_grad:  # a constant
-                return torch.zeros_like(seen)
+                return torch.zeros_like(images)
             gap = (values.gather(1, plus) - values.gather(1, minus)).sum()
-            return torch.autograd.grad(gap, seen)[0].nan_to_num(0.0, 0.0, 0.0)
+            return torch.autograd.grad(gap, images)[0].nan_to_num(0.0, 0.0, 0.0)
+
+    def _cut(self, images: Tensor, samples: Tensor) -> Tensor:
+        """What the model sees of whole images."""
+        if self._whole:
+            return images
+        height, width = self.model.preprocess.height, self.model.preprocess.width
+        corners = self._own_corners(samples).tolist()
+        if len(corners) == 1:
+            top, left = corners[0]
+            return images[..., top : top + height, left : left + width].contiguous()
+        parts = zip(images, corners, strict=True)
+        return torch.stack([image[..., top : top + height, left : left + width] for image, (top, left) in parts])
+
+    def _own_corners(self, samples: Tensor) -> Tensor:
+        return self._corners if self._frames.alike else self._corners[samples]
+
+    def _pixels(self, samples: Tensor) -> Pixels | None:
+        """Where the pixels that the model sees lie in whole images; None: it sees all."""
+        if self._whole:
+            return None
+        return self._all_seen if self._frames.alike else self._places(self._frames.corners[samples], self._corners[samples])
+
+    def _places(self, first: Tensor, corners: Tensor) -> Pixels:
+        starts = first + corners.flip(1)
+        sides = (self.model.preprocess.width, self.model.preprocess.height)
+        x, y = (torch.arange(side) + start[:, None] for side, start in zip(sides, starts.unbind(1), strict=True))
+        return Pixels(x.to(self.model.device), y.to(self.model.device))
+
+    def _mask(self, samples: Tensor) -> Tensor:
+        top, left = (corner[:, None].to(self.model.device) for corner in self._own_corners(samples).unbind(1))
+        rows, columns = (torch.arange(side, device=self.model.device) for side in self._frames.images.shape[2:])
+        tall = (rows >= top) & (rows < top + self.model.preprocess.height)
+        wide = (columns >= left) & (columns < left + self.model.preprocess.width)
+        return (tall[:, :, None] & wide[:, None])[:, None]

@@ -14,12 +14,14 @@ from torch import Tensor
 
 from brinell.geometry.frames import Frames
 from brinell.geometry.groups import Group, half_turns
-from brinell.geometry.jacobian import flows, gram, jacobian
+from brinell.geometry.jacobian import products
 
 ETA = 0.05
 LEAST = 0.02
-_HALVINGS = 8
+_REFINEMENTS = 4
+_STRIDE = 16  # steps of a ray before it is looked whether it is far enough
 _MOST_STEPS = 20_000
+_TOGETHER = {"cpu": 1 << 18, "cuda": 1 << 27}  # values of the moved images that are made at once
 
 
 def chords(frames: Frames, matrices: Tensor) -> Tensor:
@@ -29,35 +31,40 @@ def chords(frames: Frames, matrices: Tensor) -> Tensor:
 
 def apart(images: Tensor, frames: Frames) -> Tensor:
     """The straight distance of images from the frames' own, over the norm, float64 (N,)."""
-    return _apart(images, frames.images) / _norms(frames)
+    return _lengths(images - frames.images) / _norms(frames)
 
 
 def speeds(frames: Frames, group: Group, directions: Tensor) -> Tensor:
-    """How much score a unit along directions (N, d) adds at first, (N,)."""
-    products = gram(jacobian(frames.images, frames, flows(group, frames)))
-    directions = directions.to(products)
-    square = (directions[:, None] @ products @ directions[..., None])[:, 0, 0]
-    return square.clamp(min=0).sqrt() / _norms(frames)
+    """How much score a unit along directions (N, d) adds at first, on the host (N,)."""
+    own = products(frames.images, frames, group).cpu()
+    square = (directions[:, None] @ own @ directions[..., None])[:, 0, 0]
+    return square.clamp(min=0).sqrt() / _norms(frames).cpu()
 
 
-def scores(frames: Frames, group: Group, coordinates: Tensor, *, eta: float = ETA, least: float = LEAST) -> Tensor:
-    """The length of the direct path to coordinates (N, d), over the norm, float64 (N,); 0 for an image of zeros."""
-    device = frames.images.device
-    coordinates = coordinates.to(device)
+def scores(
+    frames: Frames, group: Group, coordinates: Tensor, *, eta: float = ETA, least: float = LEAST, most: int | None = None
+) -> Tensor:
+    """The length of the direct path to coordinates (N, d), over the norm, float64 (N,); 0 for an image of zeros.
+
+    With at `most` so many stops on the way, some of the path's, it is cheaper and never above the whole score.
+    """
+    coordinates = coordinates.cpu()
     length = coordinates.norm(dim=1)
     directions = coordinates / length.clamp(min=1e-12)[:, None]
     step = _steps(frames, group, directions, eta, least)
-    whole = (length / step + 1e-9).floor().clamp(max=_MOST_STEPS)
-    forward = group.exp(directions * step[:, None])
-    place = torch.eye(3, dtype=torch.float64, device=device).expand_as(forward)
-    before, total = frames.images, torch.zeros_like(length)
-    for number in range(1, int(whole.max()) + 1 if len(whole) else 0):
-        going = number <= whole
-        place = torch.where(going[:, None, None], place @ forward, place)
-        image = frames.moved(place)
-        total += _apart(image, before)  # those that have arrived stand still
-        before = image
-    total += _apart(frames.moved(group.exp(coordinates)), before)
+    number = (length / step - 1e-9).ceil().clamp(1, _MOST_STEPS)
+    if most is not None:
+        step = step * (number / most).ceil()
+        number = (length / step - 1e-9).ceil()
+    total = torch.zeros(len(length), dtype=torch.float64, device=frames.images.device)
+    walk = _Walk(frames, group, directions)
+    each = walk.stride
+    for first in range(0, int(number.max()) if len(number) else 0, each):
+        walk = walk.at(number[walk.rows] > first)
+        rows = walk.rows
+        stops = torch.arange(first, min(first + each, int(number[rows].max())), dtype=torch.float64) + 1
+        gained = walk.on((stops * step[rows, None]).minimum(length[rows, None]))
+        total.index_add_(0, rows.to(total.device), gained.sum(1))
     return total / _norms(frames)
 
 
@@ -73,73 +80,107 @@ class Rays:
 def reach(
     frames: Frames, group: Group, directions: Tensor, wanted: Tensor, *, eta: float = ETA, least: float = LEAST
 ) -> Rays:
-    """Go along unit directions (N, d) until the path's score is as `wanted` (R,), in increasing order.
+    """Go along unit directions (N, d) until the path's score is as `wanted` (R,), in increasing order; on the host.
 
     A ray ends where a step changes nothing any more (the image left the frame) or beyond a half turn. The step that
-    passes a wanted score is halved again and again.
+    passes a wanted score is shortened.
     """
-    device = frames.images.device
-    directions, wanted = directions.to(device), wanted.to(device, torch.float64)
-    count, norms = len(directions), _norms(frames)
+    directions, wanted = directions.cpu(), wanted.to("cpu", torch.float64)
+    count, norms = len(directions), _norms(frames).cpu()
     step = _steps(frames, group, directions, eta, least)
-    forward = group.exp(directions * step[:, None])
-    place = torch.eye(3, dtype=torch.float64, device=device).expand_as(forward)
-    before = frames.images
-    total = torch.zeros(count, dtype=torch.float64, device=device)
-    start = torch.full((count, len(wanted)), -1.0, dtype=torch.float64, device=device)  # steps before the one that passes
-    level = torch.zeros_like(start)  # the score there
+    total = torch.zeros(count, dtype=torch.float64)
+    start = torch.full((count, len(wanted)), -1.0, dtype=torch.float64)  # steps before the one that passes
+    level, rise = torch.zeros_like(start), torch.ones_like(start)  # the score there, and what the step adds
     start[:, wanted <= 0] = 0
     limit = 1 / (half_turns(group, directions) * step)
     going = torch.isfinite(norms) & (total < wanted.max())
-    number = 0
+    number, walk = 0, _Walk(frames, group, directions)
     while number < _MOST_STEPS and bool(going.any()):
-        place = torch.where(going[:, None, None], place @ forward, place)
-        image = frames.moved(place)
-        gained = _apart(image, before) / norms
-        going = going & (gained > 0) & (number + 1 < limit)
-        passed = going[:, None] & (start < 0) & ((total + gained)[:, None] >= wanted)
-        start = torch.where(passed, float(number), start)
-        level = torch.where(passed, total[:, None], level)
-        total = torch.where(going, total + gained, total)
-        going = going & (total < wanted.max())
-        before, number = image, number + 1
-    return _halved(frames, group, directions * step[:, None], wanted, start, level, step)
+        walk = walk.at(going[walk.rows])
+        rows = walk.rows
+        stops = torch.arange(number, number + min(_STRIDE, walk.stride), dtype=torch.float64) + 1
+        gained = walk.on(stops * step[rows, None]).cpu() / norms[rows, None]
+        alive = ((gained > 0) & (stops < limit[rows, None])).cumprod(1).to(torch.bool)
+        after = total[rows, None] + (gained * alive).cumsum(1)
+        passed = alive[..., None] & (after[..., None] >= wanted)
+        first = passed.to(torch.int8).argmax(1)
+        new = passed.any(1) & (start[rows] < 0)
+        before = torch.cat([total[rows, None], after], 1).gather(1, first)
+        start[rows] = torch.where(new, number + first, start[rows])
+        level[rows] = torch.where(new, before, level[rows])
+        rise[rows] = torch.where(new, gained.gather(1, first), rise[rows])
+        total[rows] = after[:, -1]
+        going[rows] = alive[:, -1] & (after[:, -1] < wanted.max())
+        number += len(stops)
+    begin, reached = start.clamp(min=0), start >= 0
+    share, gained = _refined(frames, group, directions, step, begin, wanted - level, rise)
+    along, score = (begin + share) * step[:, None], level + gained
+    return Rays(torch.where(reached, along, 0.0), torch.where(reached, score, 0.0), reached)
 
 
-def _halved(
-    frames: Frames, group: Group, steps: Tensor, wanted: Tensor, start: Tensor, level: Tensor, step: Tensor
-) -> Rays:
-    """The wanted scores inside the steps that pass them."""
-    reached = start >= 0
-    rows, which = reached.nonzero(as_tuple=True)
-    own, vector = frames.at(rows), steps[rows]
-    begin, short = start[rows, which], wanted[which] - level[rows, which]
-    norms, origin = _norms(own), own.moved(group.exp(vector * begin[:, None]))
-    low, high = torch.zeros_like(begin), torch.ones_like(begin)
-    gained = torch.zeros_like(begin)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        gained = _apart(own.moved(group.exp(vector * (begin + middle)[:, None])), origin) / norms
-        low, high = torch.where(gained < short, middle, low), torch.where(gained < short, high, middle)
-    middle = torch.where(wanted[which] <= 0, 0.0, (low + high) / 2)
-    gained = _apart(own.moved(group.exp(vector * (begin + middle)[:, None])), origin) / norms
-    along, score = torch.zeros_like(start), torch.zeros_like(start)
-    along[rows, which] = (begin + middle) * step[rows]
-    score[rows, which] = level[rows, which] + gained
-    return Rays(along, score, reached)
+def _refined(
+    frames: Frames, group: Group, directions: Tensor, step: Tensor, begin: Tensor, short: Tensor, rise: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What share (N, R) of the step after `begin` steps adds as much as is still `short`; and what it adds.
+
+    The whole step adds `rise`, nearly in proportion.
+    """
+    norms, found, gains = _norms(frames).cpu(), [], []
+    for start, wanted, whole in zip(begin.unbind(1), short.unbind(1), rise.unbind(1), strict=True):
+        origin = frames.moved(group.exp(directions * (start * step)[:, None]))
+        share = (wanted / whole).clamp(0, 1)
+        for _ in range(_REFINEMENTS):
+            there = frames.moved(group.exp(directions * ((start + share) * step)[:, None]))
+            last, gained = share, _lengths(there - origin).cpu() / norms
+            share = torch.where(gained > 0, share * wanted / gained, share).clamp(0, 1)
+        found.append(last)
+        gains.append(gained)
+    return torch.stack(found, 1), torch.stack(gains, 1)
+
+
+class _Walk:
+    """Images on their way along directions (N, d); `rows` are their numbers."""
+
+    def __init__(self, frames: Frames, group: Group, directions: Tensor) -> None:
+        self.frames, self.group, self.directions = frames, group, directions
+        self.rows = torch.arange(len(directions))
+        self.last = frames.images
+
+    @property
+    def stride(self) -> int:
+        """How many steps are made at once."""
+        return max(1, _TOGETHER.get(self.last.device.type, 1 << 20) // max(1, self.last.numel()))
+
+    def at(self, which: Tensor) -> _Walk:
+        """Some of them (a mask)."""
+        if bool(which.all()):
+            return self
+        places = which.nonzero()[:, 0]
+        some = _Walk(self.frames.at(places), self.group, self.directions[places])
+        some.rows, some.last = self.rows[places], self.last[places.to(self.last.device)]
+        return some
+
+    def on(self, along: Tensor) -> Tensor:
+        """Go on to so far (N, K) along the directions; the distances from stop to stop (N, K), float64."""
+        images = self.frames.moved(self.group.exp(self.directions[:, None] * along[..., None]))
+        between = _lengths((images[:, 1:] - images[:, :-1]).flatten(0, 1)).view(len(images), -1)
+        gained = torch.cat([_lengths(images[:, 0] - self.last)[:, None], between], 1)
+        self.last = images[:, -1]
+        return gained
 
 
 def _steps(frames: Frames, group: Group, directions: Tensor, eta: float, least: float) -> Tensor:
+    """The length of a step of each path, on the host (N,)."""
     if least <= 0:
-        return torch.full((len(directions),), eta, dtype=torch.float64, device=directions.device)
+        return torch.full((len(directions),), eta, dtype=torch.float64)
     speed = speeds(frames, group, directions)
     return torch.where(speed > 0, (least / speed).clamp(min=eta, max=20 * eta), eta)
 
 
-def _apart(these: Tensor, those: Tensor) -> Tensor:
-    """L2 distances (N,) of images, float64."""
-    distances: Tensor = (these - those).flatten(1).norm(dim=1).to(torch.float64)
-    return distances
+def _lengths(images: Tensor) -> Tensor:
+    """L2 norms (N,), float64."""
+    lengths: Tensor = images.flatten(1).norm(dim=1).to(torch.float64)
+    return lengths
 
 
 def _norms(frames: Frames) -> Tensor:

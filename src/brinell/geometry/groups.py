@@ -15,8 +15,8 @@ from torch import Tensor
 
 from brinell.registry import Registry
 
-_ROOTS = 7  # square roots before the logarithm's series
-_ITERATIONS = 12  # of each square root: they converge quadratically
+_ROOTS = 5  # square roots before the logarithm's series
+_ITERATIONS = 12  # of each square root at most: they converge quadratically
 
 
 def _entries(*entries: tuple[int, int, float]) -> Tensor:
@@ -132,6 +132,8 @@ def _square_root(matrices: Tensor) -> Tensor:
         inverse = torch.linalg.inv_ex(product).inverse
         root = root @ (one + inverse) / 2
         product = (one + (product + inverse) / 2) / 2
+        if bool(((product - one).abs() < 1e-15).all()):
+            break
     return root
 
 

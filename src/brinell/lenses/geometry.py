@@ -18,14 +18,13 @@ from brinell.errors import ConfigError
 from brinell.geometry import GROUPS, Group
 from brinell.lenses.lens import LENSES, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Words
 from brinell.lenses.manifool import BACKTRACKS, FOOLED, REASONS, SILENT, WRONG, Fooled, Pace, manifool, usual_pace
-from brinell.lenses.manitest import MOST_DIMENSIONS, MOST_NODES, grid_of, manitest
+from brinell.lenses.manitest import CANDIDATES, MOST_DIMENSIONS, MOST_NODES, grid_of, manitest
 from brinell.lenses.motions import grid_motions, grid_points, grid_search, parts_of, random_motions
 from brinell.lenses.search import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED
 from brinell.lenses.stage import NO_ANSWER, Done, Method, MotionSearch, Task
 
 OUT_OF_REACH = len(REASONS)
 _REASONS = (*REASONS, "the motion leaves the frame or turns by more than a half before it has this score")
-MOST_GRID = 1000
 
 
 class GeometryOptions(LensOptions):
@@ -35,7 +34,8 @@ class GeometryOptions(LensOptions):
     (from 0.01 on); `grid_pixels` is the step of Manitest's grid in pixels; `eta` is the step of
     geodesic scores; `least` widens it where an image changes slowly (0: never).
     `radii` and `draws` are the scores of random motions, and how many of each; their `directions` are drawn in raw units or
-    by the images' metric. `threshold` is the misclassification rate that tells r̂.
+    by the images' metric. `threshold` is the misclassification rate that tells r̂. `grid_motions` is how many motions the
+    grid search asks about, at most.
     """
 
     name: Literal["geometry"] = "geometry"
@@ -57,6 +57,7 @@ class GeometryOptions(LensOptions):
     radii: tuple[float, ...] = tuple(0.5 * step for step in range(1, 11))
     draws: int = Field(10, ge=1, le=1000)
     directions: Literal["raw", "metric"] = "raw"
+    grid_motions: int = Field(1000, ge=3, le=100_000)
     threshold: float = Field(0.5, gt=0, lt=1)
 
     @field_validator("methods", mode="before")
@@ -126,7 +127,7 @@ def geometry(shard: Shard, operator: MotionSearch, options: LensOptions) -> Aski
 def _on_grid(
     group: Group, label: Tensor, wrong: Tensor, height: int, width: int, options: GeometryOptions
 ) -> Generator[Task, Done, Fooled]:
-    motions = grid_motions(group, height, width, MOST_GRID)
+    motions = grid_motions(group, height, width, options.grid_motions)
     near = yield from grid_search(group, label, motions, eta=options.eta, least=options.least)
     reason = torch.where(torch.isfinite(near.score), FOOLED, 1)
     reason[wrong] = WRONG
@@ -195,10 +196,11 @@ def chosen_searches(options: LensOptions) -> list[Change]:
                     continue
                 few = f"manitest's grid takes up to {MOST_DIMENSIONS} coordinates"
                 raise ConfigError(f"{few}, and {name} has {group.dimension}; use manifool")
-            if method == "grid" and grid_points(group, MOST_GRID) ** group.dimension > MOST_GRID:
+            if method == "grid" and grid_points(group, options.grid_motions) ** group.dimension > options.grid_motions:
                 if options.operators == ("all",):
                     continue
-                raise ConfigError(f"a grid over the {group.dimension} coordinates of {name} is too large; use random")
+                most = f"has more than {options.grid_motions} motions (grid_motions)"
+                raise ConfigError(f"a grid over the {group.dimension} coordinates of {name} {most}; use random")
             search = MotionSearch(group, method)
             found[search.id] = search
     return list(found.values())
@@ -210,10 +212,10 @@ def most_trials(options: LensOptions, operator: Change, height: int, width: int)
     if operator.method == "random":
         return options.draws * len(options.radii)
     if operator.method == "grid":
-        return int(grid_points(operator.group, MOST_GRID) ** operator.group.dimension) - 1
+        return int(grid_points(operator.group, options.grid_motions) ** operator.group.dimension) - 1
     if operator.method == "manitest":
         nodes = int((2 * grid_of(operator.group, height, width, options.grid_pixels).half + 1).prod())
-        return min(MOST_NODES, nodes) + BACKTRACKS
+        return min(MOST_NODES, nodes) + CANDIDATES * BACKTRACKS
     lengths = len(pace_of(options, height, width).lengths)
     return 1 + options.targets * (options.most_steps * (lengths + 1) + BACKTRACKS)
 

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from brinell.geometry import Frames, Group, apart, chords, flows, jacobian, numerical_jacobian, projected, scores
+from brinell.geometry import Group, gram, numerical_jacobian, products, pulls, scores, solved
 from brinell.lenses.stage import NO_ANSWER, Done, Stage, Task
 
 BACKTRACKS = 20  # shares of the last step that are asked; 0.8^20 is 1 %
+_ROUNDS = (4, 6, 10)  # how many of them at once: the first that fools is mostly among the first few
+_STOPS = 12  # on the direct path to where a pair stands, for a bound of its score
 
 REASONS = (
     "",
@@ -38,8 +40,8 @@ class Pace:
     """How ManiFool goes: the lengths of a step, the share of the last one, and when to stop.
 
     `numerical`: the Jacobian by differences, as the published scripts took it. `left`: steps are composed on the left, as
-    they did. `drop`: targets are left when the image has been moved further, in a straight line, than the score of a target
-    that has fooled already; they would have to come back to win.
+    they did. `drop`: targets are left when the direct path to where they stand is longer than that of another target that
+    has fooled already; they would have to come back to win.
     """
 
     lengths: Tensor
@@ -121,18 +123,21 @@ def _advanced(
     group: Group, pairs: _Pairs, original: Tensor, found: Fooled, pace: Pace, step: int
 ) -> Generator[Task, Done, _Pairs]:
     """One step of all pairs; those that go on."""
+    if pace.drop:
+        pairs = yield from _able_to_win(group, pairs, found, pace)
+        if not len(pairs.sample):
+            return pairs
     slope = yield _slopes(group, pairs, original, pace)
     _count(found.gradients, pairs.sample, 1)
-    length = slope["direction"].norm(dim=1)
+    direction = solved(slope["products"], slope["pulls"]).nan_to_num(0.0, 0.0, 0.0)
+    length = direction.norm(dim=1)
     stop = torch.where(length > 0, FOOLED, slope["why"])
-    if pace.drop:
-        stop[(slope["chord"] > found.score[pairs.sample]) & (stop == FOOLED)] = DROPPED
     _stopped(found, pairs.sample, stop)
     going = (stop == FOOLED).nonzero()[:, 0]
     if not len(going):
         return pairs.at(going)
     pairs = pairs.at(going)
-    unit = (slope["direction"] / length[:, None])[going]
+    unit = (direction / length[:, None])[going]
     ways = pace.lengths[:, None] * unit[:, None] + pace.momentum * pairs.pace[:, None]  # (P, L, d)
     many = len(pace.lengths)
     told = yield _asked(
@@ -155,6 +160,19 @@ def _advanced(
     return ahead.at((~fooled & ~silent).nonzero()[:, 0])
 
 
+def _able_to_win(group: Group, pairs: _Pairs, found: Fooled, pace: Pace) -> Generator[Task, Done, _Pairs]:
+    """Pairs that are not further than another target of their sample that has fooled already."""
+    rows = torch.isfinite(found.score[pairs.sample]).nonzero()[:, 0]
+    if not len(rows):
+        return pairs
+    samples = pairs.sample[rows]
+    motion = group.log(pairs.place[rows]).nan_to_num(0.0, 0.0, 0.0)
+    told = yield _measured(group, samples, motion, pace, most=_STOPS)
+    able = torch.ones_like(pairs.sample, dtype=torch.bool)
+    able[rows] = told["score"] <= found.score[samples]
+    return pairs.at(able.nonzero()[:, 0])
+
+
 def _settled(
     group: Group,
     before: _Pairs,
@@ -166,31 +184,28 @@ def _settled(
     step: int,
 ) -> Generator[Task, Done, None]:
     """Shorten the last step of pairs that fool, and keep the motions that are smaller than those of other targets."""
-    place = after.place
-    if pace.backtrack:
-        shares = 1 - 0.8 ** torch.arange(1, BACKTRACKS + 1, dtype=torch.float64)
-        tries = _moved_on(
-            group,
-            before.place.repeat_interleave(len(shares), 0),
-            (shares[:, None] * after.pace[:, None]).flatten(0, 1),
-            pace.left,
-        )
-        told = yield _asked(
-            before.sample.repeat_interleave(len(shares)), tries, original, before.target.repeat_interleave(len(shares))
-        )
-        _count(found.queries, before.sample, len(shares))
-        labels = told["label"].view(-1, len(shares))
-        fooling = (labels != original[before.sample][:, None]) & (labels != NO_ANSWER)
-        first = fooling.to(torch.int8).argmax(1)
-        shorter = fooling.any(1)
-        rows = torch.arange(len(first))
-        place = torch.where(shorter[:, None, None], tries.view(-1, len(shares), 3, 3)[rows, first], place)
-        label = torch.where(shorter, labels[rows, first], label)
+    place, label = after.place.clone(), label.clone()
+    shares = 1 - 0.8 ** torch.arange(1, BACKTRACKS + 1, dtype=torch.float64)
+    rows = torch.arange(len(label))
+    for some in torch.split(shares, list(_ROUNDS)) if pace.backtrack else ():
+        if not len(rows):
+            break
+        own, many = before.at(rows), len(some)
+        ways = (some[:, None] * after.pace[rows, None]).flatten(0, 1)
+        tries = _moved_on(group, own.place.repeat_interleave(many, 0), ways, pace.left)
+        told = yield _asked(own.sample.repeat_interleave(many), tries, original, own.target.repeat_interleave(many))
+        _count(found.queries, own.sample, many)
+        labels = told["label"].view(-1, many)
+        fooling = (labels != original[own.sample][:, None]) & (labels != NO_ANSWER)
+        first, shorter = fooling.to(torch.int8).argmax(1), fooling.any(1)
+        place[rows[shorter]] = tries.view(-1, many, 3, 3)[shorter, first[shorter]]
+        label[rows[shorter]] = labels[shorter, first[shorter]]
+        rows = rows[~shorter]
     motion = group.log(place)
     whole = torch.isfinite(motion).all(1)
     motion = torch.where(whole[:, None], motion, 0.0)
-    straight = yield _measured(group, before.sample, motion, pace, straight=True)
-    near = (whole & (straight["score"] < found.score[before.sample])).nonzero()[:, 0]
+    bound = yield _measured(group, before.sample, motion, pace, most=_STOPS)
+    near = (whole & (bound["score"] < found.score[before.sample])).nonzero()[:, 0]
     if not len(near):
         return
     told = yield _measured(group, before.sample[near], motion[near], pace)
@@ -228,7 +243,7 @@ def _looked(samples: Tensor, targets: int) -> Task:
 
     def do(stage: Stage, part: slice) -> Done:
         rows = samples[part]
-        values, labels = stage.scores(stage.frames(rows).images, rows)
+        values, labels = stage.scores(rows)
         others = values.clone().nan_to_num(nan=-torch.inf)
         others.scatter_(1, labels.clamp(min=0)[:, None], -torch.inf)
         best = others.topk(min(targets, values.shape[1] - 1), dim=1)
@@ -242,7 +257,7 @@ def _asked(samples: Tensor, matrices: Tensor, original: Tensor, targets: Tensor)
 
     def do(stage: Stage, part: slice) -> Done:
         rows = samples[part]
-        values, labels = stage.scores(stage.frames(rows).moved(matrices[part]), rows)
+        values, labels = stage.scores(rows, matrices[part])
         plus, minus = (which.to(values.device)[:, None] for which in (original[rows].clamp(min=0), targets[part]))
         return {"label": labels, "gap": (values.gather(1, plus) - values.gather(1, minus))[:, 0]}
 
@@ -250,40 +265,33 @@ def _asked(samples: Tensor, matrices: Tensor, original: Tensor, targets: Tensor)
 
 
 def _slopes(group: Group, pairs: _Pairs, original: Tensor, pace: Pace) -> Task:
-    """Where to go: the projected gradient (P, d), or why there is none; and how far the image is moved, straight."""
+    """What says where to go: the Jacobian's products with itself and with the gradient; or why nothing does."""
 
     def do(stage: Stage, part: slice) -> Done:
         rows, place = pairs.sample[part], pairs.place[part]
-        frames = stage.frames(rows)
+        frames, seen = stage.frames(rows), stage.seen(rows)
         images = frames.moved(place)
-        columns = stage.crop(_columns(frames, images, place, group, pace), rows)
         gradient = stage.gradient(images, rows, original[rows], pairs.target[part])
         gone = images.flatten(1).any(1).logical_not()
         level = gradient.flatten(1).any(1).logical_not()
-        direction = projected(columns, gradient).nan_to_num(0.0, 0.0, 0.0)
         why = torch.where(level, NO_SLOPE, FLAT)
         why = torch.where(gone & frames.images.flatten(1).any(1), LEFT, why)
-        return {"direction": direction, "why": why, "chord": apart(images, frames)}
+        if not pace.numerical:
+            own, along = products(images, frames, group, seen), pulls(images, gradient, frames, group)
+            return {"products": own, "pulls": along, "why": why}
+        columns = numerical_jacobian(frames, place, group, left=pace.left)
+        columns = columns if seen is None else columns * seen[:, None]
+        along = (columns.flatten(2) @ gradient.flatten(1)[..., None])[..., 0]
+        return {"products": gram(columns), "pulls": along.to(torch.float64), "why": why}
 
     return Task(len(pairs.sample), do, images=len(pairs.sample))
 
 
-def _columns(frames: Frames, images: Tensor, place: Tensor, group: Group, pace: Pace) -> Tensor:
-    if not pace.numerical:
-        return jacobian(images, frames, flows(group, frames))
-    if not pace.left:
-        return numerical_jacobian(frames, place, group)
-    nudges = group.exp(1e-4 * torch.eye(group.dimension, dtype=torch.float64))
-    return torch.stack([(frames.moved(nudge @ place) - images) / 1e-4 for nudge in nudges], 1)
-
-
-def _measured(group: Group, samples: Tensor, motions: Tensor, pace: Pace, straight: bool = False) -> Task:
-    """The geodesic scores of motions, or only the straight distances."""
+def _measured(group: Group, samples: Tensor, motions: Tensor, pace: Pace, most: int | None = None) -> Task:
+    """The geodesic scores of motions, or with at `most` so many stops a bound of them."""
 
     def do(stage: Stage, part: slice) -> Done:
-        frames, own = stage.frames(samples[part]), motions[part]
-        if straight:
-            return {"score": chords(frames, group.exp(own))}
-        return {"score": scores(frames, group, own, eta=pace.eta, least=pace.least)}
+        frames = stage.frames(samples[part])
+        return {"score": scores(frames, group, motions[part], eta=pace.eta, least=pace.least, most=most)}
 
     return Task(len(samples), do)

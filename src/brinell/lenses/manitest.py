@@ -10,11 +10,12 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from brinell.geometry import Fronts, Group, flows, gram, jacobian, metric, scores
+from brinell.geometry import Fronts, Group, metric, products, scores
 from brinell.lenses.manifool import BACKTRACKS, FLAT, FOOLED, SILENT, WRONG, Fooled
 from brinell.lenses.stage import NO_ANSWER, Done, Stage, Task
 
@@ -22,6 +23,7 @@ MOST_NODES = 50_000
 MOST_DIMENSIONS = 4
 WIDTH = 0.5  # of a shell of nodes that are asked together, in mean steps of the grid
 TOGETHER = 1 << 26  # nodes of the grids of images that march side by side
+CANDIDATES = 4  # motions of a sample whose paths are shortened
 MISSED = 1  # as `TOO_LONG`
 
 
@@ -55,7 +57,8 @@ def manitest(
 ) -> Generator[Task, Done, Fooled]:
     """The nearest node of the grid that changes the label, for each of `count` samples.
 
-    With `backtrack` the last step of the direct path there, one of the grid, is shortened as ManiFool's is.
+    With `backtrack` all nodes of its shell that change the label are candidates: the direct paths there are shortened by up
+    to a step of the grid, and the one with the least score counts.
     """
     nodes = int((2 * grid.half + 1).prod())
     wave = max(1, min(count, TOGETHER // nodes))
@@ -69,39 +72,82 @@ def manitest(
         queries=torch.zeros(count, dtype=torch.int64),
         gradients=torch.zeros(count, dtype=torch.int64),
     )
+    none = torch.zeros(0, dtype=torch.int64)
+    near = [_Near(none, found.motion[:0], none, none)]
     for start in range(0, count, wave):
-        yield from _march(group, torch.arange(start, min(start + wave, count)), grid, found, truth)
-    won = (found.reason == FOOLED).nonzero()[:, 0]
-    if len(won) and backtrack:
-        yield from _shortened(group, won, grid, found)
-    if len(won):
-        told = yield _scored(group, won, found.motion[won], eta, least)
-        found.score[won] = told["score"]
+        near += yield from _march(group, torch.arange(start, min(start + wave, count)), grid, found, truth)
+    ends = _Near(*(torch.cat(parts) for parts in zip(*near, strict=True)))
+    if not backtrack:
+        ends = ends.at((ends.rank == 0).nonzero()[:, 0])
+    order = yield from _kept(group, ends, found, eta, least)
+    if backtrack and len(order):
+        best = ends.at(order[_ranks(ends.sample[order]) < CANDIDATES])
+        shorter = yield from _shortened(group, best, grid, found)
+        yield from _kept(group, shorter, found, eta, least)
     return found
 
 
-def _shortened(group: Group, samples: Tensor, grid: Grid, found: Fooled) -> Generator[Task, Done, None]:
-    """Go back along the direct path, up to one step of the grid, and take the first point that still fools."""
-    motion = found.motion[samples]
-    steps = (motion.abs() / grid.steps).amax(1)
-    back = 1 - torch.arange(1, BACKTRACKS) / BACKTRACKS  # the shortest way first
+class _Near(NamedTuple):
+    """Motions that change the labels of samples; several of a sample, ranked from the nearest by the metric."""
+
+    sample: Tensor
+    motion: Tensor
+    label: Tensor
+    rank: Tensor
+
+    def at(self, rows: Tensor) -> _Near:
+        return _Near(*(values[rows] for values in self))
+
+
+def _ranks(samples: Tensor) -> Tensor:
+    """The place of each among those of its sample, in their order."""
+    order = samples.argsort(stable=True)
+    counts = torch.unique_consecutive(samples[order], return_counts=True)[1]
+    first = (counts.cumsum(0) - counts).repeat_interleave(counts)
+    ranks = torch.empty_like(samples)
+    ranks[order] = torch.arange(len(samples)) - first
+    return ranks
+
+
+def _kept(group: Group, near: _Near, found: Fooled, eta: float, least: float) -> Generator[Task, Done, Tensor]:
+    """Keep the motions that have the least scores of their samples; all of them, from the least score to the largest."""
+    if not len(near.sample):
+        return near.sample
+    score = (yield _scored(group, near.sample, near.motion, eta, least))["score"]
+    order = score.argsort(stable=True)
+    for row in order[_ranks(near.sample[order]) == 0].tolist():
+        sample = near.sample[row]
+        if score[row] < found.score[sample]:
+            found.score[sample], found.motion[sample] = score[row], near.motion[row]
+            found.label[sample] = found.target[sample] = near.label[row]
+    return order
+
+
+def _shortened(group: Group, near: _Near, grid: Grid, found: Fooled) -> Generator[Task, Done, _Near]:
+    """Go back along direct paths, up to one step of the grid; the first points that still change the label."""
+    steps = (near.motion.abs() / grid.steps).amax(1)
+    back = 1 - torch.arange(1, BACKTRACKS, dtype=torch.float64) / BACKTRACKS  # the shortest way first
     shares = 1 - back / steps[:, None].clamp(min=1)
-    tries = motion[:, None] * shares[..., None]
-    rows = samples.repeat_interleave(len(back))
+    tries = near.motion[:, None] * shares[..., None]
+    rows = near.sample.repeat_interleave(len(back))
     matrices = group.exp(tries.flatten(0, 1))
-    found.queries.index_add_(0, samples, torch.full_like(samples, len(back)))
+    found.queries.index_add_(0, rows, torch.ones_like(rows))
 
     def do(stage: Stage, part: slice) -> Done:
-        return {"label": stage.scores(stage.frames(rows[part]).moved(matrices[part]), rows[part])[1]}
+        return {"label": stage.scores(rows[part], matrices[part])[1]}
 
     told = yield Task(len(rows), do, images=len(rows))
-    fooling = told["label"].view(len(samples), -1) == found.label[samples][:, None]
-    shorter = fooling.any(1)
-    found.motion[samples[shorter]] = tries[shorter, fooling.to(torch.int8).argmax(1)[shorter]]
+    fooling = told["label"].view(len(near.sample), -1) == near.label[:, None]
+    shorter = fooling.any(1).nonzero()[:, 0]
+    first = fooling.to(torch.int8).argmax(1)[shorter]
+    return near.at(shorter)._replace(motion=tries[shorter, first])
 
 
-def _march(group: Group, samples: Tensor, grid: Grid, found: Fooled, truth: Tensor | None) -> Generator[Task, Done, None]:
-    """March from the identity until every sample has its node or its grid is used up."""
+def _march(
+    group: Group, samples: Tensor, grid: Grid, found: Fooled, truth: Tensor | None
+) -> Generator[Task, Done, list[_Near]]:
+    """March from the identity until every sample has its node or its grid is used up; the nodes that were found."""
+    near: list[_Near] = []
     fronts = Fronts(len(samples), grid.half, grid.steps)
     known = _Motions(group)
     yield from _fill_metrics(group, samples, fronts, known)
@@ -119,7 +165,7 @@ def _march(group: Group, samples: Tensor, grid: Grid, found: Fooled, truth: Tens
             if original is None:  # the first nodes are the identity's
                 original = torch.full((len(samples),), NO_ANSWER)
                 original[fronts.image[places]] = labels
-            _judge(samples, fronts, places, labels, original, found, alive)
+            near.append(_judge(samples, fronts, places, labels, original, found, alive))
             fronts.bound += torch.where(resting, width, 0.0)
             used = torch.bincount(fronts.image[fronts.asked], minlength=len(samples))
             waiting = torch.zeros_like(alive)
@@ -131,6 +177,7 @@ def _march(group: Group, samples: Tensor, grid: Grid, found: Fooled, truth: Tens
         if len(places):
             told = yield Task(len(places), partial(_proposed, fronts, places))
             fronts.update(places, told["distance"])
+    return near
 
 
 def _proposed(fronts: Fronts, places: Tensor, stage: Stage, part: slice) -> Done:
@@ -139,8 +186,8 @@ def _proposed(fronts: Fronts, places: Tensor, stage: Stage, part: slice) -> Done
 
 def _judge(
     samples: Tensor, fronts: Fronts, places: Tensor, labels: Tensor, original: Tensor, found: Fooled, alive: Tensor
-) -> None:
-    """Note the nearest of new nodes whose label differs; its sample is done."""
+) -> _Near:
+    """The new nodes whose label differs, the nearest first; their samples are done."""
     own = fronts.image[places]
     at_home = fronts.distance[places] == 0
     wrong = at_home & (labels != original[own]) | at_home & (labels == NO_ANSWER)
@@ -149,14 +196,12 @@ def _judge(
         found.reason[samples[own[wrong]]] = torch.where(labels[wrong] == NO_ANSWER, SILENT, WRONG)
         alive[own[wrong]] = False
     new = (labels != original[own]) & (labels != NO_ANSWER) & alive[own]
-    order = fronts.distance[places].argsort(descending=True, stable=True)
+    order = fronts.distance[places].argsort(stable=True)
     order = order[new[order]]
     where = samples[own[order]]
-    found.motion[where] = fronts.coordinates(places[order])  # the nearest is written last
-    found.label[where] = labels[order]
-    found.target[where] = labels[order]
     found.reason[where] = FOOLED
     alive[own[order]] = False
+    return _Near(where, fronts.coordinates(places[order]), labels[order], _ranks(where))
 
 
 class _Motions:
@@ -189,7 +234,7 @@ def _fill_metrics(group: Group, samples: Tensor, fronts: Fronts, known: _Motions
 
     def do(stage: Stage, part: slice) -> Done:
         frames = stage.frames(rows[part])
-        return {"products": gram(jacobian(frames.moved(matrices[part]), frames, flows(group, frames)))}
+        return {"products": products(frames.moved(matrices[part]), frames, group)}
 
     told = yield Task(len(places), do)
     fronts.metrics[places] = metric(group, coordinates, told["products"])
@@ -200,7 +245,7 @@ def _labels(samples: Tensor, fronts: Fronts, places: Tensor, known: _Motions) ->
     rows, matrices = samples[fronts.image[places]], known.of(fronts, places)
 
     def do(stage: Stage, part: slice) -> Done:
-        return {"label": stage.scores(stage.frames(rows[part]).moved(matrices[part]), rows[part])[1]}
+        return {"label": stage.scores(rows[part], matrices[part])[1]}
 
     if not len(places):
         return torch.zeros(0, dtype=torch.int64)

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.geometry import Frames, Group, chords, flows, gram, jacobian, reach, scores
+from brinell.geometry import Frames, Group, chords, products, reach, scores
 from brinell.lenses.stage import Done, Stage, Task
 
 _PURPOSE = 0
 NEAREST = 8  # fooling motions of the grid whose paths are measured at once
+STOPS = 12  # of a path, for a bound of its length
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def random_motions(
             ways = _whitened(ways, frames, group)
         ways = ways / ways.norm(dim=1, keepdim=True)
         rays = reach(frames, group, ways, wanted, eta=eta, least=least)
-        motions = rays.reach.cpu()[..., None] * ways[:, None]
+        motions = rays.reach[..., None] * ways[:, None]
         return {"motion": motions, "score": rays.scores, "reached": rays.reached}
 
     told = yield Task(len(samples), go)
@@ -83,8 +84,8 @@ def normal(seed: int, ids: Tensor, group: Group, draws: Tensor) -> Tensor:
 
 def _whitened(ways: Tensor, frames: Frames, group: Group) -> Tensor:
     """Directions that change their images alike; unchanged where the metric says nothing."""
-    products = gram(jacobian(frames.images, frames, flows(group, frames))).cpu()
-    values, vectors = torch.linalg.eigh(products)
+    own = products(frames.images, frames, group).cpu()
+    values, vectors = torch.linalg.eigh(own)
     good = values > 1e-9 * values.amax(1, keepdim=True)
     inverse = torch.where(good, values.clamp(min=1e-300).rsqrt(), 0.0)
     found = (vectors @ (inverse * ways)[..., None])[..., 0]
@@ -97,7 +98,7 @@ def labels_of(group: Group, samples: Tensor, motions: Tensor) -> Generator[Task,
 
     def look(stage: Stage, part: slice) -> Done:
         rows = samples[part]
-        return {"label": stage.scores(stage.frames(rows).moved(matrices[part]), rows)[1]}
+        return {"label": stage.scores(rows, matrices[part])[1]}
 
     return (yield Task(len(samples), look, images=len(samples)))["label"]
 
@@ -107,8 +108,8 @@ def parts_of(group: Group, motions: Tensor) -> Task:
 
     def measure(stage: Stage, part: slice) -> Done:
         frames = stage.frames(torch.arange(part.start, part.stop))
-        products = gram(jacobian(frames.images, frames, flows(group, frames)))
-        lengths = products.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() / frames.norms().clamp(min=1e-12)[:, None]
+        own = products(frames.images, frames, group)
+        lengths = own.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() / frames.norms().clamp(min=1e-12)[:, None]
         return {"parts": lengths.cpu() * motions[part].abs()}
 
     return Task(len(motions), measure)
@@ -157,31 +158,44 @@ def grid_search(
     def look(stage: Stage, part: slice) -> Done:
         rows = samples[part]
         frames, places = stage.frames(rows), matrices[which[part]]
-        return {"label": stage.scores(frames.moved(places), rows)[1], "chord": chords(frames, places)}
+        return {"label": stage.scores(rows, places)[1], "chord": chords(frames, places)}
 
     told = yield Task(len(samples), look, images=len(samples))
     labels = told["label"].view(count, many)
     fooling = labels != original[:, None]
-    straight = torch.where(fooling, told["chord"].view(count, many), torch.inf)
+    bound = torch.where(fooling, told["chord"].view(count, many), torch.inf)
     found = Nearest(
         score=torch.full((count,), torch.inf, dtype=torch.float64),
         motion=torch.zeros(count, group.dimension, dtype=torch.float64),
         label=original.clone(),
         share=fooling.to(torch.float64).mean(1),
     )
-    while True:  # a path is never shorter than its chord: once the best is below all other chords, it is the least
-        near = straight.topk(min(NEAREST, many), largest=False)
+    bounded = torch.zeros_like(fooling)
+    while True:  # a path is never shorter than its bound: once the best is below all others', it is the least
+        near = bound.topk(min(NEAREST, many), largest=False)
         rows, places = (near.values < found.score[:, None]).nonzero(as_tuple=True)
         if not len(rows):
             return found
         asked = near.indices[rows, places]
-
-        def measure(stage: Stage, part: slice, rows: Tensor = rows, asked: Tensor = asked) -> Done:
-            frames = stage.frames(rows[part])
-            return {"score": scores(frames, group, motions[asked[part]], eta=eta, least=least)}
-
-        length = (yield Task(len(rows), measure))["score"]
-        straight[rows, asked] = torch.inf
+        rough = ~bounded[rows, asked]
+        if bool(rough.any()):  # a closer bound first
+            rows, asked = rows[rough], asked[rough]
+            bound[rows, asked] = yield from _paths(group, rows, motions[asked], eta, least, STOPS)
+            bounded[rows, asked] = True
+            continue
+        length = yield from _paths(group, rows, motions[asked], eta, least)
+        bound[rows, asked] = torch.inf
         for row, place, score in zip(rows.tolist(), asked.tolist(), length.tolist(), strict=True):
             if score < found.score[row]:
                 found.score[row], found.motion[row], found.label[row] = score, motions[place], labels[row, place]
+
+
+def _paths(
+    group: Group, rows: Tensor, motions: Tensor, eta: float, least: float, most: int | None = None
+) -> Generator[Task, Done, Tensor]:
+    """The scores of motions of samples, or with at `most` so many stops a bound of them."""
+
+    def measure(stage: Stage, part: slice) -> Done:
+        return {"score": scores(stage.frames(rows[part]), group, motions[part], eta=eta, least=least, most=most)}
+
+    return (yield Task(len(rows), measure))["score"]

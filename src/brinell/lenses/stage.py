@@ -51,17 +51,17 @@ class Stage(Protocol):
     def frames(self, samples: Tensor) -> Frames:
         """The whole images in the model's scale: before its crop, after its normalisation."""
 
-    def crop(self, images: Tensor, samples: Tensor) -> Tensor:
-        """The part of whole images (…, H, W) that the model sees."""
+    def seen(self, samples: Tensor) -> Tensor | None:
+        """Which pixels of whole images the model sees, (N or 1, 1, H, W); None: all of them."""
 
-    def scores(self, images: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores (N, K) of whole images, before any softmax, and the label that wins.
+    def scores(self, samples: Tensor, matrices: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Scores (N, K) of samples before any softmax, moved by matrices (N, 3, 3), and the label that wins.
 
         The label is -1 where a detector finds nothing, and `NO_ANSWER` where the model gave no number.
         """
 
     def gradient(self, images: Tensor, samples: Tensor, plus: Tensor, minus: Tensor) -> Tensor:
-        """The gradient of score `plus` less score `minus` (N,) with respect to what the model sees."""
+        """The gradient of score `plus` less score `minus` (N,) with respect to whole images, which are of samples."""
 
 
 @dataclass(frozen=True)
