@@ -52,6 +52,10 @@ class Stage:
         parts = zip(images, corners, strict=True)
         return torch.stack([image[..., top : top + height, left : left + width] for image, (top, left) in parts])
 
+    def moved(self, samples: Tensor, matrices: Tensor) -> Tensor:
+        """Whole images of samples under motions, in whole grey levels; smaller ones lie at the top left."""
+        return self.model.preprocess.levels(self.frames(samples).moved(matrices))
+
     def scores(self, images: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
         """Scores (N, K) before any softmax, and the labels that win."""
         model = self.model
