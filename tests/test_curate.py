@@ -618,9 +618,8 @@ def bench_of(model: brinell.Model, originals: list[Tensor]) -> Bench:
     return Bench(model, canvases, nothing, nothing, criterion=usual, seed=0, batch=4, originals=originals)
 
 
-def was_seen(model: brinell.Model, picture: Tensor, *, rounded: bool) -> bool:
-    """Whether a model was given this, to the bit; `rounded`: to whole grey levels."""
-    given = torch.stack(SEEN)
+def was_given(model: brinell.Model, given: Tensor, picture: Tensor, *, rounded: bool) -> bool:
+    """Whether a picture is among what a model was given, to the bit; `rounded`: to whole grey levels."""
     if rounded:
         return bool((model.preprocess.levels(given) == picture).flatten(1).all(1).any())
     return bool((given == model.preprocess.normalise(picture[None])).flatten(1).all(1).any())
@@ -639,13 +638,14 @@ def test_moved_images_are_what_the_model_saw(short_side: int | None, unlabelled:
     options = {"operators": ["translation"], "methods": ["manifool", "manitest", "random", "grid"], "grid_pixels": 1.0}
     data = {**unlabelled, "limit": 4}
     run = measured(model, data, tmp_path / "run", name="geometry", radii=[0.3, 0.6], draws=2, **options)
+    given = torch.stack(SEEN)  # in the run, before the model is asked again
     records = curated(run, tmp_path / "out", every=True, models=[model])
     assert {record["operator"].partition(":")[2] for record in records} == set(options["methods"])
     fooled = run.rows("select image, operator, motion, score from rows where status = 'broken'").fetchall()
     motions = {(image, operator, *motion): score for image, operator, motion, score in fooled}
     for record in records:
         picture = read_image(tmp_path / "out" / record["file_name"])
-        assert picture.shape[1:] == (32, 32) and was_seen(model, picture, rounded=True)
+        assert picture.shape[1:] == (32, 32) and was_given(model, given, picture, rounded=True)
         check_answers(model, picture, record)
         key = (record["original_id"], record["operator"], *record["parameters"]["motion"])
         assert record["amount"] == motions[key] and record["unit"] == "geodesic score"
@@ -674,6 +674,7 @@ def test_moved_images_are_what_the_model_saw(short_side: int | None, unlabelled:
 def test_windows_are_cut_as_pillow_does_and_come_in_pairs(greys: Path, unlabelled: dict[str, Any], tmp_path: Path) -> None:
     model = watched(None)
     run = measured(model, unlabelled, tmp_path / "run", name="fragility", sizes=[0.8], stride=2, operators=["windows"])
+    given = torch.stack(SEEN)
     records = curated(run, tmp_path / "out", every=True, models=[model])
     assert {record["parameters"]["direction"] for record in records} == {"shift", "shrink"}
     for record in records:
@@ -683,7 +684,7 @@ def test_windows_are_cut_as_pillow_does_and_come_in_pairs(greys: Path, unlabelle
             for picture, (left, top, side) in ((lost, numbers[:3]), (kept, numbers[3:])):
                 cut = original.crop((left, top, left + side, top + side)).resize((32, 32), Image.Resampling.BILINEAR)
                 assert np.array_equal(picture.permute(1, 2, 0), np.asarray(cut))
-                assert was_seen(model, picture, rounded=False)
+                assert was_given(model, given, picture, rounded=False)
         check_answers(model, lost, record)
         assert int(model.predict(kept[None])[0].argmax()) == record["failures"][0]["truth"]
         apart = numbers[5] - numbers[2]
