@@ -80,7 +80,7 @@ def ran(here: Path, tell: Tell) -> Path:
 
 
 def test_the_commands() -> None:
-    known = "attention compare curate demo harden human leaderboard ls moved plan report rows run serve show summary"
+    known = "attention compare curate demo harden human leaderboard ls moved plan report rows run serve show summary track"
     assert sorted(COMMANDS) == known.split()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import filecmp
 import json
 from collections import Counter
@@ -18,14 +19,20 @@ from torch import Tensor, nn
 import brinell
 from brinell.cli.main import main
 from brinell.config import load_config
+from brinell.criteria import find_criterion
 from brinell.curation.likeness import Seen, hashes
 from brinell.datasets import read_image
 from brinell.engine import assemble, execute
+from brinell.engine.bench import Bench
 from brinell.engine.failures import FAILURES, Failures
-from brinell.lenses import LENSES, Lens, LensOptions, Shard, Trials
+from brinell.engine.remake import Version, boxes_of, remade
+from brinell.geometry import GROUPS
+from brinell.lenses import LENSES, Again, Lens, LensOptions, Motion, Shard, Trials
 from brinell.lenses.lens import Asking
 from brinell.perturb import Property, View, find_operator, find_property
 from brinell.perturb.highlight import highlighted
+from brinell.perturb.windows import window_view
+from brinell.results import Store
 from brinell.types import id_number, image_id
 from conftest import PLAIN
 
@@ -543,14 +550,11 @@ def test_a_lens_of_views_takes_part_by_one_entry(greys: Path, tmp_path: Path, mo
             "select model, operator, image, label, [severity], 0, null, 2.5 * severity, severity, prediction, "
             "confidence, probability, mse, mae, l1, l2, linf, l0, changed from rows where lens = 'shade' and not correct"
         ),
-        lambda name, options: view,
         told="parameters",
         complete=lambda operator: True,
-        originals=True,
     )
-    monkeypatch.setitem(
-        LENSES._parts, "shade", Lens("shade", "", Options, ask, lambda _: [view], lambda *_: 8, originals=True)
-    )
+    lens = Lens("shade", "", Options, ask, lambda _: [view], lambda *_: 8, originals=True, again=Again(lambda *_: view))
+    monkeypatch.setitem(LENSES._parts, "shade", lens)
     monkeypatch.setitem(FAILURES._parts, "shade", entry)
     config = load_config({"models": ["fake:grey:0.25"], "data": str(greys), "lenses": [{"name": "profile"}]}).model_copy(
         update={"lenses": (Options(),), "out": str(tmp_path / "run"), "execution": PLAIN}
@@ -584,6 +588,192 @@ def test_spots_of_light_are_made_again_on_the_original(unlabelled: dict[str, Any
                 said = model.predict(picture[None])[0]
                 assert int(said.argmax()) == failure["after"]["label"] != failure["truth"]
                 assert float(said.max()) == pytest.approx(failure["after"]["confidence"], abs=1e-6)
+
+
+# ---- moved images, and pairs of windows ----
+
+SEEN: list[Tensor] = []  # what a model was given, in its own scale
+
+
+class Watched(Moody):
+    def __init__(self, other: float) -> None:
+        super().__init__()
+        self.weights.data += other * Moody(4).weights.data
+
+    def forward(self, images: Tensor) -> Tensor:
+        if not images.requires_grad:
+            SEEN.extend(images.clone())
+        return super().forward(images) * 4
+
+
+def watched(short_side: int | None, other: float = 0.0) -> brinell.Model:
+    how: dict[str, Any] = {"size": 32, "mean": (0.4, 0.5, 0.6), "std": (0.2,), "short_side": short_side}
+    SEEN.clear()
+    return brinell.wrap(Watched(other), classes=CLASSES, name=f"watched{other:g}", execution=PLAIN, **how)
+
+
+def bench_of(model: brinell.Model, originals: list[Tensor]) -> Bench:
+    canvases, nothing = torch.stack([model.preprocess.canvas(one) for one in originals]), torch.zeros(len(originals)).long()
+    usual = find_criterion("misclassification")
+    return Bench(model, canvases, nothing, nothing, criterion=usual, seed=0, batch=4, originals=originals)
+
+
+def was_given(model: brinell.Model, given: Tensor, picture: Tensor, *, rounded: bool) -> bool:
+    """Whether a picture is among what a model was given, to the bit; `rounded`: to whole grey levels."""
+    if rounded:
+        return bool((model.preprocess.levels(given) == picture).flatten(1).all(1).any())
+    return bool((given == model.preprocess.normalise(picture[None])).flatten(1).all(1).any())
+
+
+def check_answers(model: brinell.Model, picture: Tensor, record: dict[str, Any]) -> None:
+    (failure,) = record["failures"]
+    said = model.predict(picture[None])[0]
+    assert int(said.argmax()) == failure["after"]["label"] != failure["truth"] and failure["from"] == "asked"
+    assert float(said.max()) == pytest.approx(failure["after"]["confidence"], abs=1e-6)
+
+
+@pytest.mark.parametrize("short_side", [None, 36])
+def test_moved_images_are_what_the_model_saw(short_side: int | None, unlabelled: dict[str, Any], tmp_path: Path) -> None:
+    model = watched(short_side)
+    options = {"operators": ["translation"], "methods": ["manifool", "manitest", "random", "grid"], "grid_pixels": 1.0}
+    data = {**unlabelled, "limit": 4}
+    run = measured(model, data, tmp_path / "run", name="geometry", radii=[0.3, 0.6], draws=2, **options)
+    given = torch.stack(SEEN)  # in the run, before the model is asked again
+    records = curated(run, tmp_path / "out", every=True, models=[model])
+    assert {record["operator"].partition(":")[2] for record in records} == set(options["methods"])
+    fooled = run.rows("select image, operator, motion, score from rows where status = 'broken'").fetchall()
+    motions = {(image, operator, *motion): score for image, operator, motion, score in fooled}
+    for record in records:
+        picture = read_image(tmp_path / "out" / record["file_name"])
+        assert picture.shape[1:] == (32, 32) and was_given(model, given, picture, rounded=True)
+        check_answers(model, picture, record)
+        key = (record["original_id"], record["operator"], *record["parameters"]["motion"])
+        assert record["amount"] == motions[key] and record["unit"] == "geodesic score"
+        assert record["intensity"] == pytest.approx(100 * motions[key] / (1 + motions[key]), abs=1e-4)
+        assert record["distances"]["mse"] > 0
+    # what is left out fooled the model by less than rounding takes
+    dataset = brinell.open_dataset(unlabelled["source"])
+    originals = [dataset[index].image for index in range(4)]
+    names = {image_id(image): place for place, image in enumerate(originals)}
+    written = {(one["original_id"], one["operator"], *one["parameters"]["motion"]) for one in records}
+    barely = [
+        Version(image, Motion(GROUPS["translation"], "grid"), tuple(motion))
+        for image, operator, *motion in motions
+        if (image, operator, *motion) not in written
+    ]
+    clean = {
+        image: model.predict(model.preprocess.canvas(originals[place])[None]).argmax() for image, place in names.items()
+    }
+    for number, picture in remade(bench_of(model, originals), barely, names):
+        assert int(model.predict(picture[None]).argmax()) == int(clean[barely[number].image])
+    assert len(barely) < len(motions) / 2
+    least = curated(run, tmp_path / "least", models=[model])
+    assert len(least) == len({(one["original"], one["operator"]) for one in records})
+
+
+def test_windows_are_cut_as_pillow_does_and_come_in_pairs(greys: Path, unlabelled: dict[str, Any], tmp_path: Path) -> None:
+    model = watched(None)
+    run = measured(model, unlabelled, tmp_path / "run", name="fragility", sizes=[0.8], stride=2, operators=["windows"])
+    given = torch.stack(SEEN)
+    records = curated(run, tmp_path / "out", every=True, models=[model])
+    assert {record["parameters"]["direction"] for record in records} == {"shift", "shrink"}
+    for record in records:
+        numbers = list(map(int, record["parameters"]["windows"]))
+        lost, kept = (read_image(tmp_path / "out" / file) for file in (record["file_name"], record["before"]))
+        with Image.open(greys / record["original"]) as original:
+            for picture, (left, top, side) in ((lost, numbers[:3]), (kept, numbers[3:])):
+                cut = original.crop((left, top, left + side, top + side)).resize((32, 32), Image.Resampling.BILINEAR)
+                assert np.array_equal(picture.permute(1, 2, 0), np.asarray(cut))
+                assert was_given(model, given, picture, rounded=False)
+        check_answers(model, lost, record)
+        assert int(model.predict(kept[None])[0].argmax()) == record["failures"][0]["truth"]
+        apart = numbers[5] - numbers[2]
+        assert (apart, record["amount"]) == ((0, 1) if record["parameters"]["direction"] == "shift" else (2, 2))
+        assert record["unit"] == "pixels" and record["distances"]["mse"] is None
+    # the other of a pair is no picture of the data set
+    assert len(brinell.open_dataset(tmp_path / "out")) == len(records)
+    paper = curated(run, tmp_path / "paper", layout="paper", models=[model])
+    assert all(
+        (tmp_path / "paper" / one["before"]).parent == (tmp_path / "paper" / one["file_name"]).parent for one in paper
+    )
+
+
+def test_a_second_model_is_asked_about_moved_images(unlabelled: dict[str, Any], tmp_path: Path) -> None:
+    models = [watched(None), watched(None, other=0.1)]
+    options = {"operators": ["translation"], "methods": ["random"], "radii": [0.6], "draws": 3}
+    run = measured(models, {**unlabelled, "labels": "auto"}, tmp_path / "run", name="geometry", **options)
+    for record in curated(run, tmp_path / "out", fail="all", models=models):
+        picture = read_image(tmp_path / "out" / record["file_name"])[None]
+        assert len(record["failures"]) == 2
+        for model, failure in zip(models, record["failures"], strict=True):
+            assert int(model.predict(picture)[0].argmax()) == failure["after"]["label"] != failure["truth"]
+
+
+def test_models_that_are_gone_are_told(unlabelled: dict[str, Any], tmp_path: Path) -> None:
+    options = {"operators": ["translation"], "methods": ["random"], "radii": [0.6], "draws": 2}
+    run = measured(watched(None), unlabelled, tmp_path / "run", name="geometry", **options)
+    with pytest.raises(brinell.ConfigError, match="rows don't say what models say to moved images"):
+        curated(run, tmp_path / "out")
+    with pytest.raises(brinell.ConfigError, match="is not the one of"):
+        curated(run, tmp_path / "out", models=[dataclasses.replace(watched(None, other=1.0), name="watched0")])
+
+
+@pytest.mark.parametrize("short_side", [None, 40])
+def test_boxes_follow_motions_and_windows(short_side: int | None) -> None:
+    image = torch.zeros(3, 60, 80, dtype=torch.uint8)
+    image[:, 20:32, 30:50] = 255
+    model = watched(short_side)
+    pre = model.preprocess
+    bench = bench_of(model, [image])
+    affine, similar = Motion(GROUPS["affine"], "random"), Motion(GROUPS["similarity"], "random")
+    for change, parameters in (
+        (similar, (0.2, 3.0, -2.0, 0.1)),
+        (affine, (0.1, 2.0, 1.0, 0.05, 0.1, 0.15)),
+        (window_view("40px", "bilinear", 32, 32), (22.0, 10.0, 40.0)),
+        (window_view("30px", "pad", 32, 32), (25.0, 12.0, 30.0)),
+    ):
+        version = Version("one", change, parameters)
+        ((_, picture),) = remade(bench, [version], {"one": 0})
+        (box,) = boxes_of(version, torch.tensor([[30.0, 20.0, 50.0, 32.0]]), pre, (60, 80)).tolist()
+        bright = (picture[0] > 127).nonzero()
+        found = [*bright.amin(0).flip(0).tolist(), *(bright.amax(0).flip(0) + 1).tolist()]
+        assert box == pytest.approx(found, abs=1.5), change.id
+
+
+# ---- a stopped curation ----
+
+
+@pytest.mark.parametrize("layout", ["imagefolder", "paper"])
+def test_a_stopped_curation_goes_on(layout: str, greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [
+        measured(f"fake:grey:{at}?name={name}", greys, tmp_path / name, operators=["fade_black", "local_blur"], levels=30)
+        for name, at in (("a", 0.25), ("b", 0.3))
+    ]
+    curated(runs, tmp_path / "whole" / "set", every=True, layout=layout)
+    write, written = Store.write, []
+
+    def stop(self: Store, data: bytes, *parts: str) -> None:
+        written.append(parts)
+        if len(written) == 40:
+            Path(self.path(*parts)).parent.mkdir(parents=True, exist_ok=True)
+            Path(self.path(*parts) + ".half.part").write_bytes(data[:10])
+            raise KeyboardInterrupt
+        write(self, data, *parts)
+
+    out = tmp_path / "again" / "set"
+    monkeypatch.setattr(Store, "write", stop)
+    with pytest.raises(KeyboardInterrupt):
+        curated(runs, out, every=True, layout=layout)
+    monkeypatch.setattr(Store, "write", write)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.png")}
+    assert len(before) > 10 and not (out / "metadata.jsonl").exists()
+    with pytest.raises(brinell.RunError, match="a part of another data set"):
+        curated(runs, out, every=True, layout=layout, limit=3)
+    curated(runs, out, every=True, layout=layout)
+    assert same_files(tmp_path / "whole", tmp_path / "again")
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items()), "what was there is not made again"
+    with pytest.raises(brinell.RunError, match="is not empty"):
+        curated(runs, out, every=True, layout=layout)
 
 
 # ---- real networks ----

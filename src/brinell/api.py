@@ -51,6 +51,8 @@ from brinell.results import (
     read_maps,
 )
 from brinell.results import leaderboard as ranked
+from brinell.tracking import Server, Tracked
+from brinell.tracking import track as track_store
 from brinell.validation import read_yaml, validated
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
@@ -189,6 +191,15 @@ class Run:
         dataset = None if data is None else _data(data)[1]
         parts = assemble(config, None if model is None else [model], dataset)
         return write_moved(self.store, parts, Path(file), operator, score)
+
+    def track(self, to: str | Server | None = None, *, experiment: str | None = None, quiet: bool = False) -> Tracked:
+        """Log the run to an MLflow server: a parent run with the report, and a nested one for each lens and operator.
+
+        `to` is the server's URI, or what MLFLOW_TRACKING_URI says. What was logged before is not logged again.
+        """
+        server = to if isinstance(to, Server) else Server(to, experiment)
+        with reporter(quiet) as telling:
+            return track_store(self.store, server, telling)
 
     def __repr__(self) -> str:
         return f"Run({self.folder!r})"

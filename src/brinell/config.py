@@ -39,11 +39,26 @@ def one_lens(value: Any) -> Any:
     return asked.options.model_validate(value)
 
 
+class TrackOptions(BaseModel):
+    """Where a finished run is logged: an MLflow server, and which of its experiments."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    to: str
+    experiment: str | None = None
+
+
+def _track(value: Any) -> Any:
+    """A server by its URI alone, or by a mapping."""
+    return {"to": value} if isinstance(value, str) else value
+
+
 class RunConfig(BaseModel):
     """What `brinell run` carries out.
 
     `select`: "all" images, the "correct" ones (that every model gets right), or "correct:MODEL" (that one model does).
-    `attention` says how to look at where the models look, after all rows are there; rows don't depend on it.
+    `attention` says how to look at where the models look, after all rows are there; rows don't depend on it, nor on where
+    they are logged afterwards (`track`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,6 +71,7 @@ class RunConfig(BaseModel):
     select: str = "all"
     seed: int = 0
     attention: AttentionOptions | None = None
+    track: Annotated[TrackOptions | None, BeforeValidator(_track)] = None
     out: str | None = None
     execution: Execution = Execution()
 
@@ -87,7 +103,7 @@ class RunConfig(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """What the rows depend on, as plain data: the config without where and how it is carried out."""
-        content = self.model_dump(mode="json", exclude={"out", "execution", "attention"})
+        content = self.model_dump(mode="json", exclude={"out", "execution", "attention", "track"})
         for lens in content["lenses"]:
             if lens.get("frost") is not None:
                 lens["frost"] = use_frost_template(lens["frost"]).semantics  # its content, wherever it lies
@@ -138,7 +154,7 @@ def _step_into(place: Any, part: str, key: str) -> Any:
     spot = _spot(place, part, key)
     there = place[spot] if isinstance(place, list) else place.get(spot)
     if isinstance(there, str):
-        there = {"name" if key.startswith("lens") else "source": there}
+        there = {"name" if key.startswith("lens") else "to" if key.startswith("track") else "source": there}
     place[spot] = there if isinstance(there, (dict, list)) else {}
     return place[spot]
 
@@ -157,6 +173,7 @@ def _known_keys(place: Place) -> list[str]:
         "models": ModelOptions,
         "data": DataOptions,
         "attention": AttentionOptions,
+        "track": TrackOptions,
         "execution": Execution,
     }
     if len(place) == 1:

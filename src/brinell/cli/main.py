@@ -26,6 +26,8 @@ from brinell.execution import Execution
 from brinell.models import open_model
 from brinell.results import THRESHOLDS
 from brinell.serve import Server, served_lines
+from brinell.tracking import Server as Tracker
+from brinell.tracking import Tracked
 
 app = typer.Typer(
     name="brinell",
@@ -193,6 +195,24 @@ def moved(
     out.print(f"{written.images} images moved{of_score}, {written.left_out} left out: {file}", highlight=False)
 
 
+def track(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN…", help="Folders of finished runs.")],
+    to: Annotated[
+        str | None, typer.Option(metavar="URI", help="The MLflow server; without it, what MLFLOW_TRACKING_URI says.")
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option(help="The experiment; without it, what MLFLOW_EXPERIMENT_NAME says, or brinell.")
+    ] = None,
+) -> None:
+    """Log finished runs to an MLflow server: figures by lens, operator and level, and the report. Needs the extra mlflow.
+
+    Example: [bold]brinell track runs/first --to http://localhost:5000[/]
+    """
+    server = Tracker(to, experiment)
+    for folder in runs:
+        _say_tracked(Run(folder).track(server))
+
+
 def ls(
     what: Annotated[str, typer.Argument(help="lenses, operators, models, datasets or criteria")],
 ) -> None:
@@ -259,6 +279,7 @@ for _command in (
     moved,
     curate,
     harden,
+    track,
     ls,
     serve,
     show,
@@ -269,6 +290,7 @@ app.command("plan")(with_settings(plan))
 
 
 def _carry_out(config: RunConfig) -> None:
+    tracker = None if config.track is None else Tracker(config.track.to, config.track.experiment)  # is it there?
     with reporter() as telling:
         store = execute(assemble(config), telling)
     found = Run(store.url)
@@ -276,6 +298,13 @@ def _carry_out(config: RunConfig) -> None:
         out.print(*summary_table(one), sep="\n")
     _say_queries(found)
     _say_report(found.report())
+    if tracker is not None:
+        _say_tracked(found.track(tracker))
+
+
+def _say_tracked(tracked: Tracked) -> None:
+    logged = f"{tracked.logged} nested runs logged" + (f", {tracked.kept} were there" if tracked.kept else "")
+    out.print(f"{logged}: {tracked.link}", soft_wrap=True, highlight=False)
 
 
 def _say_queries(run: Run) -> None:

@@ -73,6 +73,10 @@ def settings(
         bool,
         typer.Option("--attention", help="Compare where torch models look, too (Grad-CAM++).", rich_help_panel=_WHAT),
     ] = False,
+    track: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Log the finished run to this MLflow server.", rich_help_panel=_HOW),
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="Take so many images.", rich_help_panel=_WHAT)] = None,
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Take them in an order named by the seed.", rich_help_panel=_WHAT)
@@ -115,6 +119,7 @@ def settings(
     _lay(content, None, {"select": select, "seed": seed, "out": out})
     if attention:
         content["attention"] = content.get("attention") or {}
+    _lay(content, "track", {"to": track})
     _lay(content, "data", {"source": data, "limit": limit, "shuffle": shuffle or None, "labels": labels})
     _lay(
         content,
@@ -169,7 +174,7 @@ def _lay(content: dict[str, Any], part: str | None, options: dict[str, Any]) -> 
         raise ConfigError("the config lists several lenses; change one of them with --set lenses.0.…")
     there = content.get(part)
     if isinstance(there, str):
-        there = {"name" if part == "lens" else "source": there}
+        there = {{"lens": "name", "track": "to"}.get(part, "source"): there}
     if not isinstance(there, (dict, type(None))):
         raise ConfigError(f"{part} should be a mapping of options, but is {there!r}")
     content[part] = {**({"name": "profile"} if part == "lens" else {}), **(there or {}), **given}

@@ -1,4 +1,6 @@
-"""Asking models about each other's failures, where rows can't tell.
+"""Asking models about failures, where rows can't tell.
+
+Some rows don't say what a model said to the very picture: it is asked, and what it gets right is no failure.
 
 A search knows where each model breaks first. Whether a second model that broke before fails there, too, nobody asked: it
 may have recovered. So the versions on which the models break are asked, of every other model that broke in the same
@@ -17,20 +19,21 @@ import pyarrow as pa
 import torch
 
 from brinell.criteria import find_criterion
-from brinell.curation.failing import drop_unsure
+from brinell.curation.failing import count, drop_unsure
 from brinell.curation.options import CurateOptions
 from brinell.curation.sources import Asked, Source, opened, regions_of
 from brinell.engine.bench import Bench
 from brinell.engine.failures import DISTANCES, FAILURES
 from brinell.engine.progress import Reporter
-from brinell.engine.remake import Makeable
 from brinell.engine.shards import id_numbers, load_images
+from brinell.errors import RunError
 from brinell.execution import Execution
-from brinell.lenses import Trials
+from brinell.lenses import LENSES, Trials
 from brinell.models import Model
 
 SHARD = 64
-WHY = "models have to be asked about each other's failures (--fail)"
+OTHERS = "models have to be asked about each other's failures (--fail)"
+OWN = "rows don't say what models say to moved images and to windows (leave them out with --lens)"
 
 # every candidate with every other model that broke in its direction and is not known to fail on it
 _QUESTIONS = """
@@ -47,46 +50,76 @@ _QUESTIONS = """
     order by all
 """
 
-_ADD = "insert into failures by name select found.*, canvas from found join models using (source, owner, model)"
+_CANDIDATES = """
+    select owner, source, label, lens, operator, image, direction, version, parameters, field, seed, intensity, amount
+    from broken where lens in (select unnest($lenses)) order by all
+"""
+_ADD = "insert into {table} by name select found.*, canvas from found join models using (source, owner, model)"
 
 
-def ask_others(
-    connection: duckdb.DuckDBPyConnection,
-    sources: Sequence[Source],
-    models: Sequence[Asked],
-    changes: dict[tuple[int, str], Makeable],
-    options: CurateOptions,
-    given: Sequence[Model],
-    execution: Execution,
-    pool: ThreadPoolExecutor,
-    reporter: Reporter,
-) -> None:
-    """Add to the table `failures` what other models say to its versions."""
-    measured = connection.execute("select distinct lens, operator from failures order by all").fetchall()
-    operators = [operator for lens, operator in measured if not FAILURES[lens].complete(operator)]
-    answer = connection.execute(_QUESTIONS, {"operators": operators})
+class Asking:
+    """Asks the models of some runs; those that are given needn't be opened."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        models: Sequence[Asked],
+        given: Sequence[Model],
+        execution: Execution,
+        pool: ThreadPoolExecutor,
+        reporter: Reporter,
+    ) -> None:
+        self.sources, self.given, self.execution, self.pool, self.reporter = sources, given, execution, pool, reporter
+        self.models = {(model.name, model.source): model for model in models}
+
+    def confirm(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Ask about what the table `broken` has no answers to, and leave in it what fails."""
+        lenses = [lens for lens in FAILURES if not FAILURES[lens].answers]
+        questions = _questions(connection, _CANDIDATES, {"lenses": lenses})
+        connection.execute("delete from broken where lens in (select unnest($lenses))", {"lenses": lenses})
+        self._ask(connection, "broken", "asking about pictures", questions, OWN)
+        if not count(connection, "broken"):
+            raise RunError(
+                f"there are no failures: of {len(questions):,} moved images and windows, in whole grey levels, the models "
+                "get all right"
+            )
+
+    def others(self, connection: duckdb.DuckDBPyConnection, options: CurateOptions) -> None:
+        """Add to the table `failures` what other models say to its versions."""
+        measured = connection.execute("select distinct lens, operator from failures order by all").fetchall()
+        operators = [operator for lens, operator in measured if not FAILURES[lens].complete(operator)]
+        questions = _questions(connection, _QUESTIONS, {"operators": operators})
+        if questions:
+            self._ask(connection, "failures", "asking other models", questions, OTHERS)
+            drop_unsure(connection, options)
+
+    def _ask(
+        self, connection: duckdb.DuckDBPyConnection, table: str, what: str, questions: list[dict[str, Any]], why: str
+    ) -> None:
+        """Put what fails into a table."""
+        asked: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+        for question in questions:
+            asked[question["owner"], question["source"]].append(question)
+        tick = self.reporter.stage(what, len(questions), "images")
+        for (owner, number), own in asked.items():
+            source, known = self.sources[number], self.models[owner, number]
+            model = opened(known, source, self.given, self.execution, why)
+            images = sorted({question["image"] for question in own})
+            for start in range(0, len(images), SHARD):
+                shard = set(images[start : start + SHARD])
+                mine = [question for question in own if question["image"] in shard]
+                found = _answers(known, model, source, mine, self.execution, self.pool)
+                if found:
+                    connection.register("found", pa.Table.from_pylist(found))
+                    connection.execute(_ADD.format(table=table))
+                    connection.unregister("found")
+                tick(len(mine))
+
+
+def _questions(connection: duckdb.DuckDBPyConnection, sql: str, given: dict[str, Any]) -> list[dict[str, Any]]:
+    answer = connection.execute(sql, given)
     columns = [column[0] for column in answer.description or ()]
-    asked: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    for row in answer.fetchall():
-        told = dict(zip(columns, row, strict=True))
-        asked[told["owner"], told["source"]].append(told)
-    if not asked:
-        return
-    tick = reporter.stage("asking other models", sum(map(len, asked.values())), "images")
-    by_name = {(model.name, model.source): model for model in models}
-    for (owner, number), questions in asked.items():
-        model = opened(by_name[owner, number], sources[number], given, execution, WHY)
-        images = sorted({question["image"] for question in questions})
-        for start in range(0, len(images), SHARD):
-            shard = set(images[start : start + SHARD])
-            mine = [question for question in questions if question["image"] in shard]
-            found = _answers(by_name[owner, number], model, sources[number], mine, changes, execution, pool)
-            if found:
-                connection.register("found", pa.Table.from_pylist(found))
-                connection.execute(_ADD)
-                connection.unregister("found")
-            tick(len(mine))
-    drop_unsure(connection, options)
+    return [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
 
 
 def _answers(
@@ -94,7 +127,6 @@ def _answers(
     model: Model,
     source: Source,
     questions: list[dict[str, Any]],
-    changes: dict[tuple[int, str], Makeable],
     execution: Execution,
     pool: ThreadPoolExecutor,
 ) -> list[dict[str, Any]]:
@@ -105,7 +137,7 @@ def _answers(
     for question in questions:
         seed = source.seed if question["seed"] is None else question["seed"]
         by_kind[question["lens"], question["operator"], seed].append(question)
-    originals = any(FAILURES[lens].originals for lens, *_ in by_kind)
+    originals = any(LENSES[lens].originals for lens, *_ in by_kind)
     with source.found():
         images = load_images(source.dataset, entries, model.preprocess, pool, with_originals=originals)
     regions = regions_of(source, asked.own, entries)
@@ -117,7 +149,10 @@ def _answers(
             id_numbers(entries),
             torch.tensor(list(labels.values())),
             criterion=find_criterion(
-                source.lenses()[lens]["criterion"], model.classes, model.outputs, detector=model.detector is not None
+                FAILURES[lens].criterion or source.lenses()[lens]["criterion"],
+                model.classes,
+                model.outputs,
+                detector=model.detector is not None,
             ),
             seed=seed,
             batch=execution.batch or source.manifest["execution"]["batch"].get(asked.own, 16),
@@ -127,7 +162,7 @@ def _answers(
         places = {entry.image: place for place, entry in enumerate(entries)}
         trials = Trials(
             torch.tensor([places[question["image"]] for question in mine]),
-            changes[source.number, operator],
+            source.change(lens, operator, model.preprocess),
             torch.tensor([question["parameters"] for question in mine], dtype=torch.float64),
             torch.tensor([question["field"] for question in mine]),
             may_fail=True,

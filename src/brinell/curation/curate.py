@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,10 +13,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from brinell.curation import asking
+from brinell.curation.asking import Asking
 from brinell.curation.card import card, contact_sheet, examples_of
 from brinell.curation.failing import Picture, chosen, gather, narrow, needed
-from brinell.curation.layouts import LAYOUTS, check_boxes, encoded, licence_of, original_places, write_coco
+from brinell.curation.layouts import LAYOUTS, check_boxes, encoded, licence_of, places_beside, write_coco
 from brinell.curation.likeness import Seen, hashes
 from brinell.curation.making import Made, Maker
 from brinell.curation.options import CurateOptions
@@ -33,6 +34,7 @@ from brinell.results import Store
 A = TypeVar("A")
 
 HASHED = 64  # pictures at a time
+UNFINISHED = ".unfinished"  # tells what is being written
 
 
 @dataclass(frozen=True)
@@ -64,22 +66,26 @@ def curate(
     asked = models_of(sources)
     fail = needed(options, asked)
     connection = connected(sources)
-    changes = gather(connection, sources, asked, options)
-    narrow(connection, options)
+    gather(connection, sources, asked, options)
     with torch_alone(), ThreadPoolExecutor(worker_count(execution.workers), "pictures") as pool:
+        asking = Asking(sources, asked, models, execution, pool, reporter)
+        asking.confirm(connection)
+        narrow(connection, options)
         if fail > 1:
-            asking.ask_others(connection, sources, asked, changes, options, models, execution, pool, reporter)
-        found = chosen(connection, sources, asked, changes, options, fail)
+            asking.others(connection, options)
+        found = chosen(connection, sources, asked, options, fail)
         if options.layout == "coco":
             check_boxes(found)
         told = [f"{len(found):,} pictures of versions on which {_many(options, fail)}"]
         maker = Maker(models, execution, pool)
         pictures = _taken(found, options, maker, reporter, told)
         places = LAYOUTS[options.layout](pictures, options.format)
-        shown = _write(out, pictures, places, options, maker, pool, reporter)
+        beside = places_beside(pictures, places, options)
+        begin(out, pictures, places, options)
+        shown = _write(out, pictures, places, beside, options, maker, pool, reporter)
 
     def records() -> Iterator[dict[str, Any]]:  # anew each time: they are larger than what they are made of
-        return (record(picture, place, sources) for picture, place in zip(pictures, places, strict=True))
+        return (record(*each, sources) for each in zip(pictures, places, beside, strict=True))
 
     if options.layout == "coco":
         write_coco(out, pictures, list(records()))
@@ -91,6 +97,7 @@ def curate(
     out.write(page.encode(), "README.md")
     lines = (json.dumps(one, ensure_ascii=False, allow_nan=False).encode() + b"\n" for one in records())
     out.write(b"".join(lines), "metadata.jsonl")
+    out.remove(UNFINISHED)
     return Curated(
         folder=out.place(),
         images=len(pictures),
@@ -102,13 +109,26 @@ def curate(
 
 
 def refuse_full(out: Store) -> None:
-    """Raise if there is something in the folder."""
+    """Raise if there is something in the folder, other than what a curation left that was stopped."""
     try:
         there = out.fs.ls(out.path(), detail=False) if out.exists() else []
     except NotADirectoryError:
         there = [out.path()]
-    if there:
+    if there and not out.exists(UNFINISHED):
         raise RunError(f"{out.url} is not empty; give another folder with -o, or empty it first")
+
+
+def begin(out: Store, pictures: Sequence[Picture], places: Sequence[str], options: CurateOptions) -> None:
+    """Say what is going to be written, or see that it is what was going to be written before; half a file is removed."""
+    content = [options.model_dump(mode="json"), package_version("brinell"), [one.key for one in pictures], list(places)]
+    told = hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest().encode()
+    if not out.exists(UNFINISHED):
+        out.write(told, UNFINISHED)
+    elif out.read(UNFINISHED) != told:
+        raise RunError(f"{out.url} holds a part of another data set; give another folder with -o, or empty it first")
+    for path in out.fs.find(out.path()):
+        if path.endswith(".part"):
+            out.fs.rm_file(path)
 
 
 def _many(options: CurateOptions, fail: int) -> str:
@@ -184,25 +204,31 @@ def _write(
     out: Store,
     pictures: Sequence[Picture],
     places: Sequence[str],
+    beside: Sequence[str | None],
     options: CurateOptions,
     maker: Maker,
     pool: ThreadPoolExecutor,
     reporter: Reporter,
 ) -> list[tuple[Picture, torch.Tensor, torch.Tensor]]:
-    """Write the pictures, and give the examples among them."""
-    beside = original_places(pictures, places, options)
+    """Write the pictures that are not there, and give the examples among all of them."""
+    there = set(out.fs.find(out.path()))
     examples: dict[int, tuple[torch.Tensor, torch.Tensor] | None] = dict.fromkeys(examples_of(pictures))
-    tick = reporter.stage("writing pictures", len(pictures), "images")
+    wanted = [
+        number
+        for number, files in enumerate(zip(places, beside, strict=True))
+        if number in examples or any(file is not None and out.path(file) not in there for file in files)
+    ]
+    tick = reporter.stage("writing pictures", len(wanted), "images")
 
     def write(made: Made) -> Made:
-        out.write(encoded(made.image, options.format), *places[made.number].split("/"))
-        place = beside[made.number]
-        if place is not None:
-            out.write(encoded(made.clean, options.format), *place.split("/"))
+        number = wanted[made.number]
+        for image, place in ((made.image, places[number]), (made.clean, beside[number])):
+            if place is not None and out.path(place) not in there:
+                out.write(encoded(image, options.format), *place.split("/"))
         return made
 
-    for made in in_order(pool, write, maker.make(pictures), 32):
-        if made.number in examples:
-            examples[made.number] = made.clean, made.image
+    for made in in_order(pool, write, maker.make([pictures[number] for number in wanted]), 32):
+        if wanted[made.number] in examples:
+            examples[wanted[made.number]] = made.clean, made.image
         tick(1)
     return [(pictures[number], *pair) for number, pair in examples.items() if pair is not None]

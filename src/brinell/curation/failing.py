@@ -7,8 +7,8 @@ model sees it on its own canvas; a picture is a version on one canvas.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
@@ -17,7 +17,7 @@ import pyarrow as pa
 from brinell.curation.options import CurateOptions
 from brinell.curation.sources import Asked, Source
 from brinell.engine.failures import COLUMNS, DISTANCES, FAILURES
-from brinell.engine.remake import Makeable, Version
+from brinell.engine.remake import Version
 from brinell.errors import ConfigError, RunError
 from brinell.registry import nearest
 
@@ -54,6 +54,14 @@ class Picture:
     fails: int
 
     @property
+    def before(self) -> Version | None:
+        """What is right beside the failure, in a pair."""
+        if not FAILURES[self.lens].pairs:
+            return None
+        own = self.version.parameters
+        return replace(self.version, parameters=own[len(own) // 2 :])
+
+    @property
     def canvas(self) -> Any:
         """How the original gets its size."""
         return self.failures[0].model.canvas
@@ -64,19 +72,15 @@ Measured = list[tuple[Source, str, str]]  # a run, a lens and an operator
 
 def gather(
     connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], models: Sequence[Asked], options: CurateOptions
-) -> dict[tuple[int, str], Makeable]:
-    """Make the table `broken` of all failures that the lens and operators allow; gives the changes by run and name."""
+) -> None:
+    """Make the table `broken` of all failures that the lens and operators allow."""
     measured = _of_operators(_measured(connection, sources, options), options.operators)
-    changes = {
-        (source.number, operator): FAILURES[lens].change(operator, source.lenses()[lens])
-        for source, lens, operator in measured
-    }
     connection.register("models", _models(models))
-    connection.register("changes", _changes(measured, changes))
+    connection.register("changes", _changes(measured, models))
     parts = [
         f"select {source.number} as source, '{lens}' as lens, * from "
-        f"(with rows as (select * from rows_{source.number}) {FAILURES[lens].question(source.lenses()[lens])}) "
-        f"as found({', '.join(COLUMNS)})"
+        f"(with rows as (select * from rows_{source.number}), clean as (select * from clean_{source.number}) "
+        f"{FAILURES[lens].question(source.lenses()[lens])}) as found({', '.join(COLUMNS)})"
         for source, lens in dict.fromkeys((source, lens) for source, lens, _ in measured)
     ]
     # a model that was asked the same in two runs counts once
@@ -87,12 +91,11 @@ def gather(
         from ({" union all ".join(parts)}) join models using (source, model) join changes using (source, lens, operator)
         qualify row_number() over (partition by version, owner order by source, label) = 1
     """)
-    if not _count(connection, "broken"):
+    if not count(connection, "broken"):
         where = ", ".join(source.store.url for source in sources)
         raise RunError(
             f"there are no failures in {where}: no image that a model gets right was lost; run more operators or levels"
         )
-    return changes
 
 
 def _measured(connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], options: CurateOptions) -> Measured:
@@ -125,11 +128,11 @@ def _models(models: Sequence[Asked]) -> pa.Table:
     return pa.table(list(map(pa.array, zip(*columns, strict=True))), names=["source", "model", "owner", "canvas"])
 
 
-def _changes(measured: Measured, changes: Mapping[tuple[int, str], Makeable]) -> pa.Table:
+def _changes(measured: Measured, models: Sequence[Asked]) -> pa.Table:
     """What a version depends on besides its numbers: the seed of random changes, the model of attacks."""
     rows = []
     for source, lens, operator in measured:
-        change = changes[source.number, operator]
+        change = source.change(lens, operator, models[0].preprocess)
         seed = source.seed if getattr(change, "stochastic", False) else None
         rows.append((source.number, lens, operator, seed, change.white_box))
     kinds = (pa.int64(), pa.string(), pa.string(), pa.int64(), pa.bool_())
@@ -146,10 +149,10 @@ def narrow(connection: duckdb.DuckDBPyConnection, options: CurateOptions) -> Non
     near = f"{distance} between $low and $high" if asked else "true"
     given = {"low": low, "high": high} if asked else {}
     connection.execute(f"create temp table failures as select * from broken where {near}", given)
-    if not _count(connection, "failures"):
+    if not count(connection, "failures"):
         least, most = connection.execute(f"select min({distance}), max({distance}) from broken").fetchone() or (None, None)
         raise RunError(
-            f"no failure is left: of {_count(connection, 'broken'):,} none has a distance ({distance}) from {low:g} to "
+            f"no failure is left: of {count(connection, 'broken'):,} none has a distance ({distance}) from {low:g} to "
             f"{high:g}; they have {_told(least)} to {_told(most)}"
         )
     drop_unsure(connection, options)
@@ -159,12 +162,12 @@ def drop_unsure(connection: duckdb.DuckDBPyConnection, options: CurateOptions) -
     """Leave out the failures whose margin is too small."""
     if options.margin is None:
         return
-    before = _count(connection, "failures")
+    before = count(connection, "failures")
     (most,) = connection.execute("select max(confidence - probability) from failures").fetchone() or (None,)
     connection.execute(
         "delete from failures where coalesce(confidence - probability < $margin, true)", {"margin": options.margin}
     )
-    if not _count(connection, "failures"):
+    if not count(connection, "failures"):
         raise RunError(
             f"no failure is left: of {before:,} none has a margin of {options.margin:g}; the largest is {_told(most)}"
         )
@@ -192,7 +195,6 @@ def chosen(
     connection: duckdb.DuckDBPyConnection,
     sources: Sequence[Source],
     models: Sequence[Asked],
-    changes: dict[tuple[int, str], Makeable],
     options: CurateOptions,
     fail: int,
 ) -> list[Picture]:
@@ -210,27 +212,26 @@ def chosen(
     if not groups:
         many = f"all {fail}" if options.fail == "all" else f"at least {fail}"
         raise RunError(
-            f"no failure is left: of {_count(connection, 'failures'):,} none is of a version on which {many} models fail; "
+            f"no failure is left: of {count(connection, 'failures'):,} none is of a version on which {many} models fail; "
             "ask for fewer with --fail"
         )
-    return [_picture(rows, sources, by_name, changes) for rows in groups.values()]
+    return [_picture(rows, sources, by_name) for rows in groups.values()]
 
 
 def _picture(
     rows: list[dict[str, Any]],
     sources: Sequence[Source],
     models: dict[tuple[int, str], Asked],
-    changes: dict[tuple[int, str], Makeable],
 ) -> Picture:
     first = rows[0]
+    source, model = sources[first["source"]], models[first["source"], first["owner"]]
+    change = source.change(first["lens"], first["operator"], model.preprocess)
     return Picture(
         key=first["version"],
         lens=first["lens"],
-        source=sources[first["source"]],
-        version=Version(
-            first["image"], changes[first["source"], first["operator"]], tuple(first["parameters"]), first["field"]
-        ),
-        seed=sources[first["source"]].seed if first["seed"] is None else first["seed"],
+        source=source,
+        version=Version(first["image"], change, tuple(first["parameters"]), first["field"]),
+        seed=source.seed if first["seed"] is None else first["seed"],
         direction=first["direction"],
         intensity=first["intensity"],
         amount=first["amount"],
@@ -255,7 +256,8 @@ def _known(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
 
 
-def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+def count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    """How many rows a table has."""
     (count,) = connection.execute(f"select count(*) from {table}").fetchone() or (0,)
     return int(count)
 

@@ -66,14 +66,21 @@ LAYOUTS: Mapping[str, Callable[[Sequence[Picture], str], Places]] = {
 }
 
 
-def original_places(pictures: Sequence[Picture], places: Sequence[str], options: CurateOptions) -> list[str | None]:
-    """Where the clean canvas beside each picture lies: in the paper's layout, one for each size that models see."""
-    if options.layout != "paper":
-        return [None] * len(pictures)
+def places_beside(pictures: Sequence[Picture], places: Sequence[str], options: CurateOptions) -> list[str | None]:
+    """Where what is right beside each picture lies: the other of a pair, out of the way of those who read all pictures; in
+    the paper's layout also the clean canvas, one for each size that models see.
+    """
     canvases: dict[str, list[Any]] = {}
     found: list[str | None] = []
     for picture, place in zip(pictures, places, strict=True):
         folder = place.rpartition("/")[0]
+        if picture.before is not None:
+            stem, _, kind = place.rpartition(".")
+            found.append(f"{stem}-before.{kind}" if options.layout == "paper" else f".before/{place}")
+            continue
+        if options.layout != "paper":
+            found.append(None)
+            continue
         known = canvases.setdefault(folder, [])
         if picture.canvas not in known:
             known.append(picture.canvas)
@@ -132,9 +139,10 @@ def write_coco(out: Store, pictures: Sequence[Picture], records: Sequence[dict[s
 
 def objects_of(picture: Picture) -> list[tuple[Label, list[float], bool]]:
     """The labels and boxes of a picture's objects, and whether one is the object that the image is about."""
-    original, pre = picture.source.originals[picture.version.image], picture.failures[0].model.preprocess
+    original = picture.source.originals[picture.version.image]
     given = torch.tensor(original.boxes or [], dtype=torch.float32).reshape(-1, 4)
-    boxes = boxes_of(picture.version, pre.boxes(given, original.height, original.width), pre.height, pre.width)
+    pre = picture.failures[0].model.preprocess
+    boxes = boxes_of(picture.version, given, pre, (original.height, original.width))
     return [
         (label, box, place == original.preferred)
         for place, (label, box, area) in enumerate(

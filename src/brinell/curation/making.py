@@ -15,10 +15,10 @@ from brinell.criteria import USUAL, find_criterion
 from brinell.curation.failing import Picture
 from brinell.curation.sources import opened
 from brinell.engine.bench import Bench
-from brinell.engine.failures import FAILURES
 from brinell.engine.remake import remade, unasked
 from brinell.engine.shards import give_back_freed_memory, id_numbers, load_images
 from brinell.execution import Execution
+from brinell.lenses import LENSES
 from brinell.models import Model
 
 SHARD = 64  # originals that are in memory at a time
@@ -27,7 +27,7 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class Made:
-    """A picture's number, its canvas and the clean one, uint8 (C, H, W)."""
+    """A picture's number, its canvas and what is right beside it, the clean one unless it is of a pair; uint8 (C, H, W)."""
 
     number: int
     image: Tensor
@@ -47,7 +47,7 @@ class Maker:
         groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         for number, picture in enumerate(pictures):
             owner = picture.failures[0].model.name if picture.version.change.white_box else ""
-            originals = FAILURES[picture.lens].originals
+            originals = LENSES[picture.lens].originals
             groups[picture.source.number, picture.seed, picture.canvas, owner, originals].append(number)
         for numbers in groups.values():
             numbers.sort(key=lambda number: _index(pictures[number]))
@@ -70,7 +70,7 @@ class Maker:
                     entries,
                     model.preprocess,
                     self.pool,
-                    with_originals=FAILURES[first.lens].originals,
+                    with_originals=LENSES[first.lens].originals,
                 )
             bench = Bench(
                 model,
@@ -85,8 +85,11 @@ class Maker:
             places = {image: place for place, image in enumerate(shard)}
             mine = [number for image in shard for number in by_image[image]]
             versions = [pictures[number].version for number in mine]
+            pairs = {place: before for place, number in enumerate(mine) if (before := pictures[number].before) is not None}
+            known = list(pairs)
+            right = {known[turn]: image for turn, image in remade(bench, list(pairs.values()), places)}
             for place, image in remade(bench, versions, places):
-                yield Made(mine[place], image, loaded.canvases[places[versions[place].image]])
+                yield Made(mine[place], image, right.get(place, loaded.canvases[places[versions[place].image]]))
             give_back_freed_memory()
 
     def _model(self, picture: Picture) -> Model:

@@ -13,12 +13,13 @@ from brinell.curation.failing import Failure, Picture
 from brinell.curation.sources import Source
 from brinell.datasets.decode import SUFFIXES
 from brinell.engine.failures import FAILURES
+from brinell.lenses import Asked, Motion
 from brinell.perturb import View
 from brinell.types import Label
 
 
-def record(picture: Picture, file: str, sources: Sequence[Source]) -> dict[str, Any]:
-    """All that is known of a picture, as plain data."""
+def record(picture: Picture, file: str, before: str | None, sources: Sequence[Source]) -> dict[str, Any]:
+    """All that is known of a picture, as plain data; `before` is the file of what is right beside it, in a pair."""
     original = picture.source.originals[picture.version.image]
     change = picture.version.change
     parameters = list(picture.version.parameters)
@@ -38,18 +39,28 @@ def record(picture: Picture, file: str, sources: Sequence[Source]) -> dict[str, 
             "seed": picture.seed,
         },
         "amount": picture.amount,
-        "unit": None if isinstance(change, View) else change.facts.unit,
+        "unit": _unit(change),
         "intensity": round(picture.intensity, 4),
         "distances": picture.distances,
         "models": [failure.model.name for failure in picture.failures],
         "failures": [
             _failure(failure, picture.version.image, sources[failure.model.source]) for failure in picture.failures
         ],
+        **({"before": before} if picture.before is not None else {}),
         "models_failing_elsewhere": picture.fails - len(picture.failures),
         "run": picture.source.store.url,
         "versions": picture.source.manifest["versions"],
         **credits_of(picture.source, original.entry.index),
     }
+
+
+def _unit(change: Asked) -> str | None:
+    """What amounts are in."""
+    if isinstance(change, Motion):
+        return "geodesic score"
+    if isinstance(change, View):
+        return None if change.compares else "pixels"
+    return change.facts.unit
 
 
 def _failure(failure: Failure, image: str, source: Source) -> dict[str, Any]:

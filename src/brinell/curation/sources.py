@@ -20,6 +20,8 @@ from brinell.engine.shards import Entry
 from brinell.engine.survey import box_labels_of, labels_of
 from brinell.errors import BrinellError, ConfigError, DataError, RunError
 from brinell.execution import Execution
+from brinell.lenses import LENSES
+from brinell.lenses import Asked as Asks
 from brinell.models import Model, ModelOptions, Preprocess, open_model
 from brinell.results import Store
 from brinell.types import Dataset, Label
@@ -94,6 +96,20 @@ class Source:
     def lenses(self) -> dict[str, dict[str, Any]]:
         """Its lenses' options by their names."""
         return {lens["name"]: lens for lens in self.config["lenses"]}
+
+    def change(self, lens: str, operator: str, preprocess: Preprocess) -> Asks:
+        """What an operator of a lens is, by its full name, for a model's canvases."""
+        known = lens, operator, preprocess.height, preprocess.width
+        if known not in self._changes:
+            again = LENSES[lens].again
+            assert again is not None
+            options = LENSES[lens].options.model_validate(self.lenses()[lens])
+            self._changes[known] = again.change(options, operator, known[2:])
+        return self._changes[known]
+
+    @cached_property
+    def _changes(self) -> dict[tuple[str, str, int, int], Asks]:
+        return {}
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -188,10 +204,15 @@ def opened(asked: Asked, source: Source, given: Sequence[Model], execution: Exec
 
 
 def connected(sources: Sequence[Source]) -> duckdb.DuckDBPyConnection:
-    """A connection in which the rows of run 0 are the table rows_0, and so on."""
+    """A connection in which the rows of run 0 are the table rows_0, its clean answers clean_0, and so on."""
     connection = duckdb.connect()
     for source in sources:
         connection.register(f"rows_{source.number}", source.store.rows())
+        connection.register("clean", source.store.table("clean"))
+        connection.register("samples", source.samples)
+        connection.execute(
+            f"create temp table clean_{source.number} as select model, image, correct from clean join samples using (index)"
+        )
     return connection
 
 

@@ -97,7 +97,7 @@ def attend(
     if manifest.get("attention", {}).get("options") == asked and store.exists("attention.parquet"):
         return
     for options in config.lenses:
-        if LENSES[options.name].again is None:
+        if not _comparable(LENSES[options.name]):
             reporter.say(
                 f"attention under the {options.name} lens is not compared: its rows don't tell single images apart"
             )
@@ -116,7 +116,7 @@ def attend(
             (Look(LENSES[options.name], options, operator, eyes, how, config.seed), found)
             for options in config.lenses
             for operator in _operators(connection, options.name, model.name)
-            if LENSES[options.name].again is not None
+            if _comparable(LENSES[options.name])
             for found in [_chosen(connection, options.name, model.name, operator, how.pairs, config.seed)]
         ]
         tick = reporter.stage(f"attention of {model.name}", sum(len(found["image"]) for _, found in looks), "pairs")
@@ -130,6 +130,11 @@ def attend(
     manifest = store.manifest()
     manifest["attention"] = {"options": asked, "layers": layers, "without": without}
     store.write_manifest(manifest)
+
+
+def _comparable(lens: Lens) -> bool:
+    """Whether each of its rows is of one image that can be made again."""
+    return lens.again is not None and lens.again.columns is not None
 
 
 def read_glances(store: Store) -> list[Glance]:
@@ -180,9 +185,10 @@ def _looked(
     for part in _by_images(found["image"]):
         rows = {name: values[part] for name, values in found.items()}
         desk = _Desk(look, rows, entries, dataset, pool)
-        tables.append(desk.compared(look.lens.again, failed=rows["failed"].astype(bool)))
-        if look.lens.control is not None:
-            tables.append(desk.compared(look.lens.control, failed=None))
+        again = desk.trials()
+        tables.append(desk.compared(again, failed=rows["failed"].astype(bool)))
+        if look.lens.again is not None and look.lens.again.weaker is not None:
+            tables.append(desk.compared(look.lens.again.weaker(again), failed=None))
         tick(len(part))
     return pa.concat_tables(tables)
 
@@ -232,9 +238,8 @@ class _Desk:
         self.labels = self.bench.labels
         self.clean = self.maps(self.bench.canvases, self.target(self.bench.clean.verdict.prediction, self.labels))
 
-    def compared(self, make: Any, failed: np.ndarray | None) -> pa.Table:
+    def compared(self, trials: Trials, failed: np.ndarray | None) -> pa.Table:
         """Rows of drift; without knowing who `failed`, the model is asked, and who does is left out."""
-        trials = self.trials(make)
         own = self.labels[self.samples.to(self.model.device)]
         said = torch.from_numpy(self.rows["prediction"].astype(np.int64)).to(self.model.device)
         parts = [torch.arange(len(self.samples))] if failed is None else _parts(trials)
@@ -252,11 +257,13 @@ class _Desk:
         table = self._table(drifts, place.numpy(), predictions.numpy(), failed)
         return table if failed is not None else table.filter(pa.array((predictions == own.cpu()[place]).numpy()))
 
-    def trials(self, make: Any) -> Trials:
+    def trials(self) -> Trials:
         """The rows' trials."""
+        again, options, pre = self.look.lens.again, self.look.options, self.model.preprocess
+        assert again is not None
         numbers = {name: torch.from_numpy(self.rows[name].astype(np.float64)) for name in NUMBERS}
-        made: Trials = make(self.look.options, self.look.operator, self.samples, numbers)
-        return made
+        change = again.change(options, self.look.operator, (pre.height, pre.width))
+        return again.trials(options, change, self.samples, numbers)
 
     def images(self, trials: Trials, part: Tensor) -> Tensor:
         """The canvases of some trials."""
@@ -266,7 +273,7 @@ class _Desk:
 
     def drawn(self, one: dict[str, Any]) -> Tensor:
         """The picture of the first pair, of which this row of drift is."""
-        image = self.images(self.trials(self.look.lens.again), torch.tensor([0]))
+        image = self.images(self.trials(), torch.tensor([0]))
         said, label = (torch.tensor([one[name]], device=image.device) for name in ("prediction", "label"))
         before = self.before[:1].to(image.device)
         maps = torch.cat([self.clean[before], self.maps(image, self.target(said, label))]).cpu()

@@ -17,7 +17,7 @@ from brinell.engine.journal import Journal
 from brinell.engine.stage import Stage
 from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
 from brinell.errors import ModelError
-from brinell.lenses import Outcome, Shard, Task, Trials
+from brinell.lenses import Asked, Motion, Outcome, Shard, Task, Trials
 from brinell.lenses.lens import Asking, Columns
 from brinell.models import Model
 from brinell.perturb import (
@@ -125,6 +125,8 @@ class Bench:
             self._levels.begin(trials.operator)
         if self.model.detector is not None:
             _ = self.clean  # before threads compare with it
+        if isinstance(trials.operator, Motion):
+            _ = self.stage
         if isinstance(trials.operator, View) and trials.operator.local is not None:
             for sample in sorted(set(trials.samples.tolist())):  # here, where streams of an accelerator wait for it
                 self._ready(sample)
@@ -217,6 +219,12 @@ class Bench:
         parts = zip(which.tolist(), torch.split(parameters, counts.tolist()), strict=True)
         return torch.cat([self._looked(view, sample, own) for sample, own in parts])
 
+    def moved(self, motion: Motion, samples: Tensor, coordinates: Tensor) -> Tensor:
+        """What the model sees of originals under motions. Searches move images without rounding; this is theirs in whole
+        grey levels.
+        """
+        return self.model.preprocess.levels(self.stage.view(samples, motion.group.exp(coordinates)))
+
     def _looked(self, view: View, sample: int, parameters: Tensor) -> Tensor:
         original, preprocess, local = self.originals[sample], self.model.preprocess, view.local
         if local is None:
@@ -241,6 +249,8 @@ class Bench:
             return self.viewed(trials.operator, samples, levels)
         if isinstance(trials.operator, Property):
             return self.changed(trials.operator, samples, levels, None if trials.fields is None else trials.fields[part])
+        if isinstance(trials.operator, Motion):
+            return self.moved(trials.operator, samples, levels)
         return self.perturbed(trials.operator, samples, levels)
 
     def _ask(self, trials: Trials, part: slice) -> Outcome:
@@ -266,7 +276,7 @@ class Bench:
         self,
         images: Tensor,
         rows: Tensor | slice,
-        change: Operator | Property | View | None = None,
+        change: Asked | None = None,
         levels: Tensor | None = None,
     ) -> tuple[Verdict, Tensor, Detections | None]:
         """What the model says of images, whether that counts as broken, and what it found in them."""
@@ -296,8 +306,7 @@ class Bench:
     def _framed(self, frames: Tensor, rows: Tensor | slice) -> Tensor:
         """How views move what lies on their samples' clean canvases, counted from the middle of pixels."""
         own = torch.stack([self.model.preprocess.frame(*original.shape[1:]) for original in self.originals])
-        half = torch.tensor([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]], dtype=torch.float64)
-        return half.inverse() @ frames @ own[rows if isinstance(rows, slice) else rows.cpu()].inverse() @ half
+        return on_canvas(frames, own[rows if isinstance(rows, slice) else rows.cpu()])
 
     def _found_before(self, rows: Tensor | slice) -> Detections:
         """What the detector found in the clean images."""
@@ -349,6 +358,12 @@ class _Levels:
         """Remember where samples stand now."""
         self.levels[samples] = levels
         self.images[rows] = images
+
+
+def on_canvas(frames: Tensor, own: Tensor) -> Tensor:
+    """How views, by their frames, move what lies on clean canvases, whose frames are `own`; from the middle of pixels."""
+    half = torch.tensor([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]], dtype=torch.float64)
+    return half.inverse() @ frames @ own.inverse() @ half
 
 
 def _seen(detections: Detections, height: int, width: int) -> Detections:

@@ -261,7 +261,7 @@ def _moved(bench: Bench, exhibit: Exhibit, place: int) -> tuple[bytes, bytes]:
     """A whole image with the outline of what is seen of it after its motion, and the moved image."""
     group = GROUPS[exhibit.operator.partition(":")[0]]
     matrices = group.exp(torch.tensor([exhibit.motion], dtype=torch.float64))
-    frames = bench.stage.frames(torch.tensor([place]))
+    sample, still = torch.tensor([place]), torch.eye(3, dtype=torch.float64)[None]
     shape = bench.stage.shape(place)
     scale = max(1, -(-120 // min(shape)))  # small images are drawn larger
     corners = torch.tensor([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]], dtype=torch.float64)
@@ -269,8 +269,8 @@ def _moved(bench: Bench, exhibit: Exhibit, place: int) -> tuple[bytes, bytes]:
     seen = (matrices[0] @ corners.T).T
     outline = (seen[:, :2] / seen[:, 2:] + torch.tensor([(shape[1] - 1) / 2, (shape[0] - 1) / 2]) + 0.5) * scale
     pictures = []
-    for image in (frames.images, frames.moved(matrices)):
-        levels = bench.model.preprocess.levels(image)[0, :, : shape[0], : shape[1]].cpu()
+    for way in (still, matrices):
+        levels = bench.stage.moved(sample, way)[0, :, : shape[0], : shape[1]].cpu()
         array = levels[0].numpy() if len(levels) == 1 else levels.permute(1, 2, 0).numpy()
         picture = Image.fromarray(array).convert("RGB")
         pictures.append(picture.resize((shape[1] * scale, shape[0] * scale), Image.Resampling.NEAREST))

@@ -1,7 +1,7 @@
 """What each lens's rows say of failures, as versions that can be made again.
 
-A lens takes part by one entry in `FAILURES`: a question to its rows that gives the columns of `COLUMNS`, and the way from
-an operator's name to the change that it is.
+A lens takes part by one entry in `FAILURES`, a question to its rows that gives the columns of `COLUMNS`, and by its
+`again`: the way from an operator's name to the change that it is.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from brinell.engine.remake import Makeable
-from brinell.perturb import find_operator, find_property, highlight, use_frost_template
+from brinell.lenses import LENSES
 from brinell.registry import Registry
 
 LEVELS = 30  # as far as operators go
@@ -37,27 +36,38 @@ COLUMNS = (
 class Failures:
     """A lens's failures: images that a model gets right when clean, and what is done to them when it fails.
 
-    `question` is given the lens's options and asks the table `rows`; `change` is told an operator's name and the options.
-    Where the rows of an operator are `complete`, a model that they don't name at a version doesn't fail there; elsewhere it
-    has to be asked.
-    `told` is what the parameters are called.
+    `question` is given the lens's options and asks the tables `rows` and `clean` (model, image, correct). `told` is what
+    the parameters are called. Where the rows of an operator are `complete`, a model that they don't name at a version
+    doesn't fail there; elsewhere it has to be asked. Where the rows have no `answers` to the very pictures, the models are
+    asked about them, by this `criterion` or else the lens's own, and what they get right is no failure. In `pairs`, a
+    failure is beside something right, whose parameters follow its own.
     """
 
     question: Callable[[Mapping[str, Any]], str]
-    change: Callable[[str, Mapping[str, Any]], Makeable]
     told: str
     complete: Callable[[str], bool] = lambda operator: False
-    originals: bool = False
+    answers: bool = True
+    criterion: str | None = None
+    pairs: bool = False
 
 
 FAILURES: Registry[Failures] = Registry("lens with failures")
 
 _ANSWER = f"prediction, confidence, probability, {', '.join(DISTANCES)}"
+_UNASKED = ", ".join(["null::int", *["null::double"] * (2 + len(DISTANCES))])
+
+
+def _parameters(lens: str) -> str:
+    """The columns that say how far a change went, as one list."""
+    again = LENSES[lens].again
+    assert again is not None and again.columns is not None
+    columns = ", ".join(f"{column}::double" for column in again.columns)
+    return f"list_filter([{columns}], lambda number: number is not null)"
 
 
 def _failing_levels(options: Mapping[str, Any]) -> str:
     return f"""
-        select model, operator, image, label, [level::double], 0, null, 100 * level / {LEVELS}, amount, {_ANSWER}
+        select model, operator, image, label, {_parameters("profile")}, 0, null, 100 * level / {LEVELS}, amount, {_ANSWER}
         from rows semi join
              (select model, operator, image, label from rows where lens = 'profile' and level = 0 and correct)
              using (model, operator, image, label)
@@ -68,22 +78,15 @@ def _failing_levels(options: Mapping[str, Any]) -> str:
 def _breaks(options: Mapping[str, Any]) -> str:
     field = "level" if options["resample"] else "0"  # see `search.Search.ask`
     return f"""
-        select model, operator, image, label,
-               case when severity_x is null then [severity] else [severity, severity_x, severity_y] end, {field}, direction,
+        select model, operator, image, label, {_parameters("knob")}, {field}, direction,
                100 * greatest(abs(severity), abs(coalesce(severity_x, 0)), abs(coalesce(severity_y, 0))), amount, {_ANSWER}
         from rows where lens = 'knob' and status = 'broken'
     """
 
 
-def _property(name: str, options: Mapping[str, Any]) -> Makeable:
-    if options.get("frost") is not None and name.partition(":")[0] == "frost":
-        use_frost_template(options["frost"])
-    return find_property(name)
-
-
 def _spots(options: Mapping[str, Any]) -> str:
     return f"""
-        select model, operator, image, label, [spot_x, spot_y, sigma, strength], 0, null, least(100, 100 * strength), null,
+        select model, operator, image, label, {_parameters("highlights")}, 0, null, least(100, 100 * strength), null,
                {_ANSWER}
         from rows where lens = 'highlights' and spot_x is not null and (status = 'broken' or (level > 0 and not correct and
              (model, operator, image, label) in (
@@ -91,17 +94,33 @@ def _spots(options: Mapping[str, Any]) -> str:
     """
 
 
-def _spot(name: str, options: Mapping[str, Any]) -> Makeable:
-    red, green, blue = options["colour"]
-    return highlight(name.partition(":")[2], (red, green, blue))
+def _motions(options: Mapping[str, Any]) -> str:
+    # scores have no end: 1, a path as long as the image's norm, is the middle of the scale
+    return f"""
+        select model, operator, image, label, motion, 0, null, 100 * score / (1 + score), score, {_UNASKED}
+        from rows semi join (select model, image from clean where correct) using (model, image)
+        where lens = 'geometry' and status = 'broken' and motion is not null
+    """
 
 
-FAILURES.add(
-    "profile", Failures(_failing_levels, lambda name, _: find_operator(name), told="level", complete=lambda _: True)
-)
-FAILURES.add("knob", Failures(_breaks, _property, told="severities"))
+def _windows(options: Mapping[str, Any]) -> str:
+    """The window that is lost, then the one beside it that is right; a shift is of a pixel, a shrink of two."""
+    change = "case when kind like '%shrink' then 2 else 0 end"
+    return f"""
+        select model, operator, image, label, [to_x, to_y, side - {change}, x, y, side]::double[], 0,
+               split_part(kind, ' ', 2),
+               100 * greatest(1, {change}) / side, greatest(1, {change}), {_UNASKED}
+        from rows where lens = 'fragility' and operator like 'windows:%' and fall is not null
+    """
+
+
+FAILURES.add("profile", Failures(_failing_levels, told="level", complete=lambda _: True))
+FAILURES.add("knob", Failures(_breaks, told="severities"))
 FAILURES.add(
     "highlights",
     # all models are asked about the same grid; the faintest spots are each one's own
-    Failures(_spots, _spot, told="spot", complete=lambda name: name != "highlight:least", originals=True),
+    Failures(_spots, told="spot", complete=lambda name: name != "highlight:least"),
 )
+# searches move images without rounding, and a label is all that they look at
+FAILURES.add("geometry", Failures(_motions, told="motion", answers=False, criterion="misclassification"))
+FAILURES.add("fragility", Failures(_windows, told="windows", answers=False, pairs=True))

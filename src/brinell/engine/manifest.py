@@ -34,7 +34,7 @@ def new_manifest(
     return {
         "format": FORMAT,
         "identity": {**_settings(config, models), "data": _data(dataset, samples)},
-        "source": config.model_dump(mode="json"),
+        "source": config.model_dump(mode="json", exclude={"track"}),  # a URI may hold a password
         "models": {model.name: {**_described(model), **model.facts} for model in models},
         "left_out": left_out,
         "execution": {

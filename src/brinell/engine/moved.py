@@ -65,7 +65,7 @@ def write_moved(store: Store, parts: Parts, file: str | Path, operator: str, sco
         numbers = torch.arange(len(part))
         stage = Stage(model, wholes, numbers, numbers, 0)
         own = torch.tensor([motions[entry.image] for entry in part], dtype=torch.float64)
-        moved = model.preprocess.levels(stage.frames(numbers).moved(group.exp(own))).cpu()
+        moved = stage.moved(numbers, group.exp(own)).cpu()
         for place, image in enumerate(moved):
             height, width = stage.shape(place)
             images.append(image[:, :height, :width])

@@ -10,22 +10,21 @@ import torch
 from torch import Tensor
 
 from brinell.boxes import clipped, moved
-from brinell.engine.bench import Bench
+from brinell.engine.bench import Bench, on_canvas
 from brinell.errors import ConfigError
+from brinell.lenses import Asked, Motion, Trials
 from brinell.models import Model, Preprocess
 from brinell.perturb import Operator, Property, PropertyKind, View
-
-Makeable = Operator | Property | View
 
 
 @dataclass(frozen=True)
 class Version:
-    """An original, by its id, what is done to it and how far: an operator's level, a property's severities or a view's
-    parameters, and which of the image's random fields is drawn.
+    """An original, by its id, what is done to it and how far: an operator's level, a property's severities, a view's
+    parameters or a motion's coordinates, and which of the image's random fields is drawn.
     """
 
     image: str
-    change: Makeable
+    change: Asked
     parameters: tuple[float, ...]
     field: int = 0
 
@@ -50,21 +49,27 @@ def remade(bench: Bench, versions: Sequence[Version], places: Mapping[str, int])
 def _made(bench: Bench, samples: Tensor, versions: Sequence[Version]) -> Tensor:
     change = versions[0].change
     parameters = torch.tensor([version.parameters for version in versions], dtype=torch.float64)
-    if isinstance(change, View):
-        return bench.viewed(change, samples, parameters)
-    if isinstance(change, Property):
-        return bench.changed(change, samples, parameters, torch.tensor([version.field for version in versions]))
-    return bench.perturbed(change, samples, parameters[:, 0].to(torch.int64))
+    levels = parameters[:, 0].to(torch.int64) if isinstance(change, Operator) else parameters
+    fields = torch.tensor([version.field for version in versions])
+    return bench.images(Trials(samples, change, levels, fields), slice(0, len(samples)))
 
 
-def boxes_of(version: Version, boxes: Tensor, height: int, width: int) -> Tensor:
-    """Where boxes (K, 4) of the clean canvas lie in a version of it; those that left it have no area."""
-    if isinstance(version.change, View) and not version.change.compares:
-        raise ConfigError(f"nobody knows where boxes are in {version.change.name}; leave it out with --operator")
-    if isinstance(version.change, Property) and version.change.kind is PropertyKind.MOTION:
-        severities = torch.tensor([version.parameters], dtype=torch.float64)
+def boxes_of(version: Version, boxes: Tensor, preprocess: Preprocess, size: tuple[int, int]) -> Tensor:
+    """Where boxes (K, 4) of an image of a height and width lie on the canvas of a version of it; those that left it have no
+    area.
+    """
+    height, width, change = preprocess.height, preprocess.width, version.change
+    parameters = torch.tensor([version.parameters], dtype=torch.float64)
+    boxes = preprocess.boxes(boxes, *size)
+    if isinstance(change, View) and change.frame is not None:
+        boxes = moved(boxes[None], on_canvas(change.frame(parameters), preprocess.frame(*size)))[0]
+    elif isinstance(change, View) and not change.compares:
+        raise ConfigError(f"nobody knows where boxes are in {change.name}; leave it out with --operator")
+    elif isinstance(change, Property) and change.kind is PropertyKind.MOTION:
         seen = clipped(boxes, height, width)  # what a crop cut off doesn't come back
-        boxes = moved(seen[None], version.change.matrices(severities, height, width))[0]
+        boxes = moved(seen[None], change.matrices(parameters, height, width))[0]
+    elif isinstance(change, Motion):
+        boxes = moved(boxes[None], preprocess.centred(change.group.exp(parameters).inverse(), *size))[0]
     return clipped(boxes, height, width)
 
 

@@ -52,6 +52,10 @@ class Stage:
             return None
         return self._frames.once("seen", partial(self._mask, samples))
 
+    def moved(self, samples: Tensor, matrices: Tensor) -> Tensor:
+        """Whole images of samples under motions, in whole grey levels; smaller ones lie at the top left."""
+        return self.model.preprocess.levels(self.frames(samples).moved(matrices))
+
     def view(self, samples: Tensor, matrices: Tensor | None = None) -> Tensor:
         """What the model sees of samples, as they are or moved; nothing else is moved."""
         frames = self._frames.at(samples)

@@ -5,12 +5,12 @@ from brinell.lenses.fragility import LOOKS, FragilityOptions
 from brinell.lenses.geometry import GeometryOptions
 from brinell.lenses.highlights import HIGHLIGHT_READINGS, HighlightOptions
 from brinell.lenses.knob import KnobOptions
-from brinell.lenses.lens import LENSES, Change, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
+from brinell.lenses.lens import LENSES, Again, Asked, Change, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
 from brinell.lenses.maps import Maps, packed, unpacked
 from brinell.lenses.photographs import PhotographOptions
 from brinell.lenses.profile import ProfileOptions
 from brinell.lenses.search import DISTANCES, STATUSES
-from brinell.lenses.stage import MotionSearch, Stage, Task
+from brinell.lenses.stage import Motion, MotionSearch, Stage, Task
 from brinell.lenses.windows import Grid, Neighbourhood, window_side
 
 __all__ = [
@@ -20,7 +20,9 @@ __all__ = [
     "LENSES",
     "LOOKS",
     "STATUSES",
+    "Again",
     "Answers",
+    "Asked",
     "Change",
     "Files",
     "FragilityOptions",
@@ -32,6 +34,7 @@ __all__ = [
     "Lens",
     "LensOptions",
     "Maps",
+    "Motion",
     "MotionSearch",
     "Neighbourhood",
     "Outcome",

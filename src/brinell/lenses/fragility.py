@@ -18,7 +18,20 @@ from torch import Tensor
 from brinell.errors import ConfigError
 from brinell.lenses.counts import CUT, MINIMAL_IMAGE, NOT_RECOGNISED, STATES, TOO_SMALL, Row, columns_of, counted_rows
 from brinell.lenses.fragile import Answers
-from brinell.lenses.lens import LENSES, Asking, Change, Files, Known, Lens, LensOptions, Outcome, Shard, Trials, Words
+from brinell.lenses.lens import (
+    LENSES,
+    Again,
+    Asking,
+    Change,
+    Files,
+    Known,
+    Lens,
+    LensOptions,
+    Outcome,
+    Shard,
+    Trials,
+    Words,
+)
 from brinell.lenses.maps import LEVELS, Maps, packed
 from brinell.lenses.minimal import Descent, Windows, descend, first_windows
 from brinell.lenses.windows import SMALLEST, Grid, Neighbourhood, called, window_side
@@ -242,6 +255,12 @@ def fits(options: LensOptions, sizes: Tensor, canvas: tuple[int, int]) -> list[s
     return lines
 
 
+def _named(options: FragilityOptions, name: str, size: tuple[int, int]) -> View:
+    """Windows, or places, by their full name."""
+    look, _, semantics = name.partition(":")
+    return location_view(semantics, *size) if look == LOCATION else window_view(semantics, options.fit, *size)
+
+
 LENSES.add(
     "fragility",
     Lens(
@@ -255,5 +274,6 @@ LENSES.add(
         counted=windows_asked,
         fits=fits,
         trials_a_unit=UNIT,
+        again=Again(_named),
     ),
 )

@@ -8,7 +8,7 @@ counts is the model's own on the clean image, or with `against: truth` the right
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from pydantic import Field, field_validator
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from brinell.errors import ConfigError
 from brinell.geometry import GROUPS, Group
-from brinell.lenses.lens import LENSES, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Words
+from brinell.lenses.lens import LENSES, Again, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Size, Words
 from brinell.lenses.manifool import BACKTRACKS, FOOLED, REASONS, SILENT, WRONG, Fooled, Pace, manifool, usual_pace
 from brinell.lenses.manitest import CANDIDATES, MOST_DIMENSIONS, MOST_NODES, grid_of, manitest
 from brinell.lenses.motions import grid_motions, grid_points, grid_search, parts_of, random_motions
 from brinell.lenses.search import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED
-from brinell.lenses.stage import NO_ANSWER, Done, Method, MotionSearch, Task
+from brinell.lenses.stage import NO_ANSWER, Done, Method, Motion, MotionSearch, Task
 
 OUT_OF_REACH = len(REASONS)
 _REASONS = (*REASONS, "the motion leaves the frame or turns by more than a half before it has this score")
@@ -220,6 +220,12 @@ def most_trials(options: LensOptions, operator: Change, height: int, width: int)
     return 1 + options.targets * (options.most_steps * (lengths + 1) + BACKTRACKS)
 
 
+def _named(options: GeometryOptions, name: str, size: Size) -> Motion:
+    """A group and a method by their full name."""
+    group, _, method = name.partition(":")
+    return Motion(GROUPS[group], cast(Method, method))
+
+
 LENSES.add(
     "geometry",
     Lens(
@@ -233,5 +239,6 @@ LENSES.add(
         originals=True,
         unit=250,
         timed=True,
+        again=Again(_named),
     ),
 )

@@ -7,7 +7,6 @@ breaks (see `least_light`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from brinell.errors import ConfigError
 from brinell.lenses.least_light import searched
-from brinell.lenses.lens import LENSES, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Trials
+from brinell.lenses.lens import LENSES, Again, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Trials
 from brinell.lenses.search import ANSWERS, DISTANCES
 from brinell.perturb import WHITE, View, grid, highlight
 from brinell.registry import nearest
@@ -113,13 +112,6 @@ def _behind(values: Tensor, clean: int) -> Known:
     return Known(torch.cat([values.new_zeros(clean), values]), known)
 
 
-def again(options: LensOptions, operator: str, samples: Tensor, rows: Mapping[str, Tensor]) -> Trials:
-    """The trials that rows are of."""
-    assert isinstance(options, HighlightOptions)
-    view = highlight(operator.partition(":")[2], options.colour)
-    return Trials(samples, view, torch.stack([rows[name] for name in SPOT], 1))
-
-
 def chosen_views(options: LensOptions) -> list[View]:
     """What was asked for, each once: the grid and the search for the least light, unless named."""
     assert isinstance(options, HighlightOptions)
@@ -152,6 +144,6 @@ LENSES.add(
         trials=most_trials,
         originals=True,
         unit=UNIT,
-        again=again,
+        again=Again(lambda options, name, size: highlight(name.partition(":")[2], options.colour), SPOT),
     ),
 )

@@ -5,7 +5,6 @@ The search (see `search`) goes over a property's grid of severities, once for ea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -14,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from brinell.errors import ConfigError
-from brinell.lenses.lens import LENSES, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Trials, Words
+from brinell.lenses.lens import LENSES, Again, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Size, Trials, Words
 from brinell.lenses.search import BROKEN, FAILED, SEARCHES, STATUSES, SURVIVED, Search
 from brinell.perturb import PROPERTIES, Property, find_property, operator_names, property_names, use_frost_template
 from brinell.registry import chosen_readings
@@ -157,19 +156,15 @@ def most_trials(options: LensOptions, operator: Change, height: int, width: int)
     return int(lengths.sum())
 
 
-def again(options: LensOptions, operator: str, samples: Tensor, rows: Mapping[str, Tensor]) -> Trials:
-    """The breaking changes that rows are of."""
-    assert isinstance(options, KnobOptions)
-    found = find_property(operator)
-    severities = torch.stack([rows[name] for name in ("severity", "severity_x", "severity_y")], 1)
-    severities = severities[:, : found.tracks(8, 8, 1)[0].shape[1]]
-    fields = rows["level"].to(torch.int64) if options.resample and found.stochastic else None
-    return Trials(samples, found, severities, fields, may_fail=True)
+def named(options: KnobOptions, name: str, size: Size) -> Property:
+    """A property by its full name, with the options' own photograph of frost."""
+    if options.frost is not None and name.partition(":")[0] == "frost":
+        use_frost_template(options.frost)
+    return find_property(name)
 
 
-def half(options: LensOptions, operator: str, samples: Tensor, rows: Mapping[str, Tensor]) -> Trials:
+def half(trials: Trials) -> Trials:
     """Half of the breaking changes, which don't break: rows tell the first that does."""
-    trials = again(options, operator, samples, rows)
     return replace(trials, levels=trials.levels / 2)
 
 
@@ -183,7 +178,6 @@ LENSES.add(
         operators=chosen_properties,
         trials=most_trials,
         searching=True,
-        again=again,
-        control=half,
+        again=Again(named, ("severity", "severity_x", "severity_y"), lambda options: bool(options.resample), half),
     ),
 )

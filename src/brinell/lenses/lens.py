@@ -17,12 +17,12 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.criteria import USUAL, Verdict
-from brinell.lenses.stage import MotionSearch, Task
+from brinell.lenses.stage import Motion, MotionSearch, Task
 from brinell.perturb import Difference, Operator, Property, View
 from brinell.registry import Registry
 
 Size = tuple[int, int]  # height and width
-Asked = Operator | Property | View  # what a trial is of
+Asked = Operator | Property | View | Motion  # what a trial is of
 Change = Asked | MotionSearch
 
 
@@ -30,9 +30,9 @@ Change = Asked | MotionSearch
 class Trials:
     """What to ask, on the host: sample numbers of the shard (int64 (T,)), and how far each is changed.
 
-    `levels` are int64 (T,) for an operator, severities, float64 (T, P), for a property, and for a view its parameters,
-    float64 (T, P); views of one image go best side by side. `fields` says which of an
-    image's random fields a property draws, where that is not always the first. With `may_fail` an answer of NaN is an
+    `levels` are int64 (T,) for an operator, severities for a property, parameters for a view and coordinates for a motion,
+    float64 (T, P); views of one image go best side by side. `fields` says which of an image's random fields a property
+    draws, where that is not always the first. With `may_fail` an answer of NaN is an
     outcome; without it, it stops the run.
     """
 
@@ -103,7 +103,6 @@ class Files:
 
 
 Columns = dict[str, Tensor | Known | Words | Detections | Files]
-Again = Callable[[Any, str, Tensor, Mapping[str, Tensor]], Trials]
 Asking = Generator[Trials | Task, Any, Columns]  # an outcome for trials, and what came of a task
 
 
@@ -123,6 +122,32 @@ class LensOptions(BaseModel):
 
 
 @dataclass(frozen=True)
+class Again:
+    """The way from a lens's rows back to what the model was asked about.
+
+    `change` is told the options, an operator's full name and the canvas's size. `columns` are those of the rows that say
+    how far it went: an operator's level, severities, a view's parameters; None where a row doesn't tell one image by
+    single numbers. Where images are `resampled`, the level names the random field. What rows tell of failures alone is
+    compared with something `weaker`, if that is known.
+    """
+
+    change: Callable[[Any, str, Size], Asked]
+    columns: tuple[str, ...] | None = None
+    resampled: Callable[[Any], bool] = lambda options: False
+    weaker: Callable[[Trials], Trials] | None = None
+
+    def trials(self, options: LensOptions, change: Asked, samples: Tensor, rows: Mapping[str, Tensor]) -> Trials:
+        """The trials that rows are of: `rows` has their numbers by column, NaN where empty."""
+        if isinstance(change, Operator):
+            return Trials(samples, change, rows["level"].to(torch.int64))
+        assert self.columns is not None
+        numbers = torch.stack([rows[name] for name in self.columns] or [torch.zeros(len(samples))], 1)
+        numbers = numbers[:, ~numbers.isnan().all(0)].to(torch.float64)  # a property has as many severities as it needs
+        drawn = self.resampled(options) and isinstance(change, Property) and change.stochastic
+        return Trials(samples, change, numbers, rows["level"].to(torch.int64) if drawn else None, may_fail=True)
+
+
+@dataclass(frozen=True)
 class Lens:
     """A registered lens: its options, its generator, and how many trials it asks of a sample at most.
 
@@ -131,10 +156,8 @@ class Lens:
     units hold no more than `unit` images. Where the number of trials depends on an image's size, `counted` is told that,
     too (heights and widths of image and canvas), and units hold about `trials_a_unit`; of one that must hold more, what was
     answered is kept while it is measured. `fits` is told the sizes of all images and the canvas's, before anything is
-    asked: it says what can't be measured, or raises. `again` makes the trials that rows are of, so that what the model
-    saw can be made again: it is told the options, the operator's full name, the samples, and the rows' numbers by column,
-    NaN where empty. Where rows tell of failures alone, `control` makes weaker changes to compare them with. The rows of a
-    lens that is `timed` say how long an image took.
+    asked: it says what can't be measured, or raises. `again` says how to make again what the model saw. The rows of a lens
+    that is `timed` say how long an image took.
     """
 
     name: str
@@ -150,7 +173,6 @@ class Lens:
     trials_a_unit: int | None = None
     fits: Callable[[LensOptions, Tensor, Size], list[str]] | None = None
     again: Again | None = None
-    control: Again | None = None
     timed: bool = False
 
 

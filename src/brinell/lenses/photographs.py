@@ -6,14 +6,13 @@ variants of which original is told by the dataset (see `datasets.groups`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from brinell.errors import ConfigError
-from brinell.lenses.lens import LENSES, Asking, Columns, Lens, LensOptions, Shard, Trials
+from brinell.lenses.lens import LENSES, Again, Asking, Columns, Lens, LensOptions, Shard
 from brinell.lenses.search import measured
 from brinell.perturb import View
 
@@ -42,11 +41,6 @@ def photographs(shard: Shard, operator: View, options: LensOptions) -> Asking:
     return columns | measured(shard.clean)
 
 
-def again(options: LensOptions, operator: str, samples: Tensor, rows: Mapping[str, Tensor]) -> Trials:
-    """The photographs that rows are of."""
-    return Trials(samples, PHOTOGRAPH, torch.zeros(len(samples), 1, dtype=torch.float64))
-
-
 def chosen(options: LensOptions) -> list[View]:
     """The only thing there is."""
     for name in options.operators:
@@ -65,6 +59,6 @@ LENSES.add(
         operators=chosen,
         trials=lambda *_: 0,
         originals=True,
-        again=again,
+        again=Again(lambda options, name, size: PHOTOGRAPH, ()),
     ),
 )

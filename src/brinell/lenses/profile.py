@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.errors import ConfigError
-from brinell.lenses.lens import LENSES, Asking, Columns, Lens, LensOptions, Outcome, Shard, Trials
+from brinell.lenses.lens import LENSES, Again, Asking, Columns, Lens, LensOptions, Outcome, Shard, Trials
 from brinell.perturb import OPERATORS, Operator, find_operator, operator_names, property_names
 from brinell.registry import chosen_readings
 
@@ -80,11 +79,6 @@ def chosen_operators(options: LensOptions) -> list[Operator]:
     return chosen_readings(OPERATORS, names, options.semantics)
 
 
-def again(options: LensOptions, operator: str, samples: Tensor, rows: Mapping[str, Tensor]) -> Trials:
-    """The trials that rows are of."""
-    return Trials(samples, find_operator(operator), rows["level"].to(torch.int64))
-
-
 LENSES.add(
     "profile",
     Lens(
@@ -94,6 +88,6 @@ LENSES.add(
         ask=profile,
         operators=chosen_operators,
         trials=lambda options, *_: options.levels if isinstance(options, ProfileOptions) else 0,
-        again=again,
+        again=Again(lambda options, name, size: find_operator(name), ("level",)),
     ),
 )

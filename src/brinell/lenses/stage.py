@@ -19,8 +19,8 @@ Method = Literal["manifool", "manitest", "random", "grid"]
 
 
 @dataclass(frozen=True)
-class MotionSearch:
-    """One method on one group."""
+class Motion:
+    """Motions of a group that one method found, which can be carried out by their coordinates: no model is needed."""
 
     group: Group
     method: Method
@@ -34,6 +34,15 @@ class MotionSearch:
     def id(self) -> str:
         """The full name, as rows have it."""
         return f"{self.group.name}:{self.method}"
+
+    @property
+    def white_box(self) -> bool:
+        """Whether it needs gradients."""
+        return False
+
+
+class MotionSearch(Motion):
+    """One method on one group."""
 
     @property
     def white_box(self) -> bool:

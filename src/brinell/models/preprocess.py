@@ -101,6 +101,14 @@ class Preprocess:
         left, top, right, bottom = self.boxes(torch.tensor([[0, 0, 1, 1]], dtype=torch.float64), height, width)[0].tolist()
         return torch.tensor([[right - left, 0, left], [0, bottom - top, top], [0, 0, 1]], dtype=torch.float64)
 
+    def centred(self, matrices: Tensor, height: int, width: int) -> Tensor:
+        """Matrices (…, 3, 3) around the middle of an image of that size, before anything is cut off, on its canvas."""
+        tall, wide = self._full(height, width)
+        left, top = self._corner(wide, tall)
+        away = torch.eye(3, dtype=torch.float64)
+        away[:2, 2] = torch.tensor([left - (wide - 1) / 2, top - (tall - 1) / 2])
+        return away.inverse() @ matrices @ away
+
     def normalise(self, canvases: Tensor) -> Tensor:
         """Canvases (N, C, H, W), uint8 or float in 0..255, as float32 in the model's scale."""
         scale, shift = _scale_and_shift(self.mean, self.std, canvases.device)

@@ -1,7 +1,8 @@
 """Views of parts of an image: square windows of it, and the whole of it, small, somewhere on a black canvas.
 
-Parameters of a view are its left, its top and its side, in whole pixels. All windows of a column share the pass across, so
-that a window costs one weighted sum down; weights and rounding are Pillow's, in whole numbers, on every device.
+Parameters of a view are its left, its top and its side, in whole pixels; further ones are not looked at. All windows of a
+column share the pass across, so that a window costs one weighted sum down; weights and rounding are Pillow's, in whole
+numbers, on every device.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def _located(height: int, width: int, original: Tensor, side: int, corners: Tens
 
 def _frame(height: int, width: int, fit: Fit, parameters: Tensor) -> Tensor:
     """Where the corners of the original's pixels come to lie on the canvas, float64 (T, 3, 3)."""
-    left, top, side = parameters.unbind(1)
+    left, top, side = parameters[:, :3].unbind(1)
     found = torch.zeros(len(parameters), 3, 3, dtype=torch.float64)
     found[:, 2, 2] = 1
     if fit == "pad":
