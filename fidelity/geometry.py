@@ -8,6 +8,7 @@ python -m fidelity.geometry                                 the page, from what 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +120,16 @@ def page(found: dict[str, Any], photographs: dict[str, Any]) -> str:
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "geometry.md.j2").read_text(encoding="utf-8")
     )
-    sizes = [found["table"][seed]["translation:manifool"]["images"] for seed in seeds]
     return template.render(
         table=grid(head, lines),
-        sizes=sizes,
+        sizes=_counts(found["table"][seed] for seed in seeds),
         within=sum(abs(ratio - 1) <= WITHIN for _, _, ratio, _ in checks),
         checks=len(checks),
         ordered=order[0] > order[2] >= order[1] > order[3],
         compared=[(KNOWN[group].short, own) for group, own in found["compared"].items()],
         lenets_measured=bool(lenets),
+        lenet_images=_counts(found["table"].get(lenet, {}) for lenet in LENETS),
+        setting_images=_counts(found["settings"].values()),
         lenets=grid(["set", "method", *LENETS], lenets),
         settings=grid(["convention", "T", "T+R+S"], settings),
         photographs=grid(
@@ -138,6 +140,12 @@ def page(found: dict[str, Any], photographs: dict[str, Any]) -> str:
         else "",
         row=photographs.get("settings"),
     )
+
+
+def _counts(parts: Iterable[dict[str, dict[str, float]]]) -> str:
+    """How many images figures are over: one number, or the least and the largest."""
+    counts = sorted({int(one["images"]) for part in parts for one in part.values()})
+    return " to ".join(f"{count:,}" for count in dict.fromkeys(counts[:1] + counts[-1:]))
 
 
 def _mean(one: dict[str, float] | None) -> str:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,9 @@ from brinell.lenses import GeometryOptions
 from brinell.lenses.geometry import chosen_searches, geometry
 from brinell.models import Model
 from fidelity.digits import as_model, digits, trained
-from fidelity.measure import ASSETS, ROOT, require_assets
+from fidelity.measure import ASSETS, ROOT
 
-BLOCK = 100
+BLOCK = 50
 GROUPS = ("translation", "rotation_translation", "scale_translation", "similarity")
 RUNS = ROOT / "runs" / "fidelity-geometry"
 GATHERED = Path(__file__).parent / "results" / "table1.json"
@@ -45,7 +46,7 @@ LENETS = ("mnist_lenet5_clean", "mnist_lenet5_robust")
 
 @dataclass(frozen=True)
 class Block:
-    """A hundred of the digits under one network and one setting."""
+    """Some of the digits under one network and one setting."""
 
     network: str
     number: int
@@ -75,18 +76,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "three epochs": {"least": 0.0},
 }
 FEW = ("translation", "similarity")
+KINDS = ("one epoch", "three epochs", "grey fill")
 
 
-def model_of(network: str, setting: str) -> Model:
-    """The network of a seed, or one of the assets'."""
+@cache
+def model_of(network: str, kind: str = "usual") -> Model:
+    """The network of a seed, or one of the assets'; one of another `KINDS`, where a setting is about that."""
     if network in LENETS:
         sys.path.insert(0, str(ASSETS / "models"))
         import nets  # type: ignore[import-not-found]
 
         return as_model(nets.load(network)[0], network)
-    epochs = {"one epoch": 1, "three epochs": 3}.get(setting, 2)
+    epochs = {"one epoch": 1, "three epochs": 3}.get(kind, 2)
     module = trained(ASSETS, int(network.removeprefix("seed")), RUNS / "networks", epochs)
-    if setting != "grey fill":
+    if kind != "grey fill":
         return as_model(module, network)
     shift = torch.nn.Sequential(_Unnormalised(0.1307, 0.3081), module)  # zeros outside are then the mean of MNIST
     return as_model(shift, network, mean=(0.1307,), std=(0.3081,))
@@ -105,10 +108,10 @@ def measure(block: Block) -> str:
     """Carry out a block, unless it is there, and give its file."""
     file = RUNS / f"{_prefix(block.network, block.setting)}{block.number}.json"
     if not file.exists():
-        images, labels = digits(ASSETS, "test" if "test images" in block.setting else "train")
+        images, labels = _digits("test" if "test images" in block.setting else "train")
         order = range(len(images)) if "first" in block.setting else shuffled(len(images), 13)
         rows = torch.tensor(order[block.number * BLOCK : (block.number + 1) * BLOCK])
-        model, criterion = model_of(block.network, block.setting), find_criterion("misclassification")
+        model, criterion = model_of(block.network, _kind(block)), find_criterion("misclassification")
         options = GeometryOptions(**{"operators": FEW, "methods": ("manifool",), **SETTINGS[block.setting]})
         found = {}
         for search in chosen_searches(options):
@@ -126,6 +129,15 @@ def measure(block: Block) -> str:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(found) + "\n", encoding="utf-8")
     return file.name
+
+
+@cache
+def _digits(part: str) -> tuple[torch.Tensor, torch.Tensor]:
+    return digits(ASSETS, part)
+
+
+def _kind(block: Block) -> str:
+    return block.setting if block.setting in KINDS else "usual"
 
 
 def _prefix(network: str, setting: str) -> str:
@@ -258,12 +270,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=1000, help="of each training seed, by ManiFool")
     parser.add_argument("--marched", type=int, help="of each training seed, by Manitest; as many by default")
-    parser.add_argument("--others", type=int, default=BLOCK, help="of each setting and each LeNet")
+    parser.add_argument("--others", type=int, default=100, help="of each setting and each LeNet")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--workers", type=int, default=1, help="processes, each with one thread")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no block is begun")
     given = parser.parse_args()
-    require_assets()
+    if not (ASSETS / "images" / "mnist_train.npz").exists():
+        raise SystemExit("Table 1 needs the folder of test assets with MNIST: set BRINELL_ASSETS to it")
     until = time.perf_counter() + given.seconds
     seeds = [f"seed{seed}" for seed in range(given.seeds)]
     sizes = {"usual": given.images, "manitest": given.images if given.marched is None else given.marched}
@@ -277,20 +290,20 @@ def main() -> None:
 
 def _train(asked: list[Block], workers: int) -> None:
     """Train the networks that blocks are of and that are not there yet."""
-    wanted = {(block.network, block.setting if "epoch" in block.setting else "usual") for block in asked}
-    wanted = {(network, setting) for network, setting in wanted if network not in LENETS}
-    if workers <= 1:
-        for network, setting in sorted(wanted):
-            model_of(network, setting)
+    epochs = {block: block.setting if "epoch" in block.setting else "usual" for block in asked}
+    wanted = {(block.network, kind) for block, kind in epochs.items() if block.network not in LENETS}
+    if workers <= 1 or not wanted:
+        for network, kind in sorted(wanted):
+            model_of(network, kind)
         return
     os.environ["OMP_NUM_THREADS"] = str(max(1, workers // len(wanted)))
     with ProcessPoolExecutor(len(wanted), get_context("spawn")) as pool:
-        for done in [pool.submit(_trained, network, setting) for network, setting in sorted(wanted)]:
+        for done in [pool.submit(_train_one, network, kind) for network, kind in sorted(wanted)]:
             done.result()
 
 
-def _trained(network: str, setting: str) -> None:
-    model_of(network, setting)
+def _train_one(network: str, kind: str) -> None:
+    model_of(network, kind)
 
 
 if __name__ == "__main__":
