@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import nn
 
 import brinell
+from brinell import repainting, resampling
 from brinell.attention import open_eyes
 from brinell.models import Preprocess
 from brinell.perturb import grid, highlight, highlighted
@@ -42,6 +44,23 @@ def test_the_same_canvases_as_on_the_cpu(size: tuple[int, int], how: str, short_
     here, there = (preprocess.repainted(preprocess.repainting(each), boxes, paint) for each in (image, image.cuda()))
     assert there.device.type == "cuda"
     assert torch.equal(there.cpu(), here)
+    with patch.object(repainting, "kernels", lambda kind: None), patch.object(resampling, "kernels", lambda kind: None):
+        without = preprocess.repainted(preprocess.repainting(image.cuda()), boxes, paint)
+    assert torch.equal(without, there)
+
+
+@pytest.mark.parametrize("how", ["bilinear", "bicubic", "lanczos"])
+def test_the_kernel_is_there_and_gives_pillows_bytes(how: str) -> None:
+    assert resampling.kernels("cuda") is not None
+    for source, target in (
+        ((299, 299), (224, 224)),
+        ((375, 500), (224, 224)),
+        ((31, 47), (224, 300)),
+        ((901, 1203), (64, 96)),
+    ):
+        images = pictures(*source, 3, 2)
+        there = resampling.resampled(images.cuda(), *target, how)  # type: ignore[arg-type]
+        assert torch.equal(there.cpu(), resampling.resampled(images, *target, how))  # type: ignore[arg-type]
 
 
 def network() -> nn.Module:

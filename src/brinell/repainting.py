@@ -3,23 +3,38 @@
 A spot on a photograph leaves most of it as it was. What is resized in two passes, across and then down, changes only
 where the weights of a target pixel meet the changed window. The pixels are those that resizing the whole would give, to
 the bit (see `resampling`). On a CPU the window's rows are resized across, then the columns that they change down, each by
-Pillow; on an accelerator windows of about one size are resized together by products with their parts of the weights.
+Pillow; on an accelerator windows of about one size are resized together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
+from types import ModuleType
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
-from brinell.resampling import Interpolation, in_one_pass, picture_of, resampled, rounded, weights
+from brinell.resampling import (
+    BITS,
+    Interpolation,
+    in_one_pass,
+    kernels,
+    picture_of,
+    products,
+    resampled,
+    rounded,
+    sent,
+    taps,
+    weights,
+)
 
 # images (T, C, h, w), which it may not overwrite; where their corners lie, int64 (T, 2), y and x; which changes, int64 (T,)
 Paint = Callable[[Tensor, Tensor, Tensor], Tensor]
+Size = tuple[int, int]  # height and width
 TOGETHER = 25  # windows that an accelerator resizes together, each as large as the largest of them
 
 
@@ -45,7 +60,7 @@ class Repainting:
             corners, which = torch.zeros(len(boxes), 2, dtype=torch.int64), torch.arange(len(boxes))
             whole = paint(self.image.expand(len(boxes), -1, -1, -1), corners, which)
             return resampled(whole, self.height, self.width, self.how)
-        return self.by_pillow(boxes, paint) if self.image.device.type == "cpu" else self.by_products(boxes, paint)
+        return self.by_pillow(boxes, paint) if self.image.device.type == "cpu" else self.by_windows(boxes, paint)
 
     def by_pillow(self, boxes: Tensor, paint: Paint) -> Tensor:
         """One after the other, in pictures of Pillow's all the way: handing pixels over costs as much as resizing them."""
@@ -74,27 +89,74 @@ class Repainting:
             painted = paint(torch.stack(cuts), corners, which).numpy()
             yield from ((place, picture_of(window)) for place, window in zip(which.tolist(), painted, strict=True))
 
-    def by_products(self, boxes: Tensor, paint: Paint) -> Tensor:
-        """Boxes of about one area together, each window as large as the largest of them needs."""
-        device = self.image.device
-        horizontal, vertical = (weights(side.source, side.target, self.how, device) for side in (self.across, self.down))
+    def by_windows(self, boxes: Tensor, paint: Paint) -> Tensor:
+        """Windows of about one area together, each as large as the largest of them needs; nothing waits for the device."""
         made = self.clean.repeat(len(boxes), 1, 1, 1)
+        groups, kernel = self._groups(boxes), kernels(made.device.type)
+        every = sent(torch.from_numpy(np.concatenate([group.places for group in groups], 1)), made.device)
+        for group, places in zip(groups, torch.split(every, [len(group.which) for group in groups], 1), strict=True):
+            windows = _cut(self.image, places[0], places[1], group.source)
+            corners, which = torch.from_numpy(group.places[:2].T), torch.from_numpy(group.which)
+            windows = paint(windows, corners, which)
+            if kernel is None:
+                self._by_products(windows, places, group.target, made)
+            else:
+                self._by_kernel(kernel, windows, places, group.target, made)
+        return made
+
+    def _groups(self, boxes: Tensor) -> list[_Group]:
+        """Boxes by their area."""
         top, left, bottom, right = boxes.numpy().T
-        order = torch.from_numpy(np.argsort((bottom - top) * (right - left), kind="stable"))
+        order = np.argsort((bottom - top) * (right - left), kind="stable")
+        found = []
         for start in range(0, len(order), TOGETHER):
             which = order[start : start + TOGETHER]
-            some = which.numpy()  # a tensor of one number would be taken for that number
-            rows, source_rows = self.down.even(top[some], bottom[some])
-            columns, source_columns = self.across.even(left[some], right[some])
-            corners = torch.stack([source_rows[:, 0], source_columns[:, 0]], 1)
-            own, y, x, v, u = (each.to(device) for each in (which, rows, columns, source_rows, source_columns))
-            windows = paint(self.image[:, v[:, :, None], u[:, None, :]].transpose(0, 1), corners, which)
-            wide = horizontal[x[:, :, None], u[:, None, :]].transpose(1, 2)[:, None]
-            tall = vertical[y[:, :, None], v[:, None, :]][:, None]
-            passed = rounded(windows.to(torch.float64) @ wide)
-            passed = rounded(tall @ passed.to(torch.float64))
-            made[own[:, None, None], :, y[:, :, None], x[:, None, :]] = passed.permute(0, 2, 3, 1)
-        return made
+            y, v, rows, height = self.down.even(top[which], bottom[which])
+            x, u, columns, width = self.across.even(left[which], right[which])
+            planes = np.arange(len(which)) * len(self.image)
+            into = which * len(self.image) * self.height * self.width + y * self.width + x
+            places = np.stack([v, u, y, x, which, planes * height * columns, into])
+            found.append(_Group(which, places, (height, width), (rows, columns)))
+        return found
+
+    def _by_kernel(self, kernel: ModuleType, windows: Tensor, places: Tensor, size: Size, made: Tensor) -> None:
+        """Two passes over bytes, the second into the canvases."""
+        (v, u, y, x, _, between, into), (rows, columns) = places, size
+        middle = windows.new_empty(*windows.shape[:3], columns)
+        across, down = (taps(side.source, side.target, self.how, made.device) for side in (self.across, self.down))
+        kernel.summed(windows.contiguous(), middle, *across, u, x, between, columns, across=True, bits=BITS)
+        kernel.summed(middle, made, *down, v, y, into, rows, across=False, bits=BITS)
+
+    def _by_products(self, windows: Tensor, places: Tensor, size: Size, made: Tensor) -> None:
+        """The same by products with the windows' parts of the weights."""
+        (v, u, y, x, own, *_), (rows, columns), (height, width) = places, size, windows.shape[2:]
+        across, down = (products(side.source, side.target, self.how, made.device) for side in (self.across, self.down))
+        wide, tall = _cut(across, x, u, (columns, width)), _cut(down, y, v, (rows, height))
+        passed = rounded(windows.to(torch.float64) @ wide.transpose(1, 2)[:, None])
+        passed = rounded(tall[:, None] @ passed.to(torch.float64))
+        row, column = (
+            begin[:, None] + torch.arange(count, device=made.device) for begin, count in ((y, rows), (x, columns))
+        )
+        made[own[:, None, None], :, row[:, :, None], column[:, None, :]] = passed.permute(0, 2, 3, 1)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Changes `which` (T,) whose windows are of one size. Their `places`, int64 (7, T): where they begin in the source
+    (y, x) and on the target (y, x), which they are, and where they go among the bytes between both passes and among the
+    canvases.
+    """
+
+    which: np.ndarray
+    places: np.ndarray
+    source: Size
+    target: Size
+
+
+def _cut(images: Tensor, y: Tensor, x: Tensor, size: Size) -> Tensor:
+    """Windows (T, …, height, width) of (…, H, W) from those corners (T,) on."""
+    views = images.unfold(-2, size[0], 1).unfold(-2, size[1], 1)
+    return views.movedim((-4, -3), (0, 1))[y, x]
 
 
 class Reach:
@@ -116,16 +178,13 @@ class Reach:
         """The target pixels that source pixels from `start` to before `stop` are part of."""
         return np.searchsorted(self.last, start, "right"), np.searchsorted(self.first, stop, "left")
 
-    def even(self, start: np.ndarray, stop: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Windows of one size around those targets, and of one size around all that they are made of: their places,
-        int64 (T, targets) and (T, sources).
+    def even(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
+        """Windows of one size around those targets, and of one size around all that they are made of: where both begin,
+        and their sizes.
         """
         begin, end = self.targets(start, stop)
         most = int((end - begin).max())
         begin = np.minimum(begin, self.target - most)
         low, high = self.first[begin], self.last[begin + most - 1]
         size = int((high - low).max())
-        low = np.minimum(low, self.source - size)
-        places = (torch.from_numpy(each)[:, None] for each in (begin, low))
-        first, second = (each + torch.arange(count) for each, count in zip(places, (most, size), strict=True))
-        return first, second
+        return begin, np.minimum(low, self.source - size), most, size

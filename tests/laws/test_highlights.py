@@ -121,7 +121,7 @@ def test_repainting_gives_what_resizing_the_whole_gives(how: str, height: int, w
     ready = Repainting(image, 64, 64, how)  # type: ignore[arg-type]
     assert torch.equal(ready.under(boxes, paint), whole)
     if how != "nearest":
-        assert torch.equal(ready.by_products(boxes, paint), whole)  # what an accelerator computes
+        assert torch.equal(ready.by_windows(boxes, paint), whole)  # what an accelerator computes
 
 
 @pytest.mark.parametrize("short_side", [None, 40])

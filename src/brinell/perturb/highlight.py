@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from brinell.perturb.view import Local, View
+from brinell.resampling import sent
 
 Colour = tuple[float, float, float]
 WHITE: Colour = (255.0, 255.0, 255.0)
@@ -36,9 +37,9 @@ def highlighted(images: Tensor, spots: Tensor, colour: Colour = WHITE, corners: 
     x, y, sigma, strength = spots.to(torch.float64).unbind(1)
     column = strength[:, None] * _fall(corners[:, :1] + torch.arange(height), y, sigma)
     row = _fall(corners[:, 1:] + torch.arange(width), x, sigma)
-    along, across = column.to(images.device)[:, None, :, None], row.to(images.device)[:, None, None, :]
-    peaks = torch.tensor(sorted(set(parts)) if len(set(parts)) == 1 else parts, dtype=torch.float64)
-    light = peaks.to(images.device)[:, None, None] * along * across
+    peaks = torch.tensor(parts[:1] if len(set(parts)) == 1 else parts, dtype=torch.float64)
+    both = sent(torch.cat([(peaks[:, None] * column[:, None]).flatten(1), row], 1), images.device)
+    light = both[:, :-width].view(len(spots), -1, height, 1) * both[:, None, None, -width:]
     if float(strength.max()) * max(parts) > 255:  # a float beyond 255 has no byte
         light = light.clamp_(max=255)
     return torch.minimum(light.to(torch.uint8), images.bitwise_not()).add_(images)  # ~x is 255 - x
