@@ -89,7 +89,7 @@ def attended(target: str, network: str, given: argparse.Namespace) -> brinell.Ru
     how, told = {"pairs": PAIRS, "target": target}, found.manifest.get("attention", {}).get("options", {})
     if any(told.get(name) != value for name, value in how.items()):
         model = _network(network, EXPERIMENTS["grid"], brinell.Execution(device=given.device))
-        found.attention(how, models=[model])
+        found.attention(how, models=[model], data=brinell.open_dataset(IMAGES))  # the run may be from elsewhere
     return found
 
 
