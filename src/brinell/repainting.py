@@ -3,14 +3,14 @@
 A spot on a photograph leaves most of it as it was. What is resized in two passes, across and then down, changes only
 where the weights of a target pixel meet the changed window. The pixels are those that resizing the whole would give, to
 the bit (see `resampling`). On a CPU the window's rows are resized across, then the columns that they change down, each by
-Pillow; on an accelerator windows of about one size are resized together.
+Pillow. On a CUDA device kernels light and resize all windows in two launches (see `lighting`); changes that are no light,
+and devices that have no kernels, have windows of about one size resized together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from types import ModuleType
 
 import numpy as np
@@ -18,9 +18,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from brinell.lighting import Local, Plan, Size, planned
 from brinell.resampling import (
     BITS,
     Interpolation,
+    Reach,
     in_one_pass,
     kernels,
     picture_of,
@@ -29,12 +31,10 @@ from brinell.resampling import (
     rounded,
     sent,
     taps,
-    weights,
 )
 
 # images (T, C, h, w), which it may not overwrite; where their corners lie, int64 (T, 2), y and x; which changes, int64 (T,)
 Paint = Callable[[Tensor, Tensor, Tensor], Tensor]
-Size = tuple[int, int]  # height and width
 TOGETHER = 25  # windows that an accelerator resizes together, each as large as the largest of them
 
 
@@ -42,7 +42,7 @@ class Repainting:
     """An image (C, H, W), ready to be resized again and again: what doesn't change is made once."""
 
     def __init__(self, image: Tensor, height: int, width: int, how: Interpolation = "bilinear") -> None:
-        self.image, self.height, self.width, self.how = image, height, width, how
+        self.image, self.height, self.width, self.how = image.contiguous(), height, width, how
         self.clean = resampled(image[None], height, width, how)[0]
         if how != "nearest":
             self.across, self.down = Reach.of(image.shape[2], width, how), Reach.of(image.shape[1], height, how)
@@ -50,17 +50,33 @@ class Repainting:
             self.whole = picture_of(image.contiguous().numpy())
             self.halfway = in_one_pass(self.whole, (width, self.whole.height), how)
 
-    def under(self, boxes: Tensor, paint: Paint) -> Tensor:
-        """The image under T changes, resized: uint8 (T, C, height, width), where the image is.
-
-        Change t alters pixels of box t alone (int64 (T, 4) on the host: top, left, bottom, right); `paint` makes any
-        window of the changed image from the same window of the image.
-        """
+    def under(self, local: Local, parameters: Tensor) -> Tensor:
+        """The image under T changes (parameters (T, P) on the host), resized: uint8 (T, C, height, width), where it is."""
         if self.how == "nearest":
-            corners, which = torch.zeros(len(boxes), 2, dtype=torch.int64), torch.arange(len(boxes))
-            whole = paint(self.image.expand(len(boxes), -1, -1, -1), corners, which)
-            return resampled(whole, self.height, self.width, self.how)
+            return local.canvases(self.image, parameters, self._resized)
+        channels, height, width = self.image.shape
+        kernel = kernels(self.image.device.type)
+        if kernel is not None and local.light is not None:
+            canvas = (self.height, self.width)
+            plan = planned(local, parameters, (channels, height, width), canvas, self.how, self.image.device)
+            return self.by_light(kernel, plan)
+
+        def paint(windows: Tensor, corners: Tensor, which: Tensor) -> Tensor:
+            return local.paint(windows, corners, parameters[which])
+
+        boxes = local.boxes(parameters, height, width)
         return self.by_pillow(boxes, paint) if self.image.device.type == "cpu" else self.by_windows(boxes, paint)
+
+    def _resized(self, images: Tensor) -> Tensor:
+        return resampled(images, self.height, self.width, self.how)
+
+    def by_light(self, kernel: ModuleType, plan: Plan) -> Tensor:
+        """All windows at once: nothing is cut out, and light is added where pixels are read."""
+        made = self.clean.repeat(len(plan.places), 1, 1, 1)
+        across, down = (taps(side.source, side.target, self.how, made.device) for side in (self.across, self.down))
+        middle = made.new_empty(plan.between)
+        kernel.lit(self.image, middle, made, across, down, plan.falls, plan.places, plan.most, bits=BITS)
+        return made
 
     def by_pillow(self, boxes: Tensor, paint: Paint) -> Tensor:
         """One after the other, in pictures of Pillow's all the way: handing pixels over costs as much as resizing them."""
@@ -157,34 +173,3 @@ def _cut(images: Tensor, y: Tensor, x: Tensor, size: Size) -> Tensor:
     """Windows (T, …, height, width) of (…, H, W) from those corners (T,) on."""
     views = images.unfold(-2, size[0], 1).unfold(-2, size[1], 1)
     return views.movedim((-4, -3), (0, 1))[y, x]
-
-
-class Reach:
-    """Along one side: which source pixels each target pixel is made of, from `first` to before `last`."""
-
-    def __init__(self, source: int, target: int, how: Interpolation) -> None:
-        self.source, self.target = source, target
-        there = weights(source, target, how).numpy() != 0
-        self.first = there.argmax(1)
-        self.last = source - there[:, ::-1].argmax(1)
-
-    @staticmethod
-    @lru_cache(256)
-    def of(source: int, target: int, how: Interpolation) -> Reach:
-        """The same one for the same sizes."""
-        return Reach(source, target, how)
-
-    def targets(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The target pixels that source pixels from `start` to before `stop` are part of."""
-        return np.searchsorted(self.last, start, "right"), np.searchsorted(self.first, stop, "left")
-
-    def even(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
-        """Windows of one size around those targets, and of one size around all that they are made of: where both begin,
-        and their sizes.
-        """
-        begin, end = self.targets(start, stop)
-        most = int((end - begin).max())
-        begin = np.minimum(begin, self.target - most)
-        low, high = self.first[begin], self.last[begin + most - 1]
-        size = int((high - low).max())
-        return begin, np.minimum(low, self.source - size), most, size

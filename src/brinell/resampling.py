@@ -79,10 +79,14 @@ def kernels(kind: str) -> ModuleType | None:
 
         one = torch.ones(1, 1, dtype=torch.int32, device=kind)
         image, zero = one[None, None].to(torch.uint8), torch.zeros(1, dtype=torch.int64, device=kind)
-        for across in (True, False):  # both are compiled here, before threads ask for them
+        for across in (True, False):  # all are compiled here, before threads ask for them
             made = torch.zeros_like(image)
             found.summed(image, made, zero.int(), one << BITS, zero, zero, zero, 1, across=across, bits=BITS)
             assert int(made) == 1
+        place = torch.tensor([[0, 1, 0, 1, 0, 1, 0]], device=kind)
+        both, dark = (zero.int(), one << BITS), torch.zeros(1, 2, dtype=torch.float64, device=kind)
+        found.lit(image[0], torch.zeros_like(image[0]), made.zero_(), both, both, dark, place, (1, 1, 1), bits=BITS)
+        assert int(made) == 1
     except Exception:  # no Triton, no compiler of C for it, a device that is too old
         return None
     return found
@@ -147,6 +151,43 @@ def nearest(source: int, target: int) -> Tensor:
     step = source / target
     places = np.cumsum(np.concatenate([[step * 0.5], np.full(target - 1, step)]))
     return torch.from_numpy(places.astype(np.int64).clip(max=source - 1))
+
+
+class Reach:
+    """Along one side: which source pixels each target pixel is made of, from `first` to before `last`."""
+
+    def __init__(self, source: int, target: int, how: Interpolation) -> None:
+        self.source, self.target = source, target
+        there = weights(source, target, how).numpy() != 0
+        self.first = there.argmax(1)
+        self.last = source - there[:, ::-1].argmax(1)
+
+    @staticmethod
+    @lru_cache(256)
+    def of(source: int, target: int, how: Interpolation) -> Reach:
+        """The same one for the same sizes."""
+        return Reach(source, target, how)
+
+    def targets(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The target pixels that source pixels from `start` to before `stop` are part of."""
+        return np.searchsorted(self.last, start, "right"), np.searchsorted(self.first, stop, "left")
+
+    def made_of(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same, at least one each."""
+        begin, end = self.targets(start, stop)
+        begin = np.minimum(begin, self.target - 1)
+        return begin, np.maximum(end, begin + 1)
+
+    def even(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
+        """Windows of one size around those targets, and of one size around all that they are made of: where both begin,
+        and their sizes.
+        """
+        begin, end = self.targets(start, stop)
+        most = int((end - begin).max())
+        begin = np.minimum(begin, self.target - most)
+        low, high = self.first[begin], self.last[begin + most - 1]
+        size = int((high - low).max())
+        return begin, np.minimum(low, self.source - size), most, size
 
 
 def _by_pillow(images: Tensor, height: int, width: int, how: Interpolation) -> Tensor:

@@ -119,7 +119,7 @@ def test_repainting_gives_what_resizing_the_whole_gives(how: str, height: int, w
 
     whole = resampled(highlighted(image[None], spots), 64, 64, how)  # type: ignore[arg-type]
     ready = Repainting(image, 64, 64, how)  # type: ignore[arg-type]
-    assert torch.equal(ready.under(boxes, paint), whole)
+    assert torch.equal(ready.under(view.local, spots), whole)
     if how != "nearest":
         assert torch.equal(ready.by_windows(boxes, paint), whole)  # what an accelerator computes
 
@@ -131,12 +131,7 @@ def test_a_view_of_a_spot_is_the_canvas_of_the_spotted_photograph(short_side: in
     view = highlight("exact")
     assert view.local is not None
     slow = view.canvases(image, spots, preprocess.canvases)
-    local = view.local
-    fast = preprocess.repainted(
-        preprocess.repainting(image),
-        local.boxes(spots, 61, 90),
-        lambda windows, corners, which: local.paint(windows, corners, spots[which]),
-    )
+    fast = preprocess.repainted(preprocess.repainting(image), view.local, spots)
     assert torch.equal(slow, fast)
     spotted = highlighted(image[None], spots[7:8])[0]
     picture = Image.fromarray(spotted.permute(1, 2, 0).numpy())

@@ -1,4 +1,4 @@
-"""The kernel that resizes on CUDA devices, interpreted on the CPU: Pillow's bytes."""
+"""The kernels that light and resize on CUDA devices, interpreted on the CPU: Pillow's bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from brinell import repainting, resampling
-from brinell.perturb import grid, highlighted
+from brinell.perturb import grid, highlight, highlighted
 from brinell.perturb.highlight import touched
 
 pytest.importorskip("triton", reason="needs Triton, which comes with torch for CUDA")
@@ -54,3 +54,20 @@ def test_windows_of_an_image(interpreted: ModuleType, height: int, width: int, h
     whole = resampling.resampled(highlighted(image[None], spots), 64, 64, how)
     ready = repainting.Repainting(image, 64, 64, how)
     assert torch.equal(ready.by_windows(touched(spots, height, width), paint), whole)
+
+
+@pytest.mark.parametrize(
+    ("size", "how", "colour"),
+    [
+        ((3, 37, 51), "bicubic", (255.0, 140.0, 20.0)),
+        ((1, 37, 51), "bilinear", (255.0, 140.0, 20.0)),
+        ((3, 20, 31), "lanczos", (255.0, 255.0, 255.0)),
+    ],
+    ids=["orange", "grey", "white"],
+)
+def test_light_on_an_image(interpreted: ModuleType, size, how, colour) -> None:
+    image, spots = noise(*size), grid(*size[1:], 2, torch.tensor([2.0, 6.0]))
+    spots[::4, 3] = 1.7  # light that no byte holds
+    local = highlight("exact", colour).local
+    whole = resampling.resampled(highlighted(image[None], spots, colour), 24, 30, how)
+    assert torch.equal(repainting.Repainting(image, 24, 30, how).under(local, spots), whole)

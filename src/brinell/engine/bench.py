@@ -218,15 +218,9 @@ class Bench:
         return torch.cat([self._looked(view, sample, own) for sample, own in parts])
 
     def _looked(self, view: View, sample: int, parameters: Tensor) -> Tensor:
-        original, preprocess, local = self.originals[sample], self.model.preprocess, view.local
-        if local is None:
-            return view.canvases(original, parameters, preprocess.canvases)
-
-        def paint(windows: Tensor, corners: Tensor, which: Tensor) -> Tensor:
-            return local.paint(windows, corners, parameters[which])
-
-        boxes = local.boxes(parameters, *original.shape[1:])
-        return preprocess.repainted(self._ready(sample), boxes, paint)
+        if view.local is not None:
+            return self.model.preprocess.repainted(self._ready(sample), view.local, parameters)
+        return view.canvases(self.originals[sample], parameters, self.model.preprocess.canvases)
 
     def _ready(self, sample: int) -> Repainting:
         """An original, ready to be changed in windows."""
