@@ -1,10 +1,11 @@
 """Brinell's highlights beside the published ones: writes docs/fidelity-highlights.md.
 
-    python -m fidelity.highlights [--device cuda] [--images 300] [--fewer 100] [--measure NAME …] [--networks NAME …]
+    python -m fidelity.highlights --measure [NAME …] [--networks NAME …] [--device cuda] [--images 300] [--fewer 100]
+    python -m fidelity.highlights
 
-Four networks take 120,000 forward passes on 300 photographs, the experiments several times as many: minutes on an
-accelerator, hours on two cores. Runs lie under runs/fidelity-highlights-*, one a network, wherever they were made: those
-that are finished are read and not made again. With --measure runs are made, and no page is written.
+The first makes runs (all, or those that are named) under runs/fidelity-highlights-*, one a network, wherever it is called:
+four networks take 120,000 forward passes on 300 photographs, the experiments several times as many; minutes on an
+accelerator, hours on two cores. The second reads those that are finished, and writes the page; it names those that are not.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import jinja2
 import brinell
 from fidelity import glare
 from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of, require_assets
+from fidelity.words import listed
 
 LITE0 = "efficientnet_lite0"
 NETS = (LITE0, "mobilenet_v2", "mobilenet_v1_075_192", "squeezenet1_1")
@@ -86,8 +88,8 @@ def attended(target: str, network: str, given: argparse.Namespace) -> brinell.Ru
         if not finished(folder):
             shutil.copytree(found.folder, folder)
         found = brinell.Run(folder)
-    how, told = {"pairs": PAIRS, "target": target}, found.manifest.get("attention", {}).get("options", {})
-    if any(told.get(name) != value for name, value in how.items()):
+    how = {"pairs": PAIRS, "target": target}
+    if not _attended(found, how):
         model = _network(network, EXPERIMENTS["grid"], brinell.Execution(device=given.device))
         found.attention(how, models=[model], data=brinell.open_dataset(IMAGES))  # the run may be from elsewhere
     return found
@@ -113,6 +115,25 @@ def measure(name: str, given: argparse.Namespace) -> list[brinell.Run]:
     return [run(name, network, given) for network in given.networks]
 
 
+def there(name: str) -> list[brinell.Run]:
+    """Those of its runs that are finished."""
+    if name == "detectors":
+        folders = [_folder(name)]
+    else:
+        of = {"attention": "grid", "attention-label": "label"}.get(name, name)
+        folders = [_folder(f"{of}-{network}") for network in NETS]
+    runs = [brinell.Run(folder) for folder in folders if finished(folder)]
+    if name not in ATTENTION:
+        return runs
+    how = {"pairs": PAIRS, "target": ATTENTION[name]}
+    return [run for run in runs if _attended(run, how)]
+
+
+def _attended(run: brinell.Run, how: dict[str, Any]) -> bool:
+    told = run.manifest.get("attention", {}).get("options", {})
+    return all(told.get(name) == value for name, value in how.items())
+
+
 def asked(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Where the networks run, and on how many photographs."""
     parser = argparse.ArgumentParser(prog="python -m fidelity.highlights")
@@ -120,16 +141,27 @@ def asked(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--images", type=int, default=300)
     parser.add_argument("--fewer", type=int, default=100, help="images of the experiments")
     parser.add_argument("--networks", nargs="+", choices=NETS, default=NETS)
-    parser.add_argument("--measure", nargs="+", choices=MEASURES, default=[], help="make these runs, and no page")
+    parser.add_argument("--measure", nargs="*", metavar="NAME", help=f"make runs, and no page: {', '.join(MEASURES)}")
     return parser.parse_args(arguments)
 
 
 def main() -> None:
-    """Measure, compare, and write the page."""
+    """Make runs, or write the page."""
     given = asked()
-    runs = {name: measure(name, given) for name in given.measure or MEASURES}
-    if given.measure:
+    if given.measure is not None:
+        for name in given.measure or MEASURES:
+            measure(name, given)
         return
+    runs = {name: there(name) for name in MEASURES}
+    if not runs["grid"]:
+        sys.exit("there are no runs to write about: make them with python -m fidelity.highlights --measure")
+    target = ROOT / "docs" / "fidelity-highlights.md"
+    target.write_text(written(runs).rstrip() + "\n", encoding="utf-8")
+    print(f"wrote {target.relative_to(ROOT)}")
+
+
+def written(runs: dict[str, list[brinell.Run]]) -> str:
+    """The page about those runs that there are."""
     reference = json.loads((Path(__file__).parent / "published_highlights.json").read_text(encoding="utf-8"))
     found, images = glare.found_in(runs["grid"]), glare.images_of(runs["grid"])
     others = {name: glare.images_of(runs[name]) for name in glare.WAYS}
@@ -137,28 +169,41 @@ def main() -> None:
     page = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "highlights.md.j2").read_text(encoding="utf-8")
     )
-    text = page.render(
+    return page.render(
+        networks=len(runs["grid"]),
         images=len({one.image for one in images}),
-        fewer=len({one.image for one in others["relative"]}),
+        fewer=min((len({one.image for one in seen}) for seen in others.values() if seen), default=0),
         pairs=PAIRS,
         short=SHORT_SIDE,
         reference=reference,
         accuracies=glare.accuracies(found),
         drops=glare.drops(found, reference),
+        anyone=glare.anyone(images, reference),
         sizes=glare.sizes(found, reference),
         each=glare.each(found, reference),
         cells=glare.cells(found),
         parts=glare.parts(images, reference),
-        experiments=glare.experiments(images, others, SHORT_SIDE),
-        drift=glare.drift(moves),
-        targets=glare.targets(moves, labelled),
-        place=glare.place(glare.found_in(runs["detectors"]), reference),
-        light=glare.light(glare.found_in(runs["least"])),
+        sure=glare.sure(images),
+        changes=glare.changes(images, others, SHORT_SIDE),
+        experiments=glare.experiments(images, others, SHORT_SIDE) if any(others.values()) else None,
+        drift=glare.drift(moves) if moves else None,
+        targets=glare.targets(moves, labelled) if labelled else None,
+        place=glare.place(glare.found_in(runs["detectors"]), reference) if runs["detectors"] else None,
+        light=glare.light(glare.found_in(runs["least"])) if runs["least"] else None,
+        missing=_missing(runs),
     )
-    target = ROOT / "docs" / "fidelity-highlights.md"
-    target.write_text(text + "\n", encoding="utf-8")
-    print(f"wrote {target.relative_to(ROOT)}")
+
+
+def _missing(runs: dict[str, list[brinell.Run]]) -> list[str]:
+    """What was not measured."""
+    told = []
+    for name, own in runs.items():
+        wanted = ["detectors"] if name == "detectors" else NETS
+        absent = [network for network in wanted if not any(str(run.folder).endswith(network) for run in own)]
+        if absent:
+            told.append(name if name == "detectors" else f"{name} of {listed(absent)}")
+    return told
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
