@@ -3,6 +3,7 @@
 Light that falls off along rows and columns alike, as a Gaussian's does, is a product of a row and a column. Kernels need
 no more than these and the place of every window to light an image and resize it in two launches. Images of one size under
 one grid share them, so they are kept: an image then costs its launches, and no thread that asks a model waits for Python.
+On a CPU the light of each window is kept as a picture, which Pillow adds.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
-from brinell.resampling import Interpolation, Reach, sent
+from brinell.resampling import Box, Interpolation, Reach, picture_of, sent
 
 Size = tuple[int, int]  # height and width
 KEPT = 32  # of a megabyte or so: the whole grid is asked for again and again, and parts of it at the ends of batches
+
+PICTURES, LARGE = 256, 100_000  # of light on a CPU, and pixels of those that are made anew each time
 
 
 @dataclass(frozen=True)
@@ -89,3 +93,19 @@ def _planned(
         (int(tall.max()), int(count.max()), int(wide.max())),
         int(sizes.sum()),
     )
+
+
+def glow(local: Local, parameters: Tensor, image: tuple[int, int, int], box: Box) -> Image.Image:
+    """The light of one change (P,) on a window (left, top, right, bottom) of images (C, H, W), in their mode; kept."""
+    left, top, right, bottom = box
+    made = _glow if (right - left) * (bottom - top) <= LARGE else _glow.__wrapped__
+    return made(local, parameters.to(torch.float64).numpy().tobytes(), image, box)
+
+
+@lru_cache(PICTURES)
+def _glow(local: Local, values: bytes, image: tuple[int, int, int], box: Box) -> Image.Image:
+    left, top, right, bottom = box
+    assert local.light is not None
+    columns, rows = local.light(torch.from_numpy(np.frombuffer(values).copy())[None], *image)
+    light = columns[0, :, top:bottom, None] * rows[0, left:right]
+    return picture_of(light.clamp_(max=255).to(torch.uint8).expand(image[0], -1, -1).numpy())

@@ -9,16 +9,16 @@ and devices that have no kernels, have windows of about one size resized togethe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageChops
 from torch import Tensor
 
-from brinell.lighting import Local, Plan, Size, planned
+from brinell.lighting import Local, Plan, Size, glow, planned
 from brinell.resampling import (
     BITS,
     Interpolation,
@@ -65,7 +65,11 @@ class Repainting:
             return local.paint(windows, corners, parameters[which])
 
         boxes = local.boxes(parameters, height, width)
-        return self.by_pillow(boxes, paint) if self.image.device.type == "cpu" else self.by_windows(boxes, paint)
+        if self.image.device.type != "cpu":
+            return self.by_windows(boxes, paint)
+        return self.by_pillow(
+            boxes, self._painted(boxes, paint) if local.light is None else self._lit(boxes, local, parameters)
+        )
 
     def _resized(self, images: Tensor) -> Tensor:
         return resampled(images, self.height, self.width, self.how)
@@ -78,13 +82,16 @@ class Repainting:
         kernel.lit(self.image, middle, made, across, down, plan.falls, plan.places, plan.most, bits=BITS)
         return made
 
-    def by_pillow(self, boxes: Tensor, paint: Paint) -> Tensor:
-        """One after the other, in pictures of Pillow's all the way: handing pixels over costs as much as resizing them."""
+    def by_pillow(self, boxes: Tensor, windows: Iterable[tuple[int, Image.Image]]) -> Tensor:
+        """One after the other, in pictures of Pillow's all the way: handing pixels over costs as much as resizing them.
+
+        `windows` are those of the changed image, each with its place among the boxes.
+        """
         made = self.clean.repeat(len(boxes), 1, 1, 1).numpy()
         left, right = self.across.targets(boxes[:, 1].numpy(), boxes[:, 3].numpy())
-        for place, window in self._painted(boxes, paint):
-            top, start, bottom, _ = boxes[place].tolist()
-            first, last = int(left[place]), int(right[place])
+        corners, columns_of = boxes.tolist(), list(zip(left.tolist(), right.tolist(), strict=True))
+        for place, window in windows:
+            (top, start, bottom, _), (first, last) = corners[place], columns_of[place]
             rows = self.whole.crop((0, top, self.whole.width, bottom))
             rows.paste(window, (start, 0))
             columns = self.halfway.crop((first, 0, last, self.halfway.height))
@@ -104,6 +111,14 @@ class Repainting:
             cuts = [self.image[:, top : top + height, left : left + width] for top, left in corners.tolist()]
             painted = paint(torch.stack(cuts), corners, which).numpy()
             yield from ((place, picture_of(window)) for place, window in zip(which.tolist(), painted, strict=True))
+
+    def _lit(self, boxes: Tensor, local: Local, parameters: Tensor) -> Iterator[tuple[int, Image.Image]]:
+        """The same where the change is light."""
+        channels, height, width = self.image.shape
+        for place, (top, left, bottom, right) in enumerate(boxes.tolist()):
+            box = (left, top, right, bottom)
+            light = glow(local, parameters[place], (channels, height, width), box)
+            yield place, ImageChops.add(self.whole.crop(box), light)
 
     def by_windows(self, boxes: Tensor, paint: Paint) -> Tensor:
         """Windows of about one area together, each as large as the largest of them needs; nothing waits for the device."""

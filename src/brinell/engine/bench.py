@@ -245,11 +245,18 @@ class Bench:
         return Outcome(
             verdict=read,
             broken=broken,
-            difference=difference(self.canvases[rows], images) if compares else no_difference(len(images), images.device),
+            difference=difference(self._beside(trials.samples[part], rows), images)
+            if compares
+            else no_difference(len(images), images.device),
             grey=mean_grey(images) if told == "grey" else None,
             colours=colours(images) if told == "colours" else None,
             detections=detections,
         )
+
+    def _beside(self, samples: Tensor, rows: Tensor | slice) -> Tensor:
+        """What changed images are compared with: their canvases, or the one that all of them are of."""
+        first = int(samples[0])
+        return self.canvases[first : first + 1] if bool((samples == first).all()) else self.canvases[rows]
 
     def _ask_clean(self, part: slice) -> Outcome:
         images = self.canvases[part]
