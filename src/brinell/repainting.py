@@ -83,23 +83,25 @@ class Repainting:
         return made
 
     def by_pillow(self, boxes: Tensor, windows: Iterable[tuple[int, Image.Image]]) -> Tensor:
-        """One after the other, in pictures of Pillow's all the way: handing pixels over costs as much as resizing them.
+        """In pictures of Pillow's all the way: handing pixels over costs as much as resizing them.
 
-        `windows` are those of the changed image, each with its place among the boxes.
+        `windows` are those of the changed image, each with its place among the boxes. Windows of the same rows that change
+        no column together are resized across together.
         """
-        made = self.clean.repeat(len(boxes), 1, 1, 1).numpy()
+        made, painted = self.clean.repeat(len(boxes), 1, 1, 1).numpy(), dict(windows)
         left, right = self.across.targets(boxes[:, 1].numpy(), boxes[:, 3].numpy())
         corners, columns_of = boxes.tolist(), list(zip(left.tolist(), right.tolist(), strict=True))
-        for place, window in windows:
-            (top, start, bottom, _), (first, last) = corners[place], columns_of[place]
+        for (top, bottom), places in _strips([(top, bottom) for top, _, bottom, _ in corners], columns_of):
             rows = self.whole.crop((0, top, self.whole.width, bottom))
-            rows.paste(window, (start, 0))
-            columns = self.halfway.crop((first, 0, last, self.halfway.height))
-            columns.paste(
-                in_one_pass(rows, (self.width, bottom - top), self.how).crop((first, 0, last, bottom - top)), (0, top)
-            )
-            for channel, band in enumerate(in_one_pass(columns, (last - first, self.height), self.how).split()):
-                made[place, channel, :, first:last] = band
+            for place in places:
+                rows.paste(painted[place], (corners[place][1], 0))
+            rows = in_one_pass(rows, (self.width, bottom - top), self.how)
+            for place in places:
+                first, last = columns_of[place]
+                columns = self.halfway.crop((first, 0, last, self.halfway.height))
+                columns.paste(rows.crop((first, 0, last, bottom - top)), (0, top))
+                for channel, band in enumerate(in_one_pass(columns, (last - first, self.height), self.how).split()):
+                    made[place, channel, :, first:last] = band
         return torch.from_numpy(made)
 
     def _painted(self, boxes: Tensor, paint: Paint) -> Iterator[tuple[int, Image.Image]]:
@@ -182,6 +184,20 @@ class _Group:
     places: np.ndarray
     source: Size
     target: Size
+
+
+def _strips(rows: list[Size], columns: list[Size]) -> Iterator[tuple[Size, list[int]]]:
+    """Places with the same rows and with columns (from, to) apart, together as they come."""
+    found: dict[Size, list[list[int]]] = {}
+    for place, (key, (first, last)) in enumerate(zip(rows, columns, strict=True)):
+        strips = found.setdefault(key, [])
+        for strip in strips:
+            if all(last <= columns[other][0] or columns[other][1] <= first for other in strip):
+                strip.append(place)
+                break
+        else:
+            strips.append([place])
+    return ((key, strip) for key, strips in found.items() for strip in strips)
 
 
 def _cut(images: Tensor, y: Tensor, x: Tensor, size: Size) -> Tensor:
