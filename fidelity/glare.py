@@ -106,15 +106,16 @@ def drops(found: Highlights, reference: Mapping[str, Any]) -> str:
     return grid(head, lines)
 
 
-def anyone(images: Sequence[Seen], reference: Mapping[str, Any]) -> str:
-    """How many originals any network loses."""
+def anyone(images: Sequence[Seen], found: Highlights, reference: Mapping[str, Any]) -> str:
+    """How many originals any network loses, and how many of their variants."""
     every = {one.image for one in images}
     lost = {one.image for one in images if one.right and one.failing}
     theirs = reference["failing"] / reference["failing_variants"]
     return (
-        f"{100 * len(lost) / len(every):.0f} % of our {len(every)} images are lost by one network or another; the paper's "
-        f"{reference['failing']:,} failing variants, {reference['failing_variants']} of an image, are about {theirs:,.0f} "
-        f"of {reference['images']:,} images, or {100 * theirs / reference['images']:.0f} %, for eight"
+        f"{100 * len(lost) / len(every):.0f} % of our {len(every)} images are lost by one network or another, in "
+        f"{found.together[EXACT][0] / max(len(lost), 1):.1f} variants each; the paper's {reference['failing']:,} failing "
+        f"variants, {reference['failing_variants']} of an image, are about {theirs:,.0f} of {reference['images']:,} images, or "
+        f"{100 * theirs / reference['images']:.0f} %, for eight networks"
     )
 
 
@@ -217,10 +218,9 @@ def sizes(found: Highlights, reference: Mapping[str, Any]) -> str:
     return grid(["share of failures with σ of", *SIZES], lines)
 
 
-def each(found: Highlights, reference: Mapping[str, Any]) -> str:
+def each(found: Highlights) -> str:
     """How many variants of an image fail, where any does."""
-    told = ", ".join(f"{found.glare[model, EXACT].each.value:.1f} ({model})" for model in found.models)
-    return f"{told}; the paper has {reference['failing_variants']} on average"
+    return ", ".join(f"{found.glare[model, EXACT].each.value:.1f} ({model})" for model in found.models)
 
 
 def cells(found: Highlights) -> str:
