@@ -110,12 +110,13 @@ def anyone(images: Sequence[Seen], found: Highlights, reference: Mapping[str, An
     """How many originals any network loses, and how many of their variants."""
     every = {one.image for one in images}
     lost = {one.image for one in images if one.right and one.failing}
-    theirs = reference["failing"] / reference["failing_variants"]
+    each, total = reference["failing_variants"], reference["images"]
+    theirs = reference["failing"] / each
     return (
         f"{100 * len(lost) / len(every):.0f} % of our {len(every)} images are lost by one network or another, in "
         f"{found.together[EXACT][0] / max(len(lost), 1):.1f} variants each; the paper's {reference['failing']:,} failing "
-        f"variants, {reference['failing_variants']} of an image, are about {theirs:,.0f} of {reference['images']:,} images, or "
-        f"{100 * theirs / reference['images']:.0f} %, for eight networks"
+        f"variants, {each} of an image, are about {theirs:,.0f} of {total:,} images, or {100 * theirs / total:.0f} %, for "
+        "eight networks"
     )
 
 

@@ -10,7 +10,8 @@ import torch
 from PIL import Image
 
 from brinell.models import Preprocess
-from brinell.perturb.highlight import CENTRES, grid, highlight, highlighted, touched
+from brinell.perturb.difference import _by_bytes, _by_norms
+from brinell.perturb.highlight import CENTRES, WHITE, grid, highlight, highlighted, touched
 from brinell.repainting import Repainting
 from brinell.resampling import resampled
 
@@ -138,3 +139,23 @@ def test_a_view_of_a_spot_is_the_canvas_of_the_spotted_photograph(short_side: in
     if short_side is None:
         by_hand = np.asarray(picture.resize((32, 61), Image.Resampling.BICUBIC).resize((32, 32), Image.Resampling.BICUBIC))
         assert np.array_equal(fast[7].permute(1, 2, 0).numpy(), by_hand)
+
+
+def test_distances_from_one_clean_image_are_those_from_its_copies() -> None:
+    clean, spots = noise(40, 50)[None], grid(40, 50, 2, SIGMAS)
+    images = highlighted(clean, spots)
+    for measured in (_by_bytes, _by_norms):
+        one, copies = measured(clean, images), measured(clean.repeat(len(spots), 1, 1, 1), images)
+        for name in ("changed", "l0", "l1", "l2", "linf", "mae", "mse"):
+            assert torch.equal(getattr(one, name), getattr(copies, name)), name
+
+
+def test_light_that_is_kept_falls_on_the_next_image_too() -> None:
+    spots = grid(61, 90, 3, SIGMAS)
+    for colour, strength in ((WHITE, 1.0), ((255.0, 140.0, 20.0), 1.0), (WHITE, 0.4), (WHITE, 2.0)):
+        local = highlight("exact", colour).local
+        assert local is not None
+        spots[:, 3] = strength
+        for image in (noise(61, 90), noise(61, 90).flip(1), noise(61, 90, 1)):
+            whole = resampled(highlighted(image[None], spots, colour), 32, 32, "bicubic")
+            assert torch.equal(Repainting(image, 32, 32, "bicubic").under(local, spots), whole)
