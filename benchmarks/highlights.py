@@ -1,8 +1,9 @@
 """A grid of highlights beside the bare network, and heat maps beside a forward and backward pass.
 
-    python -m benchmarks.highlights --device cuda > benchmarks/results/highlights_accelerator.json
+    python -m benchmarks.highlights --device cuda
 
-measures a ResNet-50 in bf16 on an accelerator (random weights; speed doesn't depend on them).
+measures a ResNet-50 in bf16 on an accelerator (random weights; speed doesn't depend on them) in about a minute, and writes
+benchmarks/results/highlights_accelerator.json: the whole lens, and what making the variants and asking about them cost.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -21,16 +24,17 @@ import brinell
 from benchmarks.accelerator import bare_model, pictures
 from benchmarks.end_to_end import per_second
 from benchmarks.processor import MODEL
+from brinell import repainting
 from brinell.attention import open_eyes
 from brinell.criteria import find_criterion
 from brinell.engine.bench import Bench
 from brinell.engine.threads import CORES, answers, one_each_core, torch_alone
 from brinell.engine.tuning import best_batch
 from brinell.execution import Execution
-from brinell.lenses import HighlightOptions
+from brinell.lenses import HighlightOptions, Trials
 from brinell.lenses.highlights import highlights
 from brinell.models import Model
-from brinell.perturb import highlight
+from brinell.perturb import View, grid, highlight
 from brinell.resampling import resampled
 
 SIZES = {"299 × 299": (299, 299), "500 × 375": (375, 500)}  # of originals, width first
@@ -55,26 +59,61 @@ def measure() -> dict[str, Any]:
 
 
 def on_accelerator(batch: int, precision: str, images: int) -> dict[str, Any]:
-    """The same on a CUDA device."""
+    """The same on a CUDA device, and the parts of it."""
     execution = Execution(device="cuda", precision=precision, batch=batch)  # type: ignore[arg-type]
     model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
     bare = bare_model(model, batch)
     rounds: dict[str, list[dict[str, float]]] = {name: [] for name in SIZES}
+    parts: dict[str, dict[str, float]] = {}
     smooth = [torch.from_numpy(picture).permute(2, 0, 1) for picture, _ in pictures(images)]
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         for name, (height, width) in SIZES.items():
-            originals = [resampled(picture[None], height, width)[0] for picture in smooth]
-            bench = _bench(model, originals, batch)
+            bench = _bench(model, [resampled(picture[None], height, width)[0] for picture in smooth], batch)
             rounds[name].append(_round(bench, bare))
+            if turn == ROUNDS - 1:
+                parts[name] = _parts(bench)
     canvases = bench.canvases.repeat(batch // images + 1, 1, 1, 1)[:batch]
     return {
         "model": "ResNet-50",
         "device": torch.cuda.get_device_name(),
         "precision": precision,
         "batch": batch,
+        "images": images,
         **_figures(rounds),
+        "parts": parts,
         "attention": _maps(model, canvases, batch),
     }
+
+
+def _parts(bench: Bench) -> dict[str, float]:
+    """Variants a second: of making alone, with the kernel and without it, and of asking alone, about clean images; and how
+    many operations the device is given for one image's hundred.
+    """
+    spots = [grid(*original.shape[1:], 5, HighlightOptions().sigmas_of(1, 1)) for original in bench.originals]
+    samples = torch.arange(len(spots)).repeat_interleave(len(spots[0]))
+    clean = View("clean", "clean", lambda original, some, to: to(original[None]).expand(len(some), -1, -1, -1))
+    trials, nothing = (Trials(samples, view, torch.cat(spots)) for view in (highlight("exact"), clean))
+    batches = [slice(start, start + bench.batch) for start in range(0, len(samples), bench.batch)]
+
+    def make() -> int:
+        for part in batches:
+            bench.images(trials, part)
+        torch.cuda.synchronize()
+        return len(samples)
+
+    def ask() -> int:
+        bench.ask(nothing)
+        return len(samples)
+
+    found = {"making": per_second(make, 1.0), "asking": per_second(ask, 1.0)}
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        bench.images(trials, slice(0, len(spots[0])))
+        torch.cuda.synchronize()
+    found["launches"] = len(profile.events() or [])
+    found["on_device_ms"] = sum(event.device_time_total for event in profile.events() or []) / 1000
+    with patch.object(repainting, "kernels", lambda kind: None):
+        found["making_by_products"] = per_second(make, 1.0)
+    return found
 
 
 def _bench(model: Model, originals: list[Tensor], batch: int) -> Bench:
@@ -130,15 +169,18 @@ def _maps(model: Model, canvases: Tensor, batch: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the figures as JSON."""
+    """Print the figures as JSON; an accelerator's are kept, too."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--batch", type=int, default=500)
+    parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--images", type=int, default=64)
     given = parser.parse_args()
     found = measure() if given.device == "cpu" else on_accelerator(given.batch, given.precision, given.images)
-    print(json.dumps(found, indent=1))
+    told = json.dumps(found, indent=1)
+    print(told)
+    if given.device != "cpu":
+        (Path(__file__).parent / "results" / "highlights_accelerator.json").write_text(told + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

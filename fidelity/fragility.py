@@ -29,8 +29,7 @@ from brinell.models import Model
 from brinell.results import Fragility, read_maps
 from fidelity import fragility_cifar
 from fidelity.figures import save
-from fidelity.knobs import finished, network_of
-from fidelity.measure import ASSETS, IMAGES, ROOT, require_assets
+from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of, require_assets
 from fidelity.words import grid
 
 NETWORKS = ("mobilenet_v2", "squeezenet1_1", "efficientnet_lite0")
@@ -94,7 +93,7 @@ def _model(network: str, execution: Execution) -> str | Model:
         return f"onnx:{ASSETS}/models/{network}.onnx?classes={ASSETS}/models/imagenet_classes.txt"
     if network == "efficientnet_lite0":
         return brinell.open_model("efficientnet_lite0?resize=stretch", execution)
-    return network_of(network, "bilinear", execution)
+    return network_of(network, execution, "bilinear")
 
 
 def measured(effort: Effort, device: str) -> dict[str, dict[float, brinell.Run]]:

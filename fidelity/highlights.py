@@ -1,229 +1,209 @@
 """Brinell's highlights beside the published ones: writes docs/fidelity-highlights.md.
 
+    python -m fidelity.highlights --measure [NAME …] [--networks NAME …] [--device cuda] [--images 300] [--fewer 100]
     python -m fidelity.highlights
 
-Runs lie under runs/fidelity-highlights-*, so a second call measures nothing again.
+The first makes runs (all, or those that are named) under runs/fidelity-highlights-*, one a network, wherever it is called:
+four networks take 120,000 forward passes on 300 photographs, the experiments several times as many; minutes on an
+accelerator, hours on two cores. The second reads those that are finished, and writes the page; it names those that are not.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import shutil
 import sys
 from collections.abc import Sequence
-from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 import brinell
-from brinell.models import Model
-from brinell.results import Attention, Estimate, Highlights
-from fidelity.measure import ASSETS, IMAGES, LITE0, ROOT, require_assets
-from fidelity.words import grid, listed
+from fidelity import glare
+from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of, require_assets
+from fidelity.words import listed
 
-NETS = ("mobilenet_v2", "squeezenet1_1", "mobilenet_v1_075_192")  # as torch modules, which can be looked into
-OPERATOR = "highlight:exact"
-PAIRS = 120  # of each network that are looked at, of those that fail and of those that don't
-FEWER, SMALL = 20, ("squeezenet1_1",)  # images and networks of the experiments
+LITE0 = "efficientnet_lite0"
+NETS = (LITE0, "mobilenet_v2", "mobilenet_v1_075_192", "squeezenet1_1")
+PAIRS = 200  # of each network that are looked at, of those that fail and of those that don't
 SHORT_SIDE = 375  # of the usual photograph of ImageNet, 500 by 375
 DETECTORS = ("ssdlite_mobilenet_v2_coco", "yolo_fastest_1.1_coco")
-SCENES = 16
+SCENES = 64
 
 
-@cache
-def networks() -> list[Model]:
-    """The four classifiers."""
+@dataclass(frozen=True)
+class Experiment:
+    """What is asked of every network, on all images or fewer, and how images come to their size."""
+
+    operator: str = glare.EXACT
+    fewer: bool = True
+    interpolation: str = "bicubic"
+    crop: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+EXPERIMENTS = {
+    "grid": Experiment(fewer=False),
+    "relative": Experiment(options={"sigmas": [sigma / SHORT_SIDE for sigma in (10, 20, 30, 40)], "relative": True}),
+    "nearest": Experiment(interpolation="nearest"),
+    "crop": Experiment(crop=True),
+    "authors": Experiment("highlight:authors"),
+    "least": Experiment("highlight:least"),
+}
+ATTENTION = {"attention": "prediction", "attention-label": "label"}  # and whose class's maps are compared
+MEASURES = [*EXPERIMENTS, *ATTENTION, "detectors"]
+
+
+def run(name: str, network: str, given: argparse.Namespace) -> brinell.Run:
+    """Carry out one of the runs, or what is missing of it."""
+    folder, asked = _folder(f"{name}-{network}"), EXPERIMENTS[name]
+    if finished(folder):
+        return brinell.Run(folder)
+    execution = brinell.Execution(device=given.device)
+    data = {"source": IMAGES, "limit": given.fewer if asked.fewer else given.images}
+    lens = {"name": "highlights", "operators": [asked.operator], **asked.options}
+    return brinell.run(_network(network, asked, execution), data, lens=lens, out=folder, execution=execution)
+
+
+def _folder(name: str) -> Path:
+    return ROOT / "runs" / f"fidelity-highlights-{name}"
+
+
+def _network(name: str, asked: Experiment, execution: brinell.Execution) -> brinell.Model:
     require_assets()
-    spec = spec_from_file_location("nets", ASSETS / "models" / "nets.py")
-    assert spec is not None and spec.loader is not None
-    nets = module_from_spec(spec)
-    sys.modules["nets"] = nets
-    spec.loader.exec_module(nets)
-    classes = (ASSETS / "models" / "imagenet_classes.txt").read_text(encoding="utf-8").splitlines()
-    found = [brinell.open_model(LITE0)]
-    for name in NETS:
-        module, (_, height, width), _ = nets.load(name)
-        found.append(brinell.wrap(module, size=(height, width), classes=classes, name=name))
+    if name == LITE0:
+        resize = "crop" if asked.crop else "stretch"
+        return brinell.open_model(f"{LITE0}?resize={resize}&interpolation={asked.interpolation}", execution)
+    return network_of(name, execution, asked.interpolation, short_side=256 if asked.crop else None)
+
+
+def attended(target: str, network: str, given: argparse.Namespace) -> brinell.Run:
+    """The grid with attention compared, for one class or the other; each in a folder of its own."""
+    found = run("grid", network, given)
+    if target != "prediction":
+        folder = _folder(f"{target}-{network}")
+        if not finished(folder):
+            shutil.copytree(found.folder, folder)
+        found = brinell.Run(folder)
+    how = {"pairs": PAIRS, "target": target}
+    if not _attended(found, how):
+        model = _network(network, EXPERIMENTS["grid"], brinell.Execution(device=given.device))
+        found.attention(how, models=[model], data=brinell.open_dataset(IMAGES))  # the run may be from elsewhere
     return found
 
 
-def chosen(names: Sequence[str]) -> list[Model]:
-    """Some of them."""
-    return [model for model in networks() if model.name in names]
-
-
-def run(
-    name: str, operators: Sequence[str], *, limit: int | None = None, among: Sequence[str] = (), **options: Any
-) -> brinell.Run:
-    """Carry out a run of the four networks, or of some, or what is missing of it."""
-    lens = {"name": "highlights", "operators": list(operators), **options}
-    data = {"source": IMAGES, "limit": limit}
-    models = chosen(among) if among else networks()
-    return brinell.run(models, data, lens=lens, out=ROOT / "runs" / f"fidelity-highlights-{name}")
-
-
-def detected() -> Highlights:
+def detected() -> brinell.Run:
     """Two detectors on photographs of COCO with a large object, whose boxes are known."""
+    folder = _folder("detectors")
+    if finished(folder):
+        return brinell.Run(folder)
     options = f"task=detection&classes={ASSETS}/models/coco80.txt&interpolation=bilinear"
     models = [f"onnx:{ASSETS}/models/{name}.onnx?{options}" for name in DETECTORS]
     data = {"source": ASSETS / "images" / "coco_val_128" / "instances.json", "min_area": 0.05, "limit": SCENES}
-    lens = {"name": "highlights", "operators": ["highlight"]}
-    return found_in(brinell.run(models, data, lens=lens, out=ROOT / "runs" / "fidelity-highlights-detectors"))
+    return brinell.run(models, data, lens={"name": "highlights", "operators": ["highlight"]}, out=folder)
 
 
-def found_in(run: brinell.Run) -> Highlights:
-    """What the highlight lens found."""
-    found = run.findings()["highlights"]
-    assert isinstance(found, Highlights)
-    return found
+def measure(name: str, given: argparse.Namespace) -> list[brinell.Run]:
+    """One of all that is measured, network by network."""
+    if name == "detectors":
+        return [detected()]
+    if name in ATTENTION:
+        return [attended(ATTENTION[name], network, given) for network in given.networks]
+    return [run(name, network, given) for network in given.networks]
+
+
+def there(name: str) -> list[brinell.Run]:
+    """Those of its runs that are finished."""
+    if name == "detectors":
+        folders = [_folder(name)]
+    else:
+        of = {"attention": "grid", "attention-label": "label"}.get(name, name)
+        folders = [_folder(f"{of}-{network}") for network in NETS]
+    runs = [brinell.Run(folder) for folder in folders if finished(folder)]
+    if name not in ATTENTION:
+        return runs
+    how = {"pairs": PAIRS, "target": ATTENTION[name]}
+    return [run for run in runs if _attended(run, how)]
+
+
+def _attended(run: brinell.Run, how: dict[str, Any]) -> bool:
+    told = run.manifest.get("attention", {}).get("options", {})
+    return all(told.get(name) == value for name, value in how.items())
+
+
+def asked(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Where the networks run, and on how many photographs."""
+    parser = argparse.ArgumentParser(prog="python -m fidelity.highlights")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--images", type=int, default=300)
+    parser.add_argument("--fewer", type=int, default=100, help="images of the experiments")
+    parser.add_argument("--networks", nargs="+", choices=NETS, default=NETS)
+    parser.add_argument("--measure", nargs="*", metavar="NAME", help=f"make runs, and no page: {', '.join(MEASURES)}")
+    return parser.parse_args(arguments)
 
 
 def main() -> None:
-    """Measure, compare, and write the page."""
-    measured = run("grid", ["highlight:exact"])
-    found = found_in(measured)
-    attention = measured.attention({"pairs": PAIRS}, models=networks())
-    by_label = run("label", ["highlight"], limit=FEWER, among=SMALL)
-    labelled = by_label.attention({"pairs": PAIRS, "target": "label"}, models=chosen(SMALL))
-    named = Attention(
-        by_label.attention({"pairs": PAIRS}, models=chosen(SMALL)).moves, labelled.options, labelled.layers, {}
-    )
-    authors = found_in(run("authors", ["highlight:authors"], limit=FEWER, among=SMALL))
-    relative = [sigma / SHORT_SIDE for sigma in (10, 20, 30, 40)]
-    smaller = found_in(run("relative", ["highlight"], limit=FEWER, among=SMALL, sigmas=relative, relative=True))
-    least = found_in(run("least", ["highlight:least"], limit=FEWER, among=SMALL))
-    reference = json.loads((Path(__file__).parent / "published_highlights.json").read_text(encoding="utf-8"))
-    page = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True).from_string(
-        (Path(__file__).parent / "highlights.md.j2").read_text(encoding="utf-8")
-    )
-    few = found_in(by_label)
-    text = page.render(
-        images=found.glare[found.models[0], OPERATOR].images,
-        fewer=FEWER,
-        small=listed(SMALL),
-        pairs=PAIRS,
-        short=SHORT_SIDE,
-        accuracies=_accuracies(found),
-        drops=_drops(found, reference),
-        sizes=_sizes(found, reference),
-        each=_each(found, reference),
-        cells=_cells(found),
-        drift=_drift(attention),
-        targets=_targets(named, labelled),
-        grids=_beside(few, authors, "highlight:authors", "the authors' grid"),
-        relative=_beside(few, smaller, OPERATOR, "as large a share as in the paper"),
-        place=_place(detected(), reference),
-        light=_light(least),
-    )
+    """Make runs, or write the page."""
+    given = asked()
+    if given.measure is not None:
+        for name in given.measure or MEASURES:
+            measure(name, given)
+        return
+    runs = {name: there(name) for name in MEASURES}
+    if not runs["grid"]:
+        sys.exit("there are no runs to write about: make them with python -m fidelity.highlights --measure")
     target = ROOT / "docs" / "fidelity-highlights.md"
-    target.write_text(text, encoding="utf-8")
+    target.write_text(written(runs).rstrip() + "\n", encoding="utf-8")
     print(f"wrote {target.relative_to(ROOT)}")
 
 
-def _shown(value: Estimate) -> str:
-    return f"{100 * value.value:.1f} ({100 * value.low:.0f}–{100 * value.high:.0f})"
-
-
-def _accuracies(found: Highlights) -> str:
-    lines = []
-    for model in found.models:
-        one = found.glare[model, OPERATOR]
-        lines.append([model, *map(_shown, (one.top1, one.average, *one.at_least.values(), *one.over_right.values()))])
-    return grid(["network", "top-1", "S-average", "S ≥ 1", "S ≥ 5", "S ≥ 1, right", "S ≥ 5, right"], lines)
-
-
-def _drops(found: Highlights, reference: dict[str, Any]) -> str:
-    lines = [["paper, mean of eight", "–", *(f"about {drop}" for drop in reference["drop_at_least"].values())]]
-    for model in found.models:
-        one = found.glare[model, OPERATOR]
-        drops = [one.top1.value - value.value for value in (one.average, *one.at_least.values())]
-        lines.append([model, *(f"{100 * drop:.1f}" for drop in drops)])
-    return grid(["points of top-1 lost", "S-average", "S ≥ 1", "S ≥ 5"], lines)
-
-
-def _sizes(found: Highlights, reference: dict[str, Any]) -> str:
-    lines = [["paper, all networks together", *(f"{100 * share:.1f}" for share in reference["share_by_sigma"])]]
-    count, shares = found.together[OPERATOR]
-    lines.append(
-        [f"ours, all networks together ({count:,} variants)", *(f"{100 * share:.1f}" for share in shares.values())]
+def written(runs: dict[str, list[brinell.Run]]) -> str:
+    """The page about those runs that there are."""
+    reference = json.loads((Path(__file__).parent / "published_highlights.json").read_text(encoding="utf-8"))
+    found, images = glare.found_in(runs["grid"]), glare.images_of(runs["grid"])
+    others = {name: glare.images_of(runs[name]) for name in glare.WAYS}
+    moves, labelled = (glare.moves_in(runs[name]) for name in ATTENTION)
+    page = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
+        (Path(__file__).parent / "highlights.md.j2").read_text(encoding="utf-8")
     )
-    for model in found.models:
-        lines.append([model, *(_shown(size.share) for size in found.glare[model, OPERATOR].sizes)])
-    return grid(["share of failures with σ of", "10 px", "20 px", "30 px", "40 px"], lines)
+    return page.render(
+        networks=len(runs["grid"]),
+        images=len({one.image for one in images}),
+        fewer=min((len({one.image for one in seen}) for seen in others.values() if seen), default=0),
+        pairs=PAIRS,
+        short=SHORT_SIDE,
+        reference=reference,
+        accuracies=glare.accuracies(found),
+        drops=glare.drops(found, reference),
+        anyone=glare.anyone(images, found, reference),
+        sizes=glare.sizes(found, reference),
+        each=glare.each(found),
+        cells=glare.cells(found),
+        parts=glare.parts(images, reference),
+        sure=glare.sure(images),
+        changes=glare.changes(images, others, SHORT_SIDE),
+        experiments=glare.experiments(images, others, SHORT_SIDE) if any(others.values()) else None,
+        drift=glare.drift(moves) if moves else None,
+        targets=glare.targets(moves, labelled) if labelled else None,
+        place=glare.place(glare.found_in(runs["detectors"]), reference) if runs["detectors"] else None,
+        light=glare.light(glare.found_in(runs["least"])) if runs["least"] else None,
+        missing=_missing(runs),
+    )
 
 
-def _each(found: Highlights, reference: dict[str, Any]) -> str:
-    told = (f"{found.glare[model, OPERATOR].each.value:.1f} ({model})" for model in found.models)
-    return f"{listed(told)}; the paper has {reference['failing_variants']} on average"
-
-
-def _cells(found: Highlights) -> str:
-    """Where spots break most, over all networks."""
-    glare = [found.glare[model, OPERATOR] for model in found.models]
-    rates = [sum(one.cells[cell] for one in glare) / len(glare) for cell in range(25)]
-    lines = [[f"row {row + 1}", *(f"{100 * rates[5 * row + column]:.1f}" for column in range(5))] for row in range(5)]
-    return grid(["spots that break, %", *(f"column {column + 1}" for column in range(5))], lines)
-
-
-def _drift(found: Attention) -> str:
-    lines = []
-    for one in found.moves:
-        kind = "fails" if one.failed else "does not fail"
-        values = (_shown(one.moved), _shown(one.equal_moved), f"{100 * one.tied:.0f}")
-        lines.append([one.model, kind, str(one.pairs), *values, f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}"])
-    header = [
-        "network",
-        "the variant",
-        "pairs",
-        "moved, paper's rule",
-        "moved, equal cells",
-        "tied, %",
-        "overlap",
-        "distance",
-    ]
-    return grid(header, lines)
-
-
-def _targets(named: Attention, labelled: Attention) -> str:
-    lines = []
-    for one, other in zip(named.moves, labelled.moves, strict=True):
-        kind = "fails" if one.failed else "does not fail"
-        lines.append([one.model, kind, _shown(one.moved), _shown(other.moved)])
-    return grid(["network", "the variant", "map of the named class", "map of the right class"], lines)
-
-
-def _beside(first: Highlights, second: Highlights, operator: str, name: str) -> str:
-    lines = []
-    for model in first.models:
-        one, other = first.glare[model, OPERATOR], second.glare[model, operator]
-        for label, own in ((f"{model}", one), (f"{model}, {name}", other)):
-            figures = (own.top1, own.average, *own.at_least.values())
-            shares = " / ".join(f"{100 * size.share.value:.0f}" for size in own.sizes)
-            lines.append([label, *(f"{100 * value.value:.1f}" for value in figures), shares, f"{own.each.value:.1f}"])
-    return grid(["network", "top-1", "S-average", "S ≥ 1", "S ≥ 5", "share by σ", "failing variants"], lines)
-
-
-def _place(found: Highlights, reference: dict[str, Any]) -> str:
-    lines = [["paper, all classifiers", "–", f"{100 * reference['inside']:.0f}", "–", "–", "–"]]
-    for model in found.models:
-        place = found.glare[model, OPERATOR].place
-        assert place is not None
-        values = map(_shown, (place.failing, place.all, place.inside, place.outside))
-        lines.append([model, str(place.images), *values])
-    header = ["detector", "images", "failing spots inside", "all spots inside", "inside that break", "outside that break"]
-    return grid(header, lines)
-
-
-def _light(found: Highlights) -> str:
-    lines = []
-    for one in found.least.values():
-        mean = f"{one.light.value:.1f} ({one.light.low:.1f}–{one.light.high:.1f})"
-        counts = f"{one.broken} / {one.survived} / {one.skipped}"
-        lines.append([one.model, mean, f"{one.middle or 0:.1f}", f"{one.sigma or 0:.0f} px", counts, f"{one.queries:.0f}"])
-    return grid(["network", "mean light", "median", "median σ", "broken / survived / skipped", "queries"], lines)
+def _missing(runs: dict[str, list[brinell.Run]]) -> list[str]:
+    """What was not measured."""
+    told = []
+    for name, own in runs.items():
+        wanted = ["detectors"] if name == "detectors" else NETS
+        absent = [network for network in wanted if not any(str(run.folder).endswith(network) for run in own)]
+        if absent:
+            told.append(name if name == "detectors" else f"{name} of {listed(absent)}")
+    return told
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -9,7 +9,6 @@ Runs lie under runs/fidelity-knob-*, wherever they were made: those that are fin
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import sys
 from collections.abc import Sequence
@@ -21,12 +20,11 @@ import jinja2
 import numpy as np
 
 import brinell
-from brinell.classes import Classes
 from brinell.perturb import find_property, property_names
 from brinell.results import Knobs, title
 from brinell.serve import Server
 from fidelity.compare import rank_correlation
-from fidelity.measure import ASSETS, IMAGES, ROOT, require_assets
+from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of
 from fidelity.words import grid, listed
 
 MODERATED = 32  # photographs that go through HTTP
@@ -51,29 +49,10 @@ def run(
     if finished(folder):
         return brinell.Run(folder)
     execution = brinell.Execution(device=given.device)
-    models = [network_of(network, interpolation, execution) for network in NETWORKS]
+    models = [network_of(network, execution, interpolation) for network in NETWORKS]
     data = {"source": IMAGES, "limit": given.images, "shuffle": True}
     lens = {"name": "knob", "operators": list(properties), **options}
     return brinell.run(models, data, lens=lens, out=folder, execution=execution)
-
-
-def finished(folder: Path) -> bool:
-    """Whether a run is there whole."""
-    manifest = folder / "manifest.json"
-    return manifest.exists() and bool(json.loads(manifest.read_text(encoding="utf-8"))["finished"])
-
-
-def network_of(name: str, interpolation: Any, execution: brinell.Execution) -> brinell.Model:
-    """A network of the assets as a torch module, which any device can run."""
-    require_assets()
-    spec = importlib.util.spec_from_file_location("nets", ASSETS / "models" / "nets.py")
-    assert spec is not None and spec.loader is not None
-    nets = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(nets)
-    module, (_, height, width), classes = nets.load(name)
-    names = Classes(tuple(classes))
-    size = (height, width)
-    return brinell.wrap(module, name=name, size=size, classes=names, interpolation=interpolation, execution=execution)
 
 
 def found_in(run: brinell.Run) -> Knobs:

@@ -5,6 +5,7 @@ Curves are arrays over levels 0..30. Outcomes are bool (images, levels), images 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import brinell
+from brinell.classes import Classes
 
 ROOT = Path(__file__).parents[1]
 ASSETS = Path(os.environ.get("BRINELL_ASSETS", ROOT.parent / "shared" / "assets"))
@@ -74,6 +76,33 @@ def require_assets() -> None:
     """Stop with one line where the images are not there."""
     if not IMAGES.is_dir():
         raise SystemExit("fidelity needs the folder of test assets with its ImageNet images: set BRINELL_ASSETS to it")
+
+
+def finished(folder: Path) -> bool:
+    """Whether a run is there whole, wherever it was made."""
+    manifest = folder / "manifest.json"
+    return manifest.exists() and bool(json.loads(manifest.read_text(encoding="utf-8"))["finished"])
+
+
+def network_of(
+    name: str, execution: brinell.Execution, interpolation: Any = "bicubic", short_side: int | None = None
+) -> brinell.Model:
+    """A network of the assets as a torch module, which any device can run and which can be looked into."""
+    require_assets()
+    spec = importlib.util.spec_from_file_location("nets", ASSETS / "models" / "nets.py")
+    assert spec is not None and spec.loader is not None
+    nets = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(nets)
+    module, (_, *size), classes = nets.load(name)
+    return brinell.wrap(
+        module,
+        name=name,
+        size=tuple(size),
+        classes=Classes(tuple(classes)),
+        short_side=short_side,
+        interpolation=interpolation,
+        execution=execution,
+    )
 
 
 def _measured(run: brinell.Run) -> Measured:

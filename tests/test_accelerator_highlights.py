@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import nn
 
 import brinell
+from brinell import lighting, repainting, resampling
 from brinell.attention import open_eyes
+from brinell.engine.threads import two_in_flight
+from brinell.lighting import Local
 from brinell.models import Preprocess
-from brinell.perturb import grid, highlight, highlighted
+from brinell.perturb import WHITE, grid, highlight, highlighted
 from test_accelerator import pictures
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -32,16 +37,50 @@ def test_the_same_light_as_on_the_cpu(channels: int, size: tuple[int, int]) -> N
 @pytest.mark.parametrize("size", [(31, 47), (299, 299), (375, 500), (500, 333)], ids=str)
 def test_the_same_canvases_as_on_the_cpu(size: tuple[int, int], how: str, short_side: int | None) -> None:
     preprocess = Preprocess(224, 224, short_side=short_side, interpolation=how)  # type: ignore[arg-type]
-    image, spots, local = pictures(*size, 3, 1)[0], grid(*size, 5, SIGMAS), highlight("exact").local
+    image, spots = pictures(*size, 3, 1)[0], grid(*size, 5, SIGMAS)
+    spots[::7, 3] = 1.7
+    for colour in (WHITE, (255.0, 140.0, 20.0)):
+        lit = highlight("exact", colour).local
+        assert lit is not None
+        painted = replace(lit, light=None)  # as a change that is no light
+
+        def made(image: torch.Tensor, local: Local) -> torch.Tensor:
+            return preprocess.repainted(preprocess.repainting(image), local, spots)
+
+        here, there = made(image, lit), made(image.cuda(), lit)
+        assert there.device.type == "cuda"
+        assert torch.equal(there.cpu(), here)
+        assert torch.equal(made(image.cuda(), painted), there)
+        with patch.object(repainting, "kernels", lambda kind: None), patch.object(resampling, "kernels", lambda kind: None):
+            assert torch.equal(made(image.cuda(), lit), there)
+
+
+def test_plans_of_two_streams_are_apart() -> None:
+    """Twice as many plans as are kept, made and used in turns by two threads with streams of their own."""
+    images = pictures(150, 200, 3, 2 * lighting.KEPT)
+    preprocess, local = Preprocess(224, 224), highlight("exact").local
     assert local is not None
-    boxes = local.boxes(spots, *size)
+    every = [grid(150, 200, 3, SIGMAS + place) for place in range(len(images))]
+    ready = [preprocess.repainting(image.cuda()) for image in images]
+    places = list(range(len(images))) * 8
+    made = two_in_flight(lambda at: preprocess.repainted(ready[at], local, every[at]), places, torch.device("cuda"))
+    clean = [preprocess.repainted(preprocess.repainting(each), local, own) for each, own in zip(images, every, strict=True)]
+    for at, canvases in zip(places, made, strict=True):
+        assert torch.equal(canvases.cpu(), clean[at])
 
-    def paint(windows: torch.Tensor, corners: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
-        return local.paint(windows, corners, spots[which])
 
-    here, there = (preprocess.repainted(preprocess.repainting(each), boxes, paint) for each in (image, image.cuda()))
-    assert there.device.type == "cuda"
-    assert torch.equal(there.cpu(), here)
+@pytest.mark.parametrize("how", ["bilinear", "bicubic", "lanczos"])
+def test_the_kernel_is_there_and_gives_pillows_bytes(how: str) -> None:
+    assert resampling.kernels("cuda") is not None
+    for source, target in (
+        ((299, 299), (224, 224)),
+        ((375, 500), (224, 224)),
+        ((31, 47), (224, 300)),
+        ((901, 1203), (64, 96)),
+    ):
+        images = pictures(*source, 3, 2)
+        there = resampling.resampled(images.cuda(), *target, how)  # type: ignore[arg-type]
+        assert torch.equal(there.cpu(), resampling.resampled(images, *target, how))  # type: ignore[arg-type]
 
 
 def network() -> nn.Module:

@@ -2,17 +2,18 @@
 
 Networks were trained on images that Pillow (or libraries that follow it) had resized, and some change their mind over less
 than its rounding. Pillow resamples in two passes, across and then down, each a weighted sum with whole weights of 22
-bits, rounded to a byte. Both passes are products with a matrix of weights here: float64 holds their sums exactly, so
-every device and batch gives the same bytes. On a CPU Pillow itself does it, many times faster than a dense product, and is
-asked for one pass at a time: from version 13 on it goes down first where an image shrinks more in height than in width,
-and the bytes of an upright photograph would depend on the version.
+bits, rounded to a byte. On a CPU Pillow itself does it, and is asked for one pass at a time: from version 13 on it goes
+down first where an image shrinks more in height than in width, and the bytes of an upright photograph would depend on
+the version. On a CUDA device a kernel makes the sums in whole numbers (`kernels`); where there is none, both passes are
+products with a matrix of weights, whose sums float64 holds exactly. So every device and batch gives the same bytes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
+from types import ModuleType
 from typing import Literal
 
 import numpy as np
@@ -46,20 +47,88 @@ def resampled(images: Tensor, height: int, width: int, how: Interpolation = "bil
             for source, target in zip(images.shape[2:], (height, width), strict=True)
         )
         return images[:, :, rows[:, None], columns]
-    if images.shape[3] != width:
-        images = rounded(images.to(torch.float64) @ weights(images.shape[3], width, how, images.device).T)
-    if images.shape[2] != height:
-        images = rounded(weights(images.shape[2], height, how, images.device) @ images.to(torch.float64))
+    for size, across in ((width, True), (height, False)):
+        if images.shape[3 if across else 2] != size:
+            images = passed(images, size, how, across)
     return images
 
 
+def passed(images: Tensor, size: int, how: Interpolation, across: bool) -> Tensor:
+    """One pass as an accelerator makes it, wherever the images are."""
+    count, channels, height, width = images.shape
+    source, device = (width if across else height), images.device
+    kernel = kernels(device.type)
+    if kernel is None:
+        own = products(source, size, how, device)
+        values = images.to(torch.float64)
+        return rounded(values @ own.T if across else own @ values)
+    made = images.new_empty(count, channels, *((height, size) if across else (size, width)))
+    begin, to = images.new_zeros(count, dtype=torch.int64), torch.arange(count, device=device) * made[0].numel()
+    first, whole = taps(source, size, how, device)
+    kernel.summed(images.contiguous(), made, first, whole, begin, begin, to, size, across=across, bits=BITS)
+    return made
+
+
+@cache
+def kernels(kind: str) -> ModuleType | None:
+    """The kernels of a kind of device, or None where it has none, or nothing that could compile them."""
+    if kind != "cuda":
+        return None
+    try:
+        from brinell import kernels as found
+
+        one = torch.ones(1, 1, dtype=torch.int32, device=kind)
+        image, zero = one[None, None].to(torch.uint8), torch.zeros(1, dtype=torch.int64, device=kind)
+        for across in (True, False):  # all are compiled here, before threads ask for them
+            made = torch.zeros_like(image)
+            found.summed(image, made, zero.int(), one << BITS, zero, zero, zero, 1, across=across, bits=BITS)
+            assert int(made) == 1
+        place = torch.tensor([[0, 1, 0, 1, 0, 1, 0]], device=kind)
+        both, dark = (zero.int(), one << BITS), torch.zeros(1, 2, dtype=torch.float64, device=kind)
+        found.lit(image[0], torch.zeros_like(image[0]), made.zero_(), both, both, dark, place, (1, 1, 1), bits=BITS)
+        assert int(made) == 1
+    except Exception:  # no Triton, no compiler of C for it, a device that is too old
+        return None
+    return found
+
+
 def rounded(sums: Tensor) -> Tensor:
-    """Weighted sums of bytes, as bytes: half up. Overwrites them."""
-    return sums.add_(1 << (BITS - 1)).mul_(2.0**-BITS).floor_().clamp_(0, 255).to(torch.uint8)
+    """Products with weights, which are shares of 1, as bytes: half up. Overwrites them."""
+    return sums.add_(0.5).clamp_(0, 255).to(torch.uint8)
+
+
+def sent(values: Tensor, device: torch.device) -> Tensor:
+    """Host values on a device. Nothing is waited for: they are fetched when the device comes to it."""
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
 
 
 @lru_cache(256)
-def weights(source: int, target: int, how: Interpolation, device: torch.device | None = None) -> Tensor:
+def products(source: int, target: int, how: Interpolation, device: torch.device) -> Tensor:
+    """Pillow's weights as shares of 1, float64 (target, source): still exact."""
+    with torch.inference_mode(False):
+        return (weights(source, target, how) * 2.0**-BITS).to(device)
+
+
+@lru_cache(256)
+def taps(source: int, target: int, how: Interpolation, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Which source pixel each target pixel takes first, int32 (target,), and Pillow's weights from there on, int32 (target,
+    taps); 0 where it takes fewer than others.
+    """
+    dense = weights(source, target, how).numpy()
+    there = dense != 0
+    first = there.argmax(1)
+    count = int((source - there[:, ::-1].argmax(1) - first).max())
+    places = first[:, None] + np.arange(count)
+    whole = np.take_along_axis(dense, places.clip(max=source - 1), 1) * (places < source)
+    with torch.inference_mode(False):
+        return (
+            torch.from_numpy(first.astype(np.int32)).to(device),
+            torch.from_numpy(whole.astype(np.int32)).to(device),
+        )
+
+
+@lru_cache(256)
+def weights(source: int, target: int, how: Interpolation) -> Tensor:
     """Pillow's whole weights, float64 (target, source): the rows' sums are about 2^22."""
     kernel, reach = _KERNELS[how]
     scale = source / target
@@ -73,7 +142,7 @@ def weights(source: int, target: int, how: Interpolation, device: torch.device |
         total = sum(near)
         found[place, first:last] = [math.trunc(w / total * (1 << BITS) + math.copysign(0.5, w)) for w in near]
     with torch.inference_mode(False):
-        return torch.from_numpy(found).to(device or "cpu")
+        return torch.from_numpy(found)
 
 
 @lru_cache(256)
@@ -82,6 +151,43 @@ def nearest(source: int, target: int) -> Tensor:
     step = source / target
     places = np.cumsum(np.concatenate([[step * 0.5], np.full(target - 1, step)]))
     return torch.from_numpy(places.astype(np.int64).clip(max=source - 1))
+
+
+class Reach:
+    """Along one side: which source pixels each target pixel is made of, from `first` to before `last`."""
+
+    def __init__(self, source: int, target: int, how: Interpolation) -> None:
+        self.source, self.target = source, target
+        there = weights(source, target, how).numpy() != 0
+        self.first = there.argmax(1)
+        self.last = source - there[:, ::-1].argmax(1)
+
+    @staticmethod
+    @lru_cache(256)
+    def of(source: int, target: int, how: Interpolation) -> Reach:
+        """The same one for the same sizes."""
+        return Reach(source, target, how)
+
+    def targets(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The target pixels that source pixels from `start` to before `stop` are part of."""
+        return np.searchsorted(self.last, start, "right"), np.searchsorted(self.first, stop, "left")
+
+    def made_of(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same, at least one each."""
+        begin, end = self.targets(start, stop)
+        begin = np.minimum(begin, self.target - 1)
+        return begin, np.maximum(end, begin + 1)
+
+    def even(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
+        """Windows of one size around those targets, and of one size around all that they are made of: where both begin,
+        and their sizes.
+        """
+        begin, end = self.targets(start, stop)
+        most = int((end - begin).max())
+        begin = np.minimum(begin, self.target - most)
+        low, high = self.first[begin], self.last[begin + most - 1]
+        size = int((high - low).max())
+        return begin, np.minimum(low, self.source - size), most, size
 
 
 def _by_pillow(images: Tensor, height: int, width: int, how: Interpolation) -> Tensor:

@@ -10,7 +10,8 @@ import torch
 from PIL import Image
 
 from brinell.models import Preprocess
-from brinell.perturb.highlight import CENTRES, grid, highlight, highlighted, touched
+from brinell.perturb.difference import _by_bytes, _by_norms
+from brinell.perturb.highlight import CENTRES, WHITE, grid, highlight, highlighted, touched
 from brinell.repainting import Repainting
 from brinell.resampling import resampled
 
@@ -119,9 +120,9 @@ def test_repainting_gives_what_resizing_the_whole_gives(how: str, height: int, w
 
     whole = resampled(highlighted(image[None], spots), 64, 64, how)  # type: ignore[arg-type]
     ready = Repainting(image, 64, 64, how)  # type: ignore[arg-type]
-    assert torch.equal(ready.under(boxes, paint), whole)
+    assert torch.equal(ready.under(view.local, spots), whole)
     if how != "nearest":
-        assert torch.equal(ready.by_products(boxes, paint), whole)  # what an accelerator computes
+        assert torch.equal(ready.by_windows(boxes, paint), whole)  # what an accelerator computes
 
 
 @pytest.mark.parametrize("short_side", [None, 40])
@@ -131,15 +132,30 @@ def test_a_view_of_a_spot_is_the_canvas_of_the_spotted_photograph(short_side: in
     view = highlight("exact")
     assert view.local is not None
     slow = view.canvases(image, spots, preprocess.canvases)
-    local = view.local
-    fast = preprocess.repainted(
-        preprocess.repainting(image),
-        local.boxes(spots, 61, 90),
-        lambda windows, corners, which: local.paint(windows, corners, spots[which]),
-    )
+    fast = preprocess.repainted(preprocess.repainting(image), view.local, spots)
     assert torch.equal(slow, fast)
     spotted = highlighted(image[None], spots[7:8])[0]
     picture = Image.fromarray(spotted.permute(1, 2, 0).numpy())
     if short_side is None:
         by_hand = np.asarray(picture.resize((32, 61), Image.Resampling.BICUBIC).resize((32, 32), Image.Resampling.BICUBIC))
         assert np.array_equal(fast[7].permute(1, 2, 0).numpy(), by_hand)
+
+
+def test_distances_from_one_clean_image_are_those_from_its_copies() -> None:
+    clean, spots = noise(40, 50)[None], grid(40, 50, 2, SIGMAS)
+    images = highlighted(clean, spots)
+    for measured in (_by_bytes, _by_norms):
+        one, copies = measured(clean, images), measured(clean.repeat(len(spots), 1, 1, 1), images)
+        for name in ("changed", "l0", "l1", "l2", "linf", "mae", "mse"):
+            assert torch.equal(getattr(one, name), getattr(copies, name)), name
+
+
+def test_light_that_is_kept_falls_on_the_next_image_too() -> None:
+    spots = grid(61, 90, 3, SIGMAS)
+    for colour, strength in ((WHITE, 1.0), ((255.0, 140.0, 20.0), 1.0), (WHITE, 0.4), (WHITE, 2.0)):
+        local = highlight("exact", colour).local
+        assert local is not None
+        spots[:, 3] = strength
+        for image in (noise(61, 90), noise(61, 90).flip(1), noise(61, 90, 1)):
+            whole = resampled(highlighted(image[None], spots, colour), 32, 32, "bicubic")
+            assert torch.equal(Repainting(image, 32, 32, "bicubic").under(local, spots), whole)

@@ -226,15 +226,9 @@ class Bench:
         return self.model.preprocess.levels(self.stage.view(samples, motion.group.exp(coordinates)))
 
     def _looked(self, view: View, sample: int, parameters: Tensor) -> Tensor:
-        original, preprocess, local = self.originals[sample], self.model.preprocess, view.local
-        if local is None:
-            return view.canvases(original, parameters, preprocess.canvases)
-
-        def paint(windows: Tensor, corners: Tensor, which: Tensor) -> Tensor:
-            return local.paint(windows, corners, parameters[which])
-
-        boxes = local.boxes(parameters, *original.shape[1:])
-        return preprocess.repainted(self._ready(sample), boxes, paint)
+        if view.local is not None:
+            return self.model.preprocess.repainted(self._ready(sample), view.local, parameters)
+        return view.canvases(self.originals[sample], parameters, self.model.preprocess.canvases)
 
     def _ready(self, sample: int) -> Repainting:
         """An original, ready to be changed in windows."""
@@ -261,11 +255,18 @@ class Bench:
         return Outcome(
             verdict=read,
             broken=broken,
-            difference=difference(self.canvases[rows], images) if compares else no_difference(len(images), images.device),
+            difference=difference(self._beside(trials.samples[part], rows), images)
+            if compares
+            else no_difference(len(images), images.device),
             grey=mean_grey(images) if told == "grey" else None,
             colours=colours(images) if told == "colours" else None,
             detections=detections,
         )
+
+    def _beside(self, samples: Tensor, rows: Tensor | slice) -> Tensor:
+        """What changed images are compared with: their canvases, or the one that all of them are of."""
+        first = int(samples[0])
+        return self.canvases[first : first + 1] if bool((samples == first).all()) else self.canvases[rows]
 
     def _ask_clean(self, part: slice) -> Outcome:
         images = self.canvases[part]

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from brinell.repainting import Paint, Repainting
+from brinell.lighting import Local
+from brinell.repainting import Repainting
 from brinell.resampling import Interpolation, resampled
 
 
@@ -50,9 +51,9 @@ class Preprocess:
         """One image (C, H, W), in the model's channels, ready to be changed in windows: see `repainting`."""
         return Repainting(image, *self._full(*image.shape[1:]), self.interpolation)
 
-    def repainted(self, ready: Repainting, boxes: Tensor, paint: Paint) -> Tensor:
-        """The canvases of such an image under changes in boxes."""
-        return self._cut(ready.under(boxes, paint))
+    def repainted(self, ready: Repainting, local: Local, parameters: Tensor) -> Tensor:
+        """The canvases of such an image under local changes."""
+        return self._cut(ready.under(local, parameters))
 
     def corner(self, height: int, width: int) -> tuple[int, int]:
         """Where in a whole image the canvas begins: rows from the top, columns from the left."""

@@ -11,12 +11,14 @@ multiplies them and rounds down.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor
 
-from brinell.perturb.view import Local, View
+from brinell.lighting import Local
+from brinell.perturb.view import View
+from brinell.resampling import sent
 
 Colour = tuple[float, float, float]
 WHITE: Colour = (255.0, 255.0, 255.0)
@@ -29,19 +31,26 @@ def highlighted(images: Tensor, spots: Tensor, colour: Colour = WHITE, corners: 
     What a spot can't add any more is lost: white stays white. On a grey image a coloured spot is as grey as its colour.
     Where images are windows of larger ones, `corners` says where they lie, int64 (T, 2), y and x.
     """
-    parts = colour if images.shape[1] == 3 else (_grey(colour),)
-    height, width = images.shape[2:]
+    channels, height, width = images.shape[1:]
+    column, row = light(spots, channels, height, width, colour, corners)
+    both = sent(torch.cat([column.flatten(1), row], 1), images.device)
+    added = both[:, :-width].view(len(spots), -1, height, 1) * both[:, None, None, -width:]
+    if float(spots[:, 3].max()) * max(colour) > 255:  # a float beyond 255 has no byte
+        added = added.clamp_(max=255)
+    return torch.minimum(added.to(torch.uint8), images.bitwise_not()).add_(images)  # ~x is 255 - x
+
+
+def light(
+    spots: Tensor, channels: int, height: int, width: int, colour: Colour = WHITE, corners: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """What spots add, as a column for each or every channel, float64 (T, 1 or C, height), times a row (T, width)."""
+    parts = colour if channels == 3 else (_grey(colour),)
     if corners is None:
         corners = torch.zeros(len(spots), 2, dtype=torch.int64)
     x, y, sigma, strength = spots.to(torch.float64).unbind(1)
     column = strength[:, None] * _fall(corners[:, :1] + torch.arange(height), y, sigma)
-    row = _fall(corners[:, 1:] + torch.arange(width), x, sigma)
-    along, across = column.to(images.device)[:, None, :, None], row.to(images.device)[:, None, None, :]
-    peaks = torch.tensor(sorted(set(parts)) if len(set(parts)) == 1 else parts, dtype=torch.float64)
-    light = peaks.to(images.device)[:, None, None] * along * across
-    if float(strength.max()) * max(parts) > 255:  # a float beyond 255 has no byte
-        light = light.clamp_(max=255)
-    return torch.minimum(light.to(torch.uint8), images.bitwise_not()).add_(images)  # ~x is 255 - x
+    peaks = torch.tensor(parts[:1] if len(set(parts)) == 1 else parts, dtype=torch.float64)
+    return peaks[:, None] * column[:, None], _fall(corners[:, 1:] + torch.arange(width), x, sigma)
 
 
 def _grey(colour: Colour) -> float:
@@ -69,12 +78,18 @@ def touched(spots: Tensor, height: int, width: int, peak: float = 255.0) -> Tens
 
 def highlight(semantics: str, colour: Colour = WHITE) -> View:
     """A spot of light on the original as a view; its parameters are those of the spot. `semantics` is who chose them."""
+    local = _local(colour)
+    return View("highlight", semantics, local.canvases, local=local)
+
+
+@cache
+def _local(colour: Colour) -> Local:
+    """The same one for the same colour: what is kept for it is found again."""
 
     def paint(windows: Tensor, corners: Tensor, spots: Tensor) -> Tensor:
         return highlighted(windows, spots, colour, corners)
 
-    local = Local(partial(touched, peak=max(colour)), paint)
-    return View("highlight", semantics, local.canvases, local=local)
+    return Local(partial(touched, peak=max(colour)), paint, partial(light, colour=colour))
 
 
 def cell_centres(cells: int, length: int) -> Tensor:

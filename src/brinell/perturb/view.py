@@ -12,27 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
+
+from brinell.lighting import Local
 
 ToCanvases = Callable[[Tensor], Tensor]
 Look = Callable[[Tensor, Tensor, ToCanvases], Tensor]
-
-
-@dataclass(frozen=True)
-class Local:
-    """What a view changes: its `boxes` (parameters (T, P), height and width to int64 (T, 4): top, left, bottom, right, on
-    the host), and how it paints any windows (T, C, h, w) of an original: given where their corners lie, int64 (T, 2), y
-    and x, and its parameters.
-    """
-
-    boxes: Callable[[Tensor, int, int], Tensor]
-    paint: Callable[[Tensor, Tensor, Tensor], Tensor]
-
-    def canvases(self, original: Tensor, parameters: Tensor, to_canvases: ToCanvases) -> Tensor:
-        """The slow way: the whole image is painted."""
-        corners = torch.zeros(len(parameters), 2, dtype=torch.int64)
-        return to_canvases(self.paint(original.expand(len(parameters), -1, -1, -1), corners, parameters))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,286 @@
+"""The tables of the highlight lens's page: what brinell found, beside what the paper tells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, median, pvariance
+from typing import Any
+
+import brinell
+from brinell.results import Attention, Estimate, Highlights
+from brinell.results.attention import Moved
+from brinell.results.statistics import proportion
+from fidelity.words import grid, signed
+
+EXACT = "highlight:exact"
+SIZES = ("10 px", "20 px", "30 px", "40 px")
+WAYS = {
+    "relative": "spots as large a share as on {short} pixels",
+    "nearest": "resized by nearest neighbours",
+    "crop": "the middle 224 of 256 pixels",
+    "authors": "the authors' grid",
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An image as one network sees it: is it right on the original, how sure of its answer, and how many of the hundred
+    variants fail.
+    """
+
+    model: str
+    image: str
+    label: int
+    right: bool
+    sure: float
+    failing: int
+
+
+def images_of(runs: Sequence[brinell.Run]) -> list[Seen]:
+    """What runs' rows say of each image."""
+    return [Seen(*row) for run in runs for row in run.rows(_IMAGES).fetchall()]
+
+
+_IMAGES = """select model, image, any_value(label), bool_or(correct) filter (level = 0),
+                  any_value(confidence) filter (level = 0), count(*) filter (level > 0 and not correct)
+           from rows group by all order by all"""
+_FAILURES = """
+    select level, image, (level - 1) // 25 as size from rows
+    where level > 0 and not correct and image in (select image from rows where level = 0 and correct)
+"""
+
+
+def found_in(runs: Sequence[brinell.Run]) -> Highlights:
+    """What the highlight lens found in runs of one network each, as one; variants that break any of them count once."""
+    found = [run.findings()["highlights"] for run in runs]
+    if len(found) == 1:
+        assert isinstance(found[0], Highlights)
+        return found[0]
+    every = Highlights({}, {}, {})
+    for one in found:
+        assert isinstance(one, Highlights)
+        every.glare.update(one.glare)
+        every.least.update(one.least)
+    if every.glare:
+        failures = {row for run in runs for row in run.rows(_FAILURES).fetchall()}
+        counts = Counter(size for *_, size in failures)
+        every.together[EXACT] = len(failures), {SIZES[size]: counts[size] / len(failures) for size in range(len(SIZES))}
+    return every
+
+
+def moves_in(runs: Sequence[brinell.Run]) -> list[Moved]:
+    """How far attention moved in them."""
+    found = [run.findings()["attention"] for run in runs]
+    return [one for each in found if isinstance(each, Attention) for one in each.moves]
+
+
+def accuracies(found: Highlights) -> str:
+    """Top-1 on originals, on all variants, and where k failing variants are a failure."""
+    lines = []
+    for model in found.models:
+        one = found.glare[model, EXACT]
+        lines.append([model, *map(_shown, (one.top1, one.average, *one.at_least.values()))])
+    return grid(["network", "top-1", "S-average", "S ≥ 1", "S ≥ 5"], lines)
+
+
+def drops(found: Highlights, reference: Mapping[str, Any]) -> str:
+    """Points of top-1 that are lost, and the share of the images that were right."""
+    lines = [
+        ["paper, mean of eight", "slight", *(f"about {drop}" for drop in reference["drop_at_least"].values()), "–", "–"]
+    ]
+    for model in found.models:
+        one = found.glare[model, EXACT]
+        lost = [one.top1.value - value.value for value in (one.average, *one.at_least.values())]
+        share = (_shown(_lost(one.right, kept)) for kept in one.over_right.values())
+        lines.append([model, *(f"{100 * drop:.1f}" for drop in lost), *share])
+    head = [
+        "",
+        "S-average, points lost",
+        "S ≥ 1, points",
+        "S ≥ 5, points",
+        "S ≥ 1, % of the right",
+        "S ≥ 5, % of the right",
+    ]
+    return grid(head, lines)
+
+
+def anyone(images: Sequence[Seen], found: Highlights, reference: Mapping[str, Any]) -> str:
+    """How many originals any network loses, and how many of their variants."""
+    every = {one.image for one in images}
+    lost = {one.image for one in images if one.right and one.failing}
+    each, total = reference["failing_variants"], reference["images"]
+    theirs = reference["failing"] / each
+    return (
+        f"{100 * len(lost) / len(every):.0f} % of our {len(every)} images are lost by one network or another, in "
+        f"{found.together[EXACT][0] / max(len(lost), 1):.1f} variants each; the paper's {reference['failing']:,} failing "
+        f"variants, {each} of an image, are about {theirs:,.0f} of {total:,} images, or {100 * theirs / total:.0f} %, for "
+        "eight networks"
+    )
+
+
+def _lost(right: int, kept: Estimate) -> Estimate:
+    return proportion(right - round(kept.value * right), right)
+
+
+def parts(images: Sequence[Seen], reference: Mapping[str, Any]) -> str:
+    """The same grid on parts of the images: by how sure the network is of the original, and by class."""
+    classes = set(reference["classes"])
+    lines = []
+    for model, own in _by_model(images).items():
+        middle = median(one.sure for one in own if one.right)
+        chosen: dict[str, Callable[[Seen], bool]] = {
+            "all": lambda one: True,
+            f"less sure (below {middle:.2f})": lambda one, middle=middle: one.sure < middle,  # type: ignore[misc]
+            "more sure": lambda one, middle=middle: one.sure >= middle,  # type: ignore[misc]
+            "of the paper's 200 classes": lambda one: one.label in classes,
+        }
+        lines += [[model, name, *_told([one for one in own if keep(one)])] for name, keep in chosen.items()]
+    return grid(["network", "images", *HEAD], lines)
+
+
+HEAD = ("count", "top-1", "S ≥ 1, points lost", "S ≥ 5, points", "S ≥ 1, % of the right", "S ≥ 5, %", "failing variants")
+
+
+def experiments(images: Sequence[Seen], others: Mapping[str, Sequence[Seen]], short: int) -> str:
+    """The grid made in other ways, beside the usual one on the same images."""
+    lines = []
+    for model, usual in _by_model(images).items():
+        ways = {name: own for name, seen in others.items() if (own := _by_model(seen).get(model))}
+        if not ways:
+            continue
+        common = set.intersection(*({one.image for one in own} for own in (usual, *ways.values())))
+        for name, own in {"": usual, **ways}.items():
+            told = _told([one for one in own if one.image in common])
+            lines.append([model, WAYS[name].format(short=short) if name else "as above", *told])
+    return grid(["network", "how", *HEAD], lines)
+
+
+def changes(images: Sequence[Seen], others: Mapping[str, Sequence[Seen]], short: int) -> str:
+    """How many more images each way loses at S ≥ 1, mean of the networks that were asked, with intervals over images."""
+    usual = {(one.model, one.image): one for one in images}
+    told = []
+    for name, seen in others.items():
+        by_image: dict[str, list[int]] = {}
+        for one in seen:
+            if (own := usual.get((one.model, one.image))) is not None:
+                by_image.setdefault(one.image, []).append(_loses(one) - _loses(own))
+        if by_image:
+            gaps = [mean(own_gaps) for own_gaps in by_image.values()]
+            middle = mean(gaps)
+            wide = 1.96 * (pvariance(gaps) / len(gaps)) ** 0.5
+            numbers = [signed(100 * value, 1) for value in (middle, middle - wide, middle + wide)]
+            told.append(f"{WAYS[name].format(short=short)} {numbers[0]} ({numbers[1]} to {numbers[2]})")
+    head = "Points lost at S ≥ 1 beside the usual way, mean of the networks, with 95 % intervals over images"
+    return f"{head}: {'; '.join(told)}."
+
+
+def _loses(one: Seen) -> int:
+    return int(one.right and one.failing > 0)
+
+
+def sure(images: Sequence[Seen]) -> str:
+    """How many of the images lost at S ≥ 1 are of the less sure half."""
+    lost, unsure = 0, 0
+    for own in _by_model(images).values():
+        middle = median(one.sure for one in own if one.right)
+        lost += sum(_loses(one) for one in own)
+        unsure += sum(_loses(one) for one in own if one.sure < middle)
+    return f"{100 * unsure / lost:.0f} % of all that is lost at S ≥ 1 is of the less sure halves." if lost else ""
+
+
+def _by_model(images: Sequence[Seen]) -> dict[str, list[Seen]]:
+    found: dict[str, list[Seen]] = {}
+    for one in images:
+        found.setdefault(one.model, []).append(one)
+    return found
+
+
+def _told(images: Sequence[Seen]) -> list[str]:
+    """How many, top-1, points lost at S ≥ 1 and 5, the same as shares of the right ones, failing variants of those."""
+    right = [one for one in images if one.right]
+    lost = [[one for one in right if one.failing >= least] for least in (1, 5)]
+    points = (f"{100 * len(some) / len(images):.1f}" for some in lost)
+    shares = (_shown(proportion(len(some), len(right))) for some in lost)
+    each = f"{mean(one.failing for one in lost[0]):.1f}" if lost[0] else "–"
+    return [str(len(images)), f"{100 * len(right) / len(images):.1f}", *points, *shares, each]
+
+
+def sizes(found: Highlights, reference: Mapping[str, Any]) -> str:
+    """Shares of failures by sigma."""
+    lines = [["paper, all networks together", *(f"{100 * share:.1f}" for share in reference["share_by_sigma"])]]
+    count, shares = found.together[EXACT]
+    lines.append(
+        [f"ours, all networks together ({count:,} variants)", *(f"{100 * share:.1f}" for share in shares.values())]
+    )
+    for model in found.models:
+        lines.append([model, *(_shown(size.share) for size in found.glare[model, EXACT].sizes)])
+    return grid(["share of failures with σ of", *SIZES], lines)
+
+
+def each(found: Highlights) -> str:
+    """How many variants of an image fail, where any does."""
+    return ", ".join(f"{found.glare[model, EXACT].each.value:.1f} ({model})" for model in found.models)
+
+
+def cells(found: Highlights) -> str:
+    """Where spots break most, over all networks."""
+    own = [found.glare[model, EXACT] for model in found.models]
+    rates = [mean(one.cells[cell] for one in own) for cell in range(25)]
+    lines = [[f"row {row + 1}", *(f"{100 * rates[5 * row + column]:.1f}" for column in range(5))] for row in range(5)]
+    return grid(["spots that break, %", *(f"column {column + 1}" for column in range(5))], lines)
+
+
+def drift(moves: Sequence[Moved]) -> str:
+    """How often and how far maps moved."""
+    lines = []
+    for one in moves:
+        values = (_shown(one.moved), _shown(one.equal_moved), f"{100 * one.tied:.0f}")
+        lines.append(
+            [one.model, _kind(one.failed), str(one.pairs), *values, f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}"]
+        )
+    moved = ("moved, paper's rule", "moved, equal cells")
+    return grid(["network", "the variant", "pairs", *moved, "tied, %", "overlap", "distance"], lines)
+
+
+def targets(named: Sequence[Moved], labelled: Sequence[Moved]) -> str:
+    """The same for the class that a network names and for the right one."""
+    others = {(one.model, one.failed): one for one in labelled}
+    lines = []
+    for one in named:
+        if (other := others.get((one.model, one.failed))) is not None:
+            lines.append([one.model, _kind(one.failed), _shown(one.moved), _shown(other.moved)])
+    return grid(["network", "the variant", "map of the named class", "map of the right class"], lines)
+
+
+def _kind(failed: bool) -> str:
+    return "fails" if failed else "does not fail"
+
+
+def place(found: Highlights, reference: Mapping[str, Any]) -> str:
+    """Spots inside and outside of boxes."""
+    lines = [["paper, all classifiers", "–", "–", f"{100 * reference['inside']:.0f}", "–", "–", "–"]]
+    for model in found.models:
+        one = found.glare[model, EXACT]
+        assert one.place is not None
+        values = map(_shown, (one.place.failing, one.place.all, one.place.inside, one.place.outside))
+        lines.append([model, str(one.place.images), str(one.failing), *values])
+    spots = ("failing spots inside", "all spots inside", "inside that break", "outside that break")
+    return grid(["detector", "images", "failing spots", *spots], lines)
+
+
+def light(found: Highlights) -> str:
+    """The faintest spots that break."""
+    lines = []
+    for one in found.least.values():
+        values = f"{one.light.value:.1f} ({one.light.low:.1f}–{one.light.high:.1f})"
+        counts = f"{one.broken} / {one.survived} / {one.skipped}"
+        lines.append(
+            [one.model, values, f"{one.middle or 0:.1f}", f"{one.sigma or 0:.0f} px", counts, f"{one.queries:.0f}"]
+        )
+    return grid(["network", "mean light", "median", "median σ", "broken / survived / skipped", "queries"], lines)
+
+
+def _shown(value: Estimate) -> str:
+    return f"{100 * value.value:.1f} ({100 * value.low:.0f}–{100 * value.high:.0f})"
