@@ -164,6 +164,7 @@ def test_a_run_is_a_parent_and_a_nested_run_for_each_lens_model_and_operator(
 
     # what was measured, on what, and with what
     parent, manifest = told.parent(), run.manifest
+    assert told.client.get_experiment(told.experiment).tags["mlflow.experimentKind"] == "custom_model_development"
     assert parent.info.run_id == tracked.run and parent.info.status == "FINISHED" and tracked.run in tracked.link
     params = parent.data.params
     assert params["seed"] == "7" and params["lenses.profile.operators"] == "fade_black, white_fog"

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from brinell.attention import AttentionOptions
-from brinell.boxes import Detections
 from brinell.config import RunConfig
 from brinell.criteria import Criterion, find_criterion
 from brinell.datasets import open_dataset
@@ -25,16 +24,17 @@ from brinell.engine.exhibits import write_exhibits
 from brinell.engine.journal import Journal
 from brinell.engine.manifest import counted, new_manifest, refuse_other_images, refuse_other_settings
 from brinell.engine.progress import Reporter, Silent
+from brinell.engine.rows import write_rows
 from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numbers, load_images, one_ahead, worker_count
 from brinell.engine.survey import chosen, survey
 from brinell.engine.threads import torch_alone
-from brinell.engine.truth import Objects, objects_of
+from brinell.engine.truth import Objects, Truth, objects_of
 from brinell.errors import ConfigError
-from brinell.lenses import LENSES, Change, Files, Known, Lens, LensOptions, Words
+from brinell.lenses import LENSES, Change, Lens, LensOptions
 from brinell.lenses.lens import Columns
 from brinell.lenses.stage import MotionSearch
 from brinell.models import Model, open_model, require_layers
-from brinell.results import ROWS, Store, Unit, precisions, require_evaluation
+from brinell.results import Store, Unit, precisions, require_evaluation
 from brinell.types import Dataset
 
 ANSWERED_SCORES = ("confidence", "rank", "probability")
@@ -71,6 +71,23 @@ class Job:
             return len(entries) * self.lens.trials(self.options, operator, *canvas)
         sizes = Counter(entry.size for entry in entries)
         return sum(count * self.lens.counted(self.options, operator, size, canvas) for size, count in sizes.items())
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What the steps of a run share; `ready` are canvases that needn't be decoded again, by their place in the dataset."""
+
+    store: Store
+    parts: Parts
+    samples: pa.Table
+    manifest: dict[str, Any]
+    pool: ThreadPoolExecutor
+    reporter: Reporter
+    ready: dict[int, Tensor]
+
+    def batch(self, model: Model) -> int:
+        """How many images a model is asked about at once."""
+        return int(self.manifest["execution"]["batch"][model.name])
 
 
 def assemble(config: RunConfig, models: Sequence[Model] | None = None, dataset: Any = None) -> Parts:
@@ -134,9 +151,11 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
         manifest = _begin(store, parts, jobs, samples)
         with counted(store, parts.models, manifest):
             _fit(jobs, samples, reporter)
-            ready: dict[int, Tensor] = {}
-            clean = _clean(store, parts, samples, manifest, pool, reporter, ready)
-            _measure(store, parts, jobs, samples, clean, manifest, pool, reporter, ready)
+            walk = Walk(store, parts, samples, manifest, pool, reporter, {})
+            clean = _clean(walk)
+            kept, truth = _kept(samples, clean), Truth.of(clean)
+            for job in jobs:
+                _measure(walk, job, kept, truth)
             write_exhibits(store, parts.dataset, parts.models, config.seed, pool)
             _evaluate(store, jobs)
             if config.attention is not None:
@@ -200,40 +219,33 @@ def _begin(store: Store, parts: Parts, jobs: list[Job], samples: pa.Table) -> di
     return manifest
 
 
-def _clean(
-    store: Store,
-    parts: Parts,
-    samples: pa.Table,
-    manifest: dict[str, Any],
-    pool: ThreadPoolExecutor,
-    reporter: Reporter,
-    ready: dict[int, Tensor],
-) -> pa.Table:
+def _clean(walk: Walk) -> pa.Table:
     """The clean answers. The canvases of the first shard to come stay `ready`, so that it begins without decoding."""
+    store, parts, samples = walk.store, walk.parts, walk.samples
 
     def keep_first(entries: Sequence[Entry], canvases: Tensor) -> None:
-        room = manifest["execution"]["shard"] - len(ready)
-        ready.update((entry.index, canvas) for entry, canvas in zip(entries[:room], canvases, strict=False))
+        room = walk.manifest["execution"]["shard"] - len(walk.ready)
+        walk.ready.update((entry.index, canvas) for entry, canvas in zip(entries[:room], canvases, strict=False))
 
     if store.exists("clean.parquet"):
         return store.table("clean")
     entries = readable(samples)
-    tick = reporter.stage("clean answers", len(entries) * len(parts.models), "images")
+    tick = walk.reporter.stage("clean answers", len(entries) * len(parts.models), "images")
     tables = []
     for model in parts.models:
         labels = label_indices(samples, parts.dataset, parts.config.data, model)
-        batch = manifest["execution"]["batch"][model.name]
         objects: dict[int, Objects] = {}
         if model.detector is not None:
             objects, unknown = objects_of(samples, parts.dataset, parts.config.data, model)
             if unknown:
                 shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-                reporter.say(
+                walk.reporter.say(
                     f"{model.name} doesn't know {len(unknown)} of the objects' classes, which don't count: {shown}"
                 )
         seen = keep_first if model is parts.models[0] else None
+        batch = walk.batch(model)
         tables.append(
-            answer_clean(model, parts.dataset, entries, labels, objects, batch=batch, pool=pool, tick=tick, seen=seen)
+            answer_clean(model, parts.dataset, entries, labels, objects, batch=batch, pool=walk.pool, tick=tick, seen=seen)
         )
     table = keep(pa.concat_tables(tables, promote_options="permissive"), parts.config.select)
     store.write_table("clean", table)
@@ -275,92 +287,68 @@ def _shards(entries: list[Entry], size: int) -> list[list[Entry]]:
     return [entries[start : start + size] for start in range(0, len(entries), size)]
 
 
-def _labels(clean: pa.Table) -> dict[tuple[str, int], int]:
-    """What counts as right, by model and place in the dataset."""
-    columns = (clean[name].to_pylist() for name in ("model", "index", "label"))
-    return {(model, index): label for model, index, label in zip(*columns, strict=True)}
+def _measure(walk: Walk, job: Job, kept: list[Entry], truth: Truth) -> None:
+    """Ask for every unit of a job that has no rows yet, shard by shard."""
+    shards = _shards(kept, _unit_size(job, kept, walk.manifest["execution"]["shard"]))
+    units = [
+        Unit(job.lens.name, job.model.name, operator.id, shard)
+        for shard in range(len(shards))
+        for operator in job.operators
+    ]
+    missing = set(walk.store.missing(units))
+    if not missing:
+        return
+    asked = sorted({unit.shard for unit in missing})
+    most = {
+        unit: job.most(operator, shards[number]) for number in asked for unit, operator in _units_of(job, number, missing)
+    }
+    tick = walk.reporter.stage(f"{job.lens.name} of {job.model.name}", sum(most.values()), job.unit)
+    batch, first = walk.batch(job.model), walk.parts.models[0]
+
+    def load(number: int) -> tuple[int, Images]:
+        preprocess, originals = job.model.preprocess, job.lens.originals
+        ready = walk.ready if preprocess == first.preprocess and not originals else {}
+        dataset, pool = walk.parts.dataset, walk.pool
+        return number, load_images(dataset, shards[number], preprocess, pool, with_originals=originals, ready=ready)
+
+    for number, images in one_ahead(load, asked):
+        entries = shards[number]
+        bench = Bench(
+            job.model,
+            images.canvases,
+            id_numbers(entries),
+            truth.labels_of(job.model, entries),
+            criterion=_criterion(job.options, job.model),
+            seed=walk.parts.config.seed,
+            batch=batch,
+            tick=tick,
+            regions=truth.regions_of(job.model, entries),
+            originals=images.originals,
+            boxes=_boxes_of(entries),
+        )
+        for unit, operator in _units_of(job, number, missing):
+            asked_before = bench.asked
+            _measure_unit(walk.store, job, bench, unit, operator, entries, most[unit])
+            tick(most[unit] - (bench.asked - asked_before))  # what a search could spare
+        batch = bench.batch  # what memory allowed here holds for the next shard
+        del bench, images  # or they would stay until the next ones are there
 
 
-def _regions(clean: pa.Table) -> dict[tuple[str, int], list[float]]:
-    """Where preferred objects are, by model and place in the dataset."""
-    columns = (clean[name].to_pylist() for name in ("model", "index", "region"))
-    return {(model, index): region for model, index, region in zip(*columns, strict=True) if region is not None}
-
-
-def _regions_of(model: Model, entries: Sequence[Entry], regions: dict[tuple[str, int], list[float]]) -> Tensor:
-    """A shard's regions (N, 4), NaN where there is none."""
-    return torch.tensor([regions.get((model.name, entry.index), [torch.nan] * 4) for entry in entries])
-
-
-def _measure(
-    store: Store,
-    parts: Parts,
-    jobs: list[Job],
-    samples: pa.Table,
-    clean: pa.Table,
-    manifest: dict[str, Any],
-    pool: ThreadPoolExecutor,
-    reporter: Reporter,
-    ready: dict[int, Tensor],
+def _measure_unit(
+    store: Store, job: Job, bench: Bench, unit: Unit, operator: Change, entries: Sequence[Entry], most: int
 ) -> None:
-    """Ask for every unit that has no rows yet."""
-    labels, regions, kept = _labels(clean), _regions(clean), _kept(samples, clean)
-    for job in jobs:
-        shards = _shards(kept, _unit_size(job, kept, manifest["execution"]["shard"]))
-        units = [
-            Unit(job.lens.name, job.model.name, operator.id, shard)
-            for shard in range(len(shards))
-            for operator in job.operators
-        ]
-        missing = set(store.missing(units))
-        if not missing:
-            continue
-        asked = sorted({unit.shard for unit in missing})
-        most = {
-            unit: job.most(operator, shards[number])
-            for number in asked
-            for unit, operator in _units_of(job, number, missing)
-        }
-        tick = reporter.stage(f"{job.lens.name} of {job.model.name}", sum(most.values()), job.unit)
-        batch = manifest["execution"]["batch"][job.model.name]
-
-        def load(number: int, job: Job = job, shards: list[list[Entry]] = shards) -> tuple[int, Images]:
-            preprocess, originals = job.model.preprocess, job.lens.originals
-            made = ready if preprocess == parts.models[0].preprocess and not originals else {}
-            images = load_images(parts.dataset, shards[number], preprocess, pool, with_originals=originals, ready=made)
-            return number, images
-
-        for number, images in one_ahead(load, asked):
-            entries = shards[number]
-            truth = torch.tensor([labels[job.model.name, entry.index] for entry in entries])
-            bench = Bench(
-                job.model,
-                images.canvases,
-                id_numbers(entries),
-                truth,
-                criterion=_criterion(job.options, job.model),
-                seed=parts.config.seed,
-                batch=batch,
-                tick=tick,
-                regions=_regions_of(job.model, entries, regions),
-                originals=images.originals,
-                boxes=_boxes_of(entries),
-            )
-            for unit, operator in _units_of(job, number, missing):
-                asked_before, began = bench.asked, time.perf_counter()
-                journal = Journal(store, unit) if most[unit] > (job.lens.trials_a_unit or most[unit]) else None
-                columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options), journal)
-                if job.lens.timed:
-                    columns["seconds"] = _each(columns, (time.perf_counter() - began) / len(entries))
-                if not job.model.scores:  # nobody knows them
-                    columns = {name: column for name, column in columns.items() if name not in ANSWERED_SCORES}
-                tick(most[unit] - (bench.asked - asked_before))  # what a search could spare
-                _write(store, unit, entries, truth, columns)
-                if journal is not None:
-                    journal.clear()
-                give_back_freed_memory()
-            batch = bench.batch  # what memory allowed here holds for the next shard
-            del bench, images  # or they would stay until the next ones are there
+    """Let the lens ask about one operator, and write what it found. The answers to a long unit are kept while it lasts."""
+    began = time.perf_counter()
+    journal = Journal(store, unit) if most > (job.lens.trials_a_unit or most) else None
+    columns = bench.drive(job.lens.ask(bench.shard(), operator, job.options), journal)
+    if job.lens.timed:
+        columns["seconds"] = _each(columns, (time.perf_counter() - began) / len(entries))
+    if not job.model.scores:  # nobody knows them
+        columns = {name: column for name, column in columns.items() if name not in ANSWERED_SCORES}
+    write_rows(store, unit, entries, bench.labels.cpu(), columns)
+    if journal is not None:
+        journal.clear()
+    give_back_freed_memory()
 
 
 def _each(columns: Columns, value: float) -> Tensor:
@@ -370,71 +358,8 @@ def _each(columns: Columns, value: float) -> Tensor:
     return torch.full(samples.shape, value)
 
 
-def _write(store: Store, unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> None:
-    """Store what a lens found: its files first, so that rows speak of nothing that isn't there."""
-    files = columns.pop("files", None)
-    if isinstance(files, Files):
-        for name, content in files.content.items():
-            store.write(content, unit.lens, *name.split("/"))
-    store.write_unit(unit, rows_table(unit, entries, labels, columns))
-
-
 def _units_of(job: Job, shard: int, missing: set[Unit]) -> Iterator[tuple[Unit, Change]]:
     for operator in job.operators:
         unit = Unit(job.lens.name, job.model.name, operator.id, shard)
         if unit in missing:
             yield unit, operator
-
-
-def rows_table(unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> pa.Table:
-    """A lens's columns as rows of the common schema; columns it doesn't have are null."""
-    samples = columns["sample"]
-    assert isinstance(samples, Tensor)
-    sample = samples.numpy()
-    count = len(sample)
-    named = {"lens": unit.lens, "model": unit.model, "operator": unit.operator}
-    detections = columns.get("detections")
-    lists = _lists(detections) if isinstance(detections, Detections) else {}
-    arrays = []
-    for field in ROWS:
-        if field.name in named:
-            indices = pa.array([0] * count, pa.int32())
-            arrays.append(pa.DictionaryArray.from_arrays(indices, [named[field.name]]))
-        elif field.name == "image":
-            ids = [entry.image for entry in entries]
-            arrays.append(pa.DictionaryArray.from_arrays(pa.array(sample, pa.int32()), ids))
-        elif field.name == "label":
-            arrays.append(pa.array(labels.numpy()[sample]).cast(field.type))
-        elif field.name in lists:
-            arrays.append(lists[field.name])
-        elif field.name in columns:
-            column = columns[field.name]
-            assert not isinstance(column, Detections | Files)
-            arrays.append(_array(column, field.type))
-        else:
-            arrays.append(pa.nulls(count, field.type))
-    return pa.table(arrays, schema=ROWS)
-
-
-def _lists(detections: Detections) -> dict[str, pa.Array]:
-    """Detections as list columns, without the free places."""
-    there = (detections.labels >= 0).cpu()
-    ends = pa.array([0, *there.sum(1).cumsum(0).tolist()], pa.int32())
-    values = {
-        "detected_boxes": pa.FixedSizeListArray.from_arrays(detections.boxes.cpu()[there].flatten().numpy(), 4),
-        "detected_labels": pa.array(detections.labels.cpu()[there].to(torch.int16).numpy()),
-        "detected_scores": pa.array(detections.scores.cpu()[there].numpy()),
-    }
-    return {name: pa.ListArray.from_arrays(ends, each).cast(ROWS.field(name).type) for name, each in values.items()}
-
-
-def _array(column: Tensor | Known | Words, kind: pa.DataType) -> pa.Array:
-    if isinstance(column, Words):
-        places = column.places.numpy()
-        return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32(), mask=places < 0), list(column.words))
-    if isinstance(column, Known) and column.values.ndim == 2:
-        values = [row if known else None for row, known in zip(column.values.tolist(), column.known.tolist(), strict=True)]
-        return pa.array(values, kind)
-    if isinstance(column, Known):
-        return pa.array(column.values.numpy(), mask=~column.known.numpy()).cast(kind)
-    return pa.array(column.cpu().numpy()).cast(kind)

@@ -1,7 +1,8 @@
-"""The objects that a dataset marks, as a detector sees them: on its canvas, with its classes."""
+"""What is true of images: the labels that count, and the objects that a dataset marks, as a detector sees them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from torch import Tensor
 from brinell.boxes import areas, clipped
 from brinell.classes import align
 from brinell.datasets import DataOptions
+from brinell.engine.shards import Entry
 from brinell.engine.survey import box_labels_of
 from brinell.errors import LabelError
 from brinell.models import Model
@@ -66,3 +68,27 @@ def _outputs(
             named = isinstance(label, int) and dataset.classes is not None and 0 <= label < len(dataset.classes)
             unknown.append(dataset.classes[int(label)] if named and dataset.classes else str(label))
     return known, unknown
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What counts as right, and where preferred objects are, by model and place in the dataset."""
+
+    labels: dict[tuple[str, int], int]
+    regions: dict[tuple[str, int], list[float]]
+
+    @staticmethod
+    def of(clean: pa.Table) -> Truth:
+        """From the clean answers."""
+        models, indices, labels, regions = (clean[name].to_pylist() for name in ("model", "index", "label", "region"))
+        keys = list(zip(models, indices, strict=True))
+        known = {key: region for key, region in zip(keys, regions, strict=True) if region is not None}
+        return Truth(dict(zip(keys, labels, strict=True)), known)
+
+    def labels_of(self, model: Model, entries: Sequence[Entry]) -> Tensor:
+        """A shard's labels."""
+        return torch.tensor([self.labels[model.name, entry.index] for entry in entries])
+
+    def regions_of(self, model: Model, entries: Sequence[Entry]) -> Tensor:
+        """A shard's regions (N, 4), NaN where there is none."""
+        return torch.tensor([self.regions.get((model.name, entry.index), [torch.nan] * 4) for entry in entries])

@@ -19,6 +19,7 @@ from brinell.errors import ConfigError, MissingExtra, RunError
 from brinell.tracking.figures import Number
 
 EXPERIMENT = "brinell"
+KIND = {"mlflow.experimentKind": "custom_model_development"}  # or newer servers show the pages of language models
 MOST_METRICS, MOST_WORDS = 800, 90  # of a request; the protocol allows 1000 and 100
 LONGEST = 500  # characters of a parameter's value; older servers refuse more
 _SECONDS = 10.0
@@ -51,7 +52,9 @@ class Server:
                 f"the experiment {name!r} was deleted on {self.place}; restore it (mlflow experiments restore -x "
                 f"{found.experiment_id}), or name another with --experiment"
             )
-        return str(found.experiment_id if found is not None else self.client.create_experiment(name))
+        if found is not None:
+            return str(found.experiment_id)
+        return str(self.client.create_experiment(name, tags=KIND))
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -1,0 +1,78 @@
+"""A lens's columns as rows of the common schema, in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from brinell.boxes import Detections
+from brinell.engine.shards import Entry
+from brinell.lenses import Files, Known, Words
+from brinell.lenses.lens import Columns
+from brinell.results import ROWS, Store, Unit
+
+
+def write_rows(store: Store, unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> None:
+    """Store what a lens found: its files first, so that rows speak of nothing that isn't there."""
+    files = columns.pop("files", None)
+    if isinstance(files, Files):
+        for name, content in files.content.items():
+            store.write(content, unit.lens, *name.split("/"))
+    store.write_unit(unit, rows_table(unit, entries, labels, columns))
+
+
+def rows_table(unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> pa.Table:
+    """A lens's columns as rows of the common schema; columns it doesn't have are null."""
+    samples = columns["sample"]
+    assert isinstance(samples, Tensor)
+    sample = samples.numpy()
+    count = len(sample)
+    named = {"lens": unit.lens, "model": unit.model, "operator": unit.operator}
+    detections = columns.get("detections")
+    lists = _lists(detections) if isinstance(detections, Detections) else {}
+    arrays = []
+    for field in ROWS:
+        if field.name in named:
+            indices = pa.array([0] * count, pa.int32())
+            arrays.append(pa.DictionaryArray.from_arrays(indices, [named[field.name]]))
+        elif field.name == "image":
+            ids = [entry.image for entry in entries]
+            arrays.append(pa.DictionaryArray.from_arrays(pa.array(sample, pa.int32()), ids))
+        elif field.name == "label":
+            arrays.append(pa.array(labels.numpy()[sample]).cast(field.type))
+        elif field.name in lists:
+            arrays.append(lists[field.name])
+        elif field.name in columns:
+            column = columns[field.name]
+            assert not isinstance(column, Detections | Files)
+            arrays.append(_array(column, field.type))
+        else:
+            arrays.append(pa.nulls(count, field.type))
+    return pa.table(arrays, schema=ROWS)
+
+
+def _lists(detections: Detections) -> dict[str, pa.Array]:
+    """Detections as list columns, without the free places."""
+    there = (detections.labels >= 0).cpu()
+    ends = pa.array([0, *there.sum(1).cumsum(0).tolist()], pa.int32())
+    values = {
+        "detected_boxes": pa.FixedSizeListArray.from_arrays(detections.boxes.cpu()[there].flatten().numpy(), 4),
+        "detected_labels": pa.array(detections.labels.cpu()[there].to(torch.int16).numpy()),
+        "detected_scores": pa.array(detections.scores.cpu()[there].numpy()),
+    }
+    return {name: pa.ListArray.from_arrays(ends, each).cast(ROWS.field(name).type) for name, each in values.items()}
+
+
+def _array(column: Tensor | Known | Words, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, Words):
+        places = column.places.numpy()
+        return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32(), mask=places < 0), list(column.words))
+    if isinstance(column, Known) and column.values.ndim == 2:
+        values = [row if known else None for row, known in zip(column.values.tolist(), column.known.tolist(), strict=True)]
+        return pa.array(values, kind)
+    if isinstance(column, Known):
+        return pa.array(column.values.numpy(), mask=~column.known.numpy()).cast(kind)
+    return pa.array(column.cpu().numpy()).cast(kind)
