@@ -196,13 +196,15 @@ def written(runs: dict[str, list[brinell.Run]]) -> str:
 
 def _missing(runs: dict[str, list[brinell.Run]]) -> list[str]:
     """What was not measured."""
-    told = []
+    told: dict[str, list[str]] = {}
     for name, own in runs.items():
-        wanted = ["detectors"] if name == "detectors" else NETS
-        absent = [network for network in wanted if not any(str(run.folder).endswith(network) for run in own)]
+        folders = [str(run.folder) for run in own]
+        absent = [network for network in NETS if not any(folder.endswith(network) for folder in folders)]
+        if name == "detectors":
+            absent = [] if folders else list(DETECTORS)
         if absent:
-            told.append(name if name == "detectors" else f"{name} of {listed(absent)}")
-    return told
+            told.setdefault(listed(absent), []).append(name)
+    return [f"{listed(names)} of {networks}" for networks, names in told.items()]
 
 
 if __name__ == "__main__":
