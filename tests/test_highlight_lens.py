@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.cli.main import main
+from brinell.engine.attention import other_way
 from brinell.errors import ConfigError
 from brinell.perturb import grid, highlighted
 from brinell.results import Attention, Highlights, ratio
@@ -233,6 +234,43 @@ def test_attention_of_every_lens(lens: dict[str, Any], tmp_path: Path) -> None:
     assert all((label != prediction) == failed for failed, label, prediction, _ in rows)
     assert all(label == clean for _, label, _, clean in rows)  # images that are wrong when clean are not looked at
     assert "attention" in (tmp_path / "run" / "report.html").read_text() if run.report() else False
+
+
+@pytest.mark.parametrize(
+    "lens",
+    [
+        {"name": "geometry", "operators": ["rotation"], "targets": 2, "radii": [0.2, 1], "draws": 2},
+        {"name": "fragility", "sizes": [0.6], "stride": 4},
+    ],
+    ids=lambda lens: lens["name"],
+)
+def test_attention_under_motions_and_between_windows(
+    lens: dict[str, Any], assets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(assets / "models"))
+    import nets  # type: ignore[import-not-found]
+
+    module, (_, size, _), names = nets.load("cifar10_resnet20")
+    model = brinell.wrap(module, size=size, classes=names, name="resnet20", execution=PLAIN)
+    data = {"source": assets / "images" / "cifar10_test_2000.npz", "limit": 6}
+    out, asked = tmp_path / "run", {"pairs": 6}
+    run = brinell.run(model, data, lens=lens, out=out, execution=PLAIN, attention=asked, quiet=True)
+    found = run.findings()["attention"]
+    assert isinstance(found, Attention)
+    assert {(one.operator, one.failed) for one in found.moves} == {
+        (operator, failed) for operator in {one.operator for one in found.moves} for failed in (True, False)
+    }
+    for failed, label, prediction, before in run.rows(
+        "select failed, label, prediction, clean_prediction from attention"
+    ).fetchall():
+        assert (label != prediction) == failed
+        assert label == before  # what it is compared with is right: the clean image, or the window beside it
+
+
+def test_the_other_way_from_a_window() -> None:
+    beside = torch.tensor([[10.0, 20, 9], [10, 20, 9], [10, 20, 9]])
+    lost = torch.tensor([[11.0, 19, 9], [10, 22, 7], [11, 21, 7]])  # shifted; shrunk to a corner; shrunk to the middle
+    assert other_way(lost, beside).tolist() == [[9, 21, 9], [12, 20, 7], [11, 21, 7]]
 
 
 def test_attention_can_be_looked_at_afterwards_and_is_not_done_twice(tmp_path: Path, monkeypatch: Any) -> None:

@@ -1,15 +1,16 @@
 """Where models look before and after a change: trials of any lens are made again from their rows, and heat maps compared.
 
 For each model and operator some changed images that fail are looked at and, as a control, as many that don't; only images
-that the model gets right when clean. The pairs go to attention.parquet, and the most telling ones are drawn.
+that the model gets right when clean. Windows are compared with the right ones beside them, everything else with the clean
+image. The pairs go to attention.parquet, and the most telling ones are drawn.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -25,6 +26,7 @@ from brinell.draws import shuffled
 from brinell.engine.bench import Bench
 from brinell.engine.clean import readable
 from brinell.engine.exhibits import webp
+from brinell.engine.failures import FAILURES, parameters
 from brinell.engine.overlays import sheet
 from brinell.engine.progress import Reporter
 from brinell.engine.shards import Entry, id_numbers, load_images
@@ -38,7 +40,12 @@ from brinell.types import Dataset
 TOGETHER = 64  # images that are loaded at once
 BATCH = 16
 SHOWN = 2  # pairs that are drawn for each model and operator
-NUMBERS = ("level", "severity", "severity_x", "severity_y", "spot_x", "spot_y", "sigma", "strength")
+TOLD = ("level", "severity", "spot_x", "spot_y", "sigma")  # of a row, beside its drift
+_ROWS = {  # those that tell one changed image each
+    "geometry": "motion is not null",
+    "fragility": "fall is not null and operator like 'windows:%'",
+}
+_USUAL_ROWS = "coalesce(level, 1) > 0 and (status is null or status = 'broken')"
 _CHANGED = """
     with known as (
         select model, image, bool_or(clean.correct) as is_right from clean join samples using (index) group by all),
@@ -47,10 +54,10 @@ _CHANGED = """
         from samples own left join samples base
              on base.original = own.original and base.variant is null and own.variant is not null
         where own.image is not null group by all)
-    select rows.image, pairs.clean_image, rows.label, rows.prediction, not rows.correct as failed, {numbers}
+    select rows.image, pairs.clean_image, rows.label, rows.prediction::double as prediction,
+           coalesce(not rows.correct, true) as failed, {parameters} as parameters, {told}
     from rows join pairs using (image) join known on known.model = rows.model and known.image = pairs.clean_image
-    where lens = $lens and rows.model = $model and operator = $operator and is_right and coalesce(level, 1) > 0
-          and (status is null or status = 'broken')
+    where lens = $lens and rows.model = $model and operator = $operator and is_right and {which}
     order by all
 """
 
@@ -81,6 +88,16 @@ class Look:
     how: AttentionOptions
     seed: int
 
+    @property
+    def answered(self) -> bool:
+        """Whether rows have the answers to the very images; otherwise the model is asked again."""
+        return self.lens.name not in FAILURES or FAILURES[self.lens.name].answers
+
+    @property
+    def pairs(self) -> bool:
+        """Whether images are compared with others than the clean ones."""
+        return self.lens.name in FAILURES and FAILURES[self.lens.name].pairs
+
 
 def attend(
     store: Store,
@@ -96,11 +113,6 @@ def attend(
     asked = how.model_dump(mode="json")
     if manifest.get("attention", {}).get("options") == asked and store.exists("attention.parquet"):
         return
-    for options in config.lenses:
-        if not _comparable(LENSES[options.name]):
-            reporter.say(
-                f"attention under the {options.name} lens is not compared: its rows don't tell single images apart"
-            )
     connection = store.connect()
     entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}  # the first of equal images
     layers, without, tables, glances = {}, {}, [ATTENTION.empty_table()], []
@@ -116,25 +128,19 @@ def attend(
             (Look(LENSES[options.name], options, operator, eyes, how, config.seed), found)
             for options in config.lenses
             for operator in _operators(connection, options.name, model.name)
-            if _comparable(LENSES[options.name])
             for found in [_chosen(connection, options.name, model.name, operator, how.pairs, config.seed)]
         ]
         tick = reporter.stage(f"attention of {model.name}", sum(len(found["image"]) for _, found in looks), "pairs")
         with eyes:
             for look, found in looks:
-                table = _looked(look, found, entries, dataset, pool, tick)
+                table, places = _looked(look, found, entries, dataset, pool, tick)
                 tables.append(table)
-                glances += _drawn(store, look, table, found, entries, dataset, pool)
+                glances += _drawn(store, look, table, places, found, entries, dataset, pool)
     store.write_table("attention", pa.concat_tables(tables).unify_dictionaries())
     store.write(json.dumps([asdict(glance) for glance in glances]).encode(), "attention", "pairs.json")
     manifest = store.manifest()
     manifest["attention"] = {"options": asked, "layers": layers, "without": without}
     store.write_manifest(manifest)
-
-
-def _comparable(lens: Lens) -> bool:
-    """Whether each of its rows is of one image that can be made again."""
-    return lens.again is not None and lens.again.columns is not None
 
 
 def read_glances(store: Store) -> list[Glance]:
@@ -153,7 +159,8 @@ def _operators(connection: Any, lens: str, model: str) -> list[str]:
 
 def _chosen(connection: Any, lens: str, model: str, operator: str, most: int, seed: int) -> dict[str, np.ndarray]:
     """Rows to look at, by column: as many as asked that fail, and as many that don't, by an order that the seed names."""
-    sql = _CHANGED.format(numbers=", ".join(f"rows.{name}::double as {name}" for name in NUMBERS))
+    told = ", ".join(f"rows.{name}::double as {name}" for name in TOLD)
+    sql = _CHANGED.format(parameters=parameters(lens), told=told, which=_ROWS.get(lens, _USUAL_ROWS))
     given = {"lens": lens, "model": model, "operator": operator}
     found = {name: _filled(values) for name, values in connection.execute(sql, given).fetchnumpy().items()}
     failed = found["failed"].astype(bool)
@@ -179,18 +186,16 @@ def _looked(
     dataset: Dataset,
     pool: ThreadPoolExecutor,
     tick: Callable[[int], None],
-) -> pa.Table:
-    """The drift of every chosen row, and of its control where the lens has one."""
-    tables = [ATTENTION.empty_table()]
+) -> tuple[pa.Table, list[int]]:
+    """The drift of every chosen row, and of its control where the lens has one; and which rows they are of."""
+    tables, places = [ATTENTION.empty_table()], []
     for part in _by_images(found["image"]):
-        rows = {name: values[part] for name, values in found.items()}
-        desk = _Desk(look, rows, entries, dataset, pool)
-        again = desk.trials()
-        tables.append(desk.compared(again, failed=rows["failed"].astype(bool)))
-        if look.lens.again is not None and look.lens.again.weaker is not None:
-            tables.append(desk.compared(look.lens.again.weaker(again), failed=None))
+        desk = _Desk(look, {name: values[part] for name, values in found.items()}, entries, dataset, pool)
+        for table, rows in desk.tables():
+            tables.append(table)
+            places += part[rows].tolist()
         tick(len(part))
-    return pa.concat_tables(tables)
+    return pa.concat_tables(tables), places
 
 
 def _by_images(images: np.ndarray) -> Iterable[np.ndarray]:
@@ -235,35 +240,73 @@ class _Desk:
             batch=BATCH,
             originals=images.originals,
         )
-        self.labels = self.bench.labels
-        self.clean = self.maps(self.bench.canvases, self.target(self.bench.clean.verdict.prediction, self.labels))
+        self.labels = self.bench.labels[self.samples.to(self.model.device)]  # the rows'
+        if look.pairs:
+            self.before = torch.arange(len(self.samples))
+            self.first = self.images(self.trials(right=True), self.before)
+            self.first_said, labels = self.asked(self.first), self.labels
+        else:
+            self.first, self.first_said = self.bench.canvases, self.bench.clean.verdict.prediction
+            labels = self.bench.labels
+        self.clean = self.maps(self.first, self.target(self.first_said, labels))
 
-    def compared(self, trials: Trials, failed: np.ndarray | None) -> pa.Table:
-        """Rows of drift; without knowing who `failed`, the model is asked, and who does is left out."""
-        own = self.labels[self.samples.to(self.model.device)]
-        said = torch.from_numpy(self.rows["prediction"].astype(np.int64)).to(self.model.device)
-        parts = [torch.arange(len(self.samples))] if failed is None else _parts(trials)
-        drifts, order, kept = [], [], []
-        for part in parts:
+    def tables(self) -> Iterator[tuple[pa.Table, np.ndarray]]:
+        """Drifts of the rows, and of those of their controls that don't fail; and which rows they are of."""
+        trials, every = self.trials(), torch.arange(len(self.samples))
+        said = torch.from_numpy(np.nan_to_num(self.rows["prediction"].astype(np.float64)).astype(np.int64))
+        yield self.compared(trials, every, said if self.look.answered else None)
+        again = self.look.lens.again
+        if self.look.pairs:
+            others = other_way(trials.levels, self.trials(right=True).levels)
+            rows = self._with_room(others)
+            there = replace(trials, samples=trials.samples[rows], levels=others[rows])
+            yield self.compared(there, rows, None, control=True)
+        elif again is not None and again.weaker is not None and self.rows["failed"].all():
+            yield self.compared(again.weaker(trials), every, None, control=True)
+
+    def compared(
+        self, trials: Trials, rows: Tensor, said: Tensor | None, *, control: bool = False
+    ) -> tuple[pa.Table, np.ndarray]:
+        """Drifts of trials of these rows. Unless it is known what the model `said`, it is asked, and that tells who fails;
+        of controls those that don't are kept.
+        """
+        own, drifts, order, kept = self.labels[rows.to(self.labels.device)], [], [], []
+        for part in _parts(trials):
             images = self.images(trials, part)
-            predicted = said[part.to(said.device)]
-            if failed is None:
-                predicted = torch.cat([self.model.predict(some).argmax(1) for some in torch.split(images, BATCH)])
+            predicted = self.asked(images) if said is None else said[part].to(images.device)
             maps = self.maps(images, self.target(predicted, own[part.to(own.device)]))
-            drifts.append(drift(self.clean[self.before[part].to(maps.device)], maps, self.look.how.cells))
+            drifts.append(drift(self.clean[self.before[rows[part]].to(maps.device)], maps, self.look.how.cells))
             order.append(part)
             kept.append(predicted.cpu())
+        if not order:
+            return ATTENTION.empty_table(), np.empty(0, np.int64)
         place, predictions = torch.cat(order), torch.cat(kept)
-        table = self._table(drifts, place.numpy(), predictions.numpy(), failed)
-        return table if failed is not None else table.filter(pa.array((predictions == own.cpu()[place]).numpy()))
+        lost = (predictions != own.cpu()[place]).numpy()
+        told = self.rows["failed"].astype(bool)[rows[place]]
+        failed = told if said is not None or (self.look.pairs and not control) else lost
+        table = self._table(drifts, rows[place].numpy(), predictions.numpy(), failed, control)
+        return (table.filter(pa.array(~lost)), rows[place].numpy()[~lost]) if control else (table, rows[place].numpy())
 
-    def trials(self) -> Trials:
-        """The rows' trials."""
+    def asked(self, images: Tensor) -> Tensor:
+        """What the model says of images."""
+        return torch.cat([self.model.predict(some).argmax(1) for some in torch.split(images, BATCH)])
+
+    def trials(self, *, right: bool = False) -> Trials:
+        """The rows' trials; in pairs of what fails, or of what is `right`."""
         again, options, pre = self.look.lens.again, self.look.options, self.model.preprocess
         assert again is not None
-        numbers = {name: torch.from_numpy(self.rows[name].astype(np.float64)) for name in NUMBERS}
+        parameters = torch.from_numpy(np.stack([np.asarray(own, np.float64) for own in self.rows["parameters"]]))
+        if self.look.pairs:
+            parameters = parameters.chunk(2, 1)[int(right)]
+        level = torch.from_numpy(np.nan_to_num(self.rows["level"].astype(np.float64)))
         change = again.change(options, self.look.operator, (pre.height, pre.width))
-        return again.trials(options, change, self.samples, numbers)
+        return again.trials(options, change, self.samples, parameters, level)
+
+    def _with_room(self, windows: Tensor) -> Tensor:
+        """Which windows lie in their images."""
+        sizes = torch.tensor([self.bench.originals[sample].shape[1:] for sample in self.samples.tolist()]).flip(1)
+        corners, side = windows[:, :2], windows[:, 2:]
+        return ((corners >= 0) & (corners + side <= sizes)).all(1).nonzero()[:, 0]
 
     def images(self, trials: Trials, part: Tensor) -> Tensor:
         """The canvases of some trials."""
@@ -277,7 +320,7 @@ class _Desk:
         said, label = (torch.tensor([one[name]], device=image.device) for name in ("prediction", "label"))
         before = self.before[:1].to(image.device)
         maps = torch.cat([self.clean[before], self.maps(image, self.target(said, label))]).cpu()
-        images = torch.cat([self.bench.canvases[before], image]).cpu()
+        images = torch.cat([self.first[before], image]).cpu()
         return sheet(images, maps, hot(maps), [one["clean_cell"], one["cell"]], self.look.how.cells)
 
     def target(self, predictions: Tensor, labels: Tensor) -> Tensor:
@@ -298,7 +341,7 @@ class _Desk:
         return torch.cat(halving(ask, len(images), 8 * BATCH)[0])
 
     def _table(
-        self, drifts: list[Drift], place: np.ndarray, predictions: np.ndarray, failed: np.ndarray | None
+        self, drifts: list[Drift], place: np.ndarray, predictions: np.ndarray, failed: np.ndarray, control: bool
     ) -> pa.Table:
         values = {name: torch.cat([getattr(one, name) for one in drifts]).cpu().numpy() for name in vars(drifts[0])}
         count = len(place)
@@ -308,14 +351,14 @@ class _Desk:
             "operator": [self.look.operator] * count,
             "image": self.rows["image"][place].astype(str),
             "label": self.rows["label"][place],
-            "clean_prediction": self.bench.clean.verdict.prediction.cpu().numpy()[self.before.numpy()[place]],
+            "clean_prediction": self.first_said.cpu().numpy()[self.before.numpy()[place]],
             "prediction": predictions,
-            "failed": failed[place] if failed is not None else np.zeros(count, bool),
+            "failed": failed,
             "tied": values["tied"],
         }
-        for name in ("level", "severity", "spot_x", "spot_y", "sigma"):
+        for name in TOLD:
             told = self.rows[name][place].astype(np.float64)
-            unknown = np.isnan(told) if failed is not None else np.ones(count, bool)  # a control has numbers of its own
+            unknown = np.ones(count, bool) if control else np.isnan(told)  # a control has numbers of its own
             columns[name] = pa.array(np.nan_to_num(told), mask=unknown)
         empty = (values["clean_cell"] < 0) | (values["cell"] < 0)
         for kind in ("", "equal_"):
@@ -325,6 +368,12 @@ class _Desk:
         for name in ("overlap", "distance"):
             columns[name] = pa.array(values[name].astype(np.float64), mask=np.isnan(values[name]))
         return pa.table({f.name: pa.array(columns[f.name]).cast(f.type) for f in ATTENTION}, schema=ATTENTION)
+
+
+def other_way(windows: Tensor, beside: Tensor) -> Tensor:
+    """Windows (left, top, side) that lie on the other side of those `beside` them: shifted or shrunk as much."""
+    shrunk = beside[:, 2:] - windows[:, 2:]
+    return torch.cat([2 * beside[:, :2] + shrunk - windows[:, :2], windows[:, 2:]], 1)
 
 
 def _parts(trials: Trials) -> list[Tensor]:
@@ -338,6 +387,7 @@ def _drawn(
     store: Store,
     look: Look,
     table: pa.Table,
+    places: Sequence[int],
     found: dict[str, np.ndarray],
     entries: dict[str, Entry],
     dataset: Dataset,
@@ -345,13 +395,15 @@ def _drawn(
 ) -> list[Glance]:
     """Draw the failing pairs whose maps have the least in common, each of another image."""
     records = [
-        one for one in table.to_pylist() if one["failed"] and one["overlap"] is not None and one["moved"] is not None
+        one | {"place": place}
+        for one, place in zip(table.to_pylist(), places, strict=True)
+        if one["failed"] and one["overlap"] is not None and one["moved"] is not None
     ]
     records.sort(key=lambda one: (not one["moved"], one["overlap"]))
     shown = list({one["image"]: one for one in reversed(records)}.values())[::-1][:SHOWN]
     glances = []
     for number, one in enumerate(shown):
-        place = _place_of(one, found)
+        place = one["place"]
         desk = _Desk(look, {name: values[place : place + 1] for name, values in found.items()}, entries, dataset, pool)
         folder, operator = quote(desk.model.name, safe=""), quote(look.operator, safe="")
         file = f"attention/{folder}/{look.lens.name}-{operator}-{number}.webp"
@@ -359,12 +411,3 @@ def _drawn(
         facts = (look.lens.name, desk.model.name, look.operator, one["image"], one["label"], one["prediction"])
         glances.append(Glance(*facts, one["overlap"], one["moved"], file))
     return glances
-
-
-def _place_of(one: dict[str, Any], found: dict[str, np.ndarray]) -> int:
-    """The chosen row that a row of drift is of."""
-    same = found["failed"].astype(bool) & (found["image"].astype(str) == one["image"])
-    for name in ("level", "spot_x", "severity"):
-        numbers = found[name].astype(np.float64)
-        same &= np.isnan(numbers) if one[name] is None else numbers == one[name]
-    return int(np.flatnonzero(same)[0])

@@ -57,17 +57,23 @@ _ANSWER = f"prediction, confidence, probability, {', '.join(DISTANCES)}"
 _UNASKED = ", ".join(["null::int", *["null::double"] * (2 + len(DISTANCES))])
 
 
-def _parameters(lens: str) -> str:
-    """The columns that say how far a change went, as one list."""
+_SHRUNK = "case when kind like '%shrink' then 2 else 0 end"  # by how many pixels; a shift is of one
+_LISTS = {"geometry": "motion", "fragility": f"[to_x, to_y, side - {_SHRUNK}, x, y, side]::double[]"}
+
+
+def parameters(lens: str) -> str:
+    """What its rows say of how far a change went, as one list; in pairs of what fails, then of what is right."""
+    if lens in _LISTS:
+        return _LISTS[lens]
     again = LENSES[lens].again
     assert again is not None and again.columns is not None
     columns = ", ".join(f"{column}::double" for column in again.columns)
-    return f"list_filter([{columns}], lambda number: number is not null)"
+    return f"list_filter([{columns}], lambda number: number is not null)" if columns else "[0]::double[]"
 
 
 def _failing_levels(options: Mapping[str, Any]) -> str:
     return f"""
-        select model, operator, image, label, {_parameters("profile")}, 0, null, 100 * level / {LEVELS}, amount, {_ANSWER}
+        select model, operator, image, label, {parameters("profile")}, 0, null, 100 * level / {LEVELS}, amount, {_ANSWER}
         from rows semi join
              (select model, operator, image, label from rows where lens = 'profile' and level = 0 and correct)
              using (model, operator, image, label)
@@ -78,7 +84,7 @@ def _failing_levels(options: Mapping[str, Any]) -> str:
 def _breaks(options: Mapping[str, Any]) -> str:
     field = "level" if options["resample"] else "0"  # see `search.Search.ask`
     return f"""
-        select model, operator, image, label, {_parameters("knob")}, {field}, direction,
+        select model, operator, image, label, {parameters("knob")}, {field}, direction,
                100 * greatest(abs(severity), abs(coalesce(severity_x, 0)), abs(coalesce(severity_y, 0))), amount, {_ANSWER}
         from rows where lens = 'knob' and status = 'broken'
     """
@@ -86,7 +92,7 @@ def _breaks(options: Mapping[str, Any]) -> str:
 
 def _spots(options: Mapping[str, Any]) -> str:
     return f"""
-        select model, operator, image, label, {_parameters("highlights")}, 0, null, least(100, 100 * strength), null,
+        select model, operator, image, label, {parameters("highlights")}, 0, null, least(100, 100 * strength), null,
                {_ANSWER}
         from rows where lens = 'highlights' and spot_x is not null and (status = 'broken' or (level > 0 and not correct and
              (model, operator, image, label) in (
@@ -97,19 +103,18 @@ def _spots(options: Mapping[str, Any]) -> str:
 def _motions(options: Mapping[str, Any]) -> str:
     # scores have no end: 1, a path as long as the image's norm, is the middle of the scale
     return f"""
-        select model, operator, image, label, motion, 0, null, 100 * score / (1 + score), score, {_UNASKED}
+        select model, operator, image, label, {parameters("geometry")}, 0, null, 100 * score / (1 + score), score,
+               {_UNASKED}
         from rows semi join (select model, image from clean where correct) using (model, image)
         where lens = 'geometry' and status = 'broken' and motion is not null
     """
 
 
 def _windows(options: Mapping[str, Any]) -> str:
-    """The window that is lost, then the one beside it that is right; a shift is of a pixel, a shrink of two."""
-    change = "case when kind like '%shrink' then 2 else 0 end"
+    """The window that is lost, then the one beside it that is right."""
     return f"""
-        select model, operator, image, label, [to_x, to_y, side - {change}, x, y, side]::double[], 0,
-               split_part(kind, ' ', 2),
-               100 * greatest(1, {change}) / side, greatest(1, {change}), {_UNASKED}
+        select model, operator, image, label, {parameters("fragility")}, 0, split_part(kind, ' ', 2),
+               100 * greatest(1, {_SHRUNK}) / side, greatest(1, {_SHRUNK}), {_UNASKED}
         from rows where lens = 'fragility' and operator like 'windows:%' and fall is not null
     """
 

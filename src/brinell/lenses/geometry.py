@@ -16,7 +16,7 @@ from torch import Tensor
 
 from brinell.errors import ConfigError
 from brinell.geometry import GROUPS, Group
-from brinell.lenses.lens import LENSES, Again, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Size, Words
+from brinell.lenses.lens import LENSES, Again, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Size, Words, half
 from brinell.lenses.manifool import BACKTRACKS, FOOLED, REASONS, SILENT, WRONG, Fooled, Pace, manifool, usual_pace
 from brinell.lenses.manitest import CANDIDATES, MOST_DIMENSIONS, MOST_NODES, grid_of, manitest
 from brinell.lenses.motions import grid_motions, grid_points, grid_search, parts_of, random_motions
@@ -239,6 +239,6 @@ LENSES.add(
         originals=True,
         unit=250,
         timed=True,
-        again=Again(_named),
+        again=Again(_named, weaker=half),
     ),
 )

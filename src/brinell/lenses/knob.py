@@ -5,7 +5,6 @@ The search (see `search`) goes over a property's grid of severities, once for ea
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -13,7 +12,20 @@ from pydantic import Field
 from torch import Tensor
 
 from brinell.errors import ConfigError
-from brinell.lenses.lens import LENSES, Again, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Size, Trials, Words
+from brinell.lenses.lens import (
+    LENSES,
+    Again,
+    Asking,
+    Change,
+    Columns,
+    Known,
+    Lens,
+    LensOptions,
+    Shard,
+    Size,
+    Words,
+    half,
+)
 from brinell.lenses.search import BROKEN, FAILED, SEARCHES, STATUSES, SURVIVED, Search
 from brinell.perturb import PROPERTIES, Property, find_property, operator_names, property_names, use_frost_template
 from brinell.registry import chosen_readings
@@ -161,11 +173,6 @@ def named(options: KnobOptions, name: str, size: Size) -> Property:
     if options.frost is not None and name.partition(":")[0] == "frost":
         use_frost_template(options.frost)
     return find_property(name)
-
-
-def half(trials: Trials) -> Trials:
-    """Half of the breaking changes, which don't break: rows tell the first that does."""
-    return replace(trials, levels=trials.levels / 2)
 
 
 LENSES.add(

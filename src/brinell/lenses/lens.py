@@ -8,7 +8,7 @@ are its rows: columns of tensors, one row a measured fact.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -126,8 +126,8 @@ class Again:
     """The way from a lens's rows back to what the model was asked about.
 
     `change` is told the options, an operator's full name and the canvas's size. `columns` are those of the rows that say
-    how far it went: an operator's level, severities, a view's parameters; None where a row doesn't tell one image by
-    single numbers. Where images are `resampled`, the level names the random field. What rows tell of failures alone is
+    how far it went: an operator's level, severities, a view's parameters; None where single numbers don't tell it (see
+    `engine.failures`). Where images are `resampled`, the level names the random field. What rows tell of failures alone is
     compared with something `weaker`, if that is known.
     """
 
@@ -136,15 +136,17 @@ class Again:
     resampled: Callable[[Any], bool] = lambda options: False
     weaker: Callable[[Trials], Trials] | None = None
 
-    def trials(self, options: LensOptions, change: Asked, samples: Tensor, rows: Mapping[str, Tensor]) -> Trials:
-        """The trials that rows are of: `rows` has their numbers by column, NaN where empty."""
+    def trials(self, options: LensOptions, change: Asked, samples: Tensor, parameters: Tensor, level: Tensor) -> Trials:
+        """The trials that rows are of, by how far the change went, float64 (T, P), and by their levels, if any."""
         if isinstance(change, Operator):
-            return Trials(samples, change, rows["level"].to(torch.int64))
-        assert self.columns is not None
-        numbers = torch.stack([rows[name] for name in self.columns] or [torch.zeros(len(samples))], 1)
-        numbers = numbers[:, ~numbers.isnan().all(0)].to(torch.float64)  # a property has as many severities as it needs
+            return Trials(samples, change, parameters[:, 0].to(torch.int64))
         drawn = self.resampled(options) and isinstance(change, Property) and change.stochastic
-        return Trials(samples, change, numbers, rows["level"].to(torch.int64) if drawn else None, may_fail=True)
+        return Trials(samples, change, parameters, level.to(torch.int64) if drawn else None, may_fail=True)
+
+
+def half(trials: Trials) -> Trials:
+    """Half of changes that are the smallest to break: they don't break."""
+    return replace(trials, levels=trials.levels / 2)
 
 
 @dataclass(frozen=True)
