@@ -154,8 +154,8 @@ def test_dropping_targets_changes_nothing_but_the_cost() -> None:
 def test_of_all_targets_the_least_score_counts() -> None:
     asked = bench(Random(), shapes(4))
     every = [searched(asked, "similarity", targets=count).score for count in (1, 4, 9)]
-    assert (every[1] <= every[0] + 1e-9).all()
-    assert (every[2] <= every[1] + 1e-9).all()
+    assert (every[1] <= every[0] + 1e-5).all()
+    assert (every[2] <= every[1] + 1e-5).all()
 
 
 def test_manitest_in_four_dimensions_is_about_as_near_as_manifool() -> None:
