@@ -191,7 +191,7 @@ def _looked(
     tables, places = [ATTENTION.empty_table()], []
     for part in _by_images(found["image"]):
         desk = _Desk(look, {name: values[part] for name, values in found.items()}, entries, dataset, pool)
-        for table, rows in desk.tables():
+        for table, rows in desk.tables(controlled=not found["failed"].all()):
             tables.append(table)
             places += part[rows].tolist()
         tick(len(part))
@@ -243,15 +243,18 @@ class _Desk:
         self.labels = self.bench.labels[self.samples.to(self.model.device)]  # the rows'
         if look.pairs:
             self.before = torch.arange(len(self.samples))
-            self.first = self.images(self.trials(right=True), self.before)
-            self.first_said, labels = self.asked(self.first), self.labels
+            right = self.trials(right=True)
+            self.first, labels = self.images(right, self.before), self.labels
+            self.first_said, _ = self.asked(self.first, right, self.before)
         else:
             self.first, self.first_said = self.bench.canvases, self.bench.clean.verdict.prediction
             labels = self.bench.labels
         self.clean = self.maps(self.first, self.target(self.first_said, labels))
 
-    def tables(self) -> Iterator[tuple[pa.Table, np.ndarray]]:
-        """Drifts of the rows, and of those of their controls that don't fail; and which rows they are of."""
+    def tables(self, *, controlled: bool) -> Iterator[tuple[pa.Table, np.ndarray]]:
+        """Drifts of the rows, and which rows they are of; unless the rows are `controlled` by some that don't fail, also of
+        what stands beside them and doesn't.
+        """
         trials, every = self.trials(), torch.arange(len(self.samples))
         said = torch.from_numpy(np.nan_to_num(self.rows["prediction"].astype(np.float64)).astype(np.int64))
         yield self.compared(trials, every, said if self.look.answered else None)
@@ -261,7 +264,7 @@ class _Desk:
             rows = self._with_room(others)
             there = replace(trials, samples=trials.samples[rows], levels=others[rows])
             yield self.compared(there, rows, None, control=True)
-        elif again is not None and again.weaker is not None and self.rows["failed"].all():
+        elif again is not None and again.weaker is not None and not controlled:
             yield self.compared(again.weaker(trials), every, None, control=True)
 
     def compared(
@@ -270,26 +273,34 @@ class _Desk:
         """Drifts of trials of these rows. Unless it is known what the model `said`, it is asked, and that tells who fails;
         of controls those that don't are kept.
         """
-        own, drifts, order, kept = self.labels[rows.to(self.labels.device)], [], [], []
+        own, drifts, order, kept, lost = self.labels[rows.to(self.labels.device)], [], [], [], []
+        told = torch.from_numpy(self.rows["failed"].astype(bool))
         for part in _parts(trials):
             images = self.images(trials, part)
-            predicted = self.asked(images) if said is None else said[part].to(images.device)
+            if said is None:
+                predicted, broken = self.asked(images, trials, part)
+            else:
+                predicted, broken = said[part].to(images.device), told[rows[part]]
             maps = self.maps(images, self.target(predicted, own[part.to(own.device)]))
             drifts.append(drift(self.clean[self.before[rows[part]].to(maps.device)], maps, self.look.how.cells))
             order.append(part)
             kept.append(predicted.cpu())
+            lost.append(broken.cpu())
         if not order:
             return ATTENTION.empty_table(), np.empty(0, np.int64)
-        place, predictions = torch.cat(order), torch.cat(kept)
-        lost = (predictions != own.cpu()[place]).numpy()
-        told = self.rows["failed"].astype(bool)[rows[place]]
-        failed = told if said is not None or (self.look.pairs and not control) else lost
-        table = self._table(drifts, rows[place].numpy(), predictions.numpy(), failed, control)
-        return (table.filter(pa.array(~lost)), rows[place].numpy()[~lost]) if control else (table, rows[place].numpy())
+        places, predictions, failed = rows[torch.cat(order)].numpy(), torch.cat(kept).numpy(), torch.cat(lost).numpy()
+        if self.look.pairs and not control:
+            failed = told.numpy()[places]  # by the lens's own criterion, of these very windows
+        table = self._table(drifts, places, predictions, failed, control)
+        return (table.filter(pa.array(~failed)), places[~failed]) if control else (table, places)
 
-    def asked(self, images: Tensor) -> Tensor:
-        """What the model says of images."""
-        return torch.cat([self.model.predict(some).argmax(1) for some in torch.split(images, BATCH)])
+    def asked(self, images: Tensor, trials: Trials, part: Tensor) -> tuple[Tensor, Tensor]:
+        """What the model says of images of some trials, and whether that is wrong."""
+        found = [
+            self.bench.judged(some, trials.samples[own].to(some.device), trials.operator, trials.levels[own])
+            for some, own in zip(torch.split(images, BATCH), torch.split(part, BATCH), strict=True)
+        ]
+        return torch.cat([read.prediction for read, *_ in found]), torch.cat([broken for _, broken, _ in found])
 
     def trials(self, *, right: bool = False) -> Trials:
         """The rows' trials; in pairs of what fails, or of what is `right`."""

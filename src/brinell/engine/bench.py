@@ -251,7 +251,7 @@ class Bench:
         rows, images = _rows(trials.samples[part], self.canvases.device), self.images(trials, part)
         compares = trials.operator.compares if isinstance(trials.operator, View) else True
         told = trials.operator.facts.told if isinstance(trials.operator, Operator) else None
-        read, broken, detections = self._judged(images, rows, trials.operator, trials.levels[part])
+        read, broken, detections = self.judged(images, rows, trials.operator, trials.levels[part])
         return Outcome(
             verdict=read,
             broken=broken,
@@ -270,10 +270,10 @@ class Bench:
 
     def _ask_clean(self, part: slice) -> Outcome:
         images = self.canvases[part]
-        read, broken, detections = self._judged(images, part)
+        read, broken, detections = self.judged(images, part)
         return Outcome(read, broken, difference(images, images), mean_grey(images), colours(images), detections)
 
-    def _judged(
+    def judged(
         self,
         images: Tensor,
         rows: Tensor | slice,
