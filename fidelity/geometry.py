@@ -31,50 +31,87 @@ PUBLISHED = {
     "similarity": (1.26, 1.25),
 }
 WITHIN = 0.15
+WHAT = ("fooled", "median of all", "ρ̂ where both fool", "queries")
 
 
-def row_of_figure_7(kept: dict[str, Any]) -> list[list[str]]:
+def row_of_figure_7(blocks: dict[str, dict[str, Any]]) -> list[list[str]]:
     """A line for each network and group, from the blocks of photographs that were measured."""
     lines = []
-    for network, blocks in kept["blocks"].items():
+    for network, own in blocks.items():
         for group in ("similarity", "affine"):
-            smallest = [block[f"{group}:manifool"] for block in blocks.values()]
-            score = np.array([value for block in smallest for value in block["score"]], dtype=np.float64)
+            score = _column(own, group, "score")
             there = score[~np.isnan(score)]
             told = mean(float(there.mean()), float(there.std(ddof=1)), len(there))
-            rates = _rates([block[f"{group}:random"] for block in blocks.values()])
+            rates = _rates([block[f"{group}:random"]["counts"] for block in own.values()])
             half = Motions({}, {("", ""): rates}, [], []).middle("", "")
-            queries = np.mean([value for block in smallest for value in block["queries"]])
-            seconds = sum(block["seconds"] for block in smallest) / len(score)
+            seconds = sum(block[f"{group}:manifool"]["seconds"] for block in own.values()) / len(score)
             lines.append(
                 [
                     network,
                     group,
                     f"{told.value:.2f} [{told.low:.2f}, {told.high:.2f}]",
                     f"{len(there)} of {len(score)}",
+                    _median(score),
                     f"{half:.2f}" if half is not None else f"more than {rates[-1].wanted:g}",
                     f"{rates[-1].rejected:.0%}",
-                    f"{queries:.0f}",
+                    f"{_column(own, group, 'queries').mean():.0f}",
                     f"{seconds:.2f}",
                 ]
             )
     return lines
 
 
-def _rates(blocks: list[dict[str, Any]]) -> list[Rate]:
+def other_settings(runs: list[dict[str, Any]]) -> list[list[str]]:
+    """The first run beside others, on the photographs that both were asked about."""
+    first, *others = runs
+    lines = []
+    for other in others:
+        for network, own in other["blocks"].items():
+            same = {key: block for key, block in first["blocks"][network].items() if key in own}
+            for group in ("similarity", "affine"):
+                usual, score = (_column(part, group, "score") for part in (same, own))
+                both = ~np.isnan(usual) & ~np.isnan(score)
+                lines.append(
+                    [
+                        _changed(first["settings"], other["settings"]),
+                        network,
+                        group,
+                        *(f"{(~np.isnan(part)).sum()} of {len(part)}" for part in (usual, score)),
+                        *(_median(part) for part in (usual, score)),
+                        *(f"{part[both].mean():.2f}" for part in (usual, score)),
+                        *(f"{_column(part, group, 'queries').mean():.0f}" for part in (same, own)),
+                    ]
+                )
+    return lines
+
+
+def _column(blocks: dict[str, Any], group: str, name: str) -> np.ndarray:
+    return np.array([value for block in blocks.values() for value in block[f"{group}:manifool"][name]], dtype=np.float64)
+
+
+def _median(score: np.ndarray) -> str:
+    """The median over all photographs, those that were not fooled counted as larger than any other."""
+    middle = float(np.median(np.nan_to_num(score, nan=np.inf)))
+    return f"{middle:.2f}" if np.isfinite(middle) else "–"
+
+
+def _changed(usual: dict[str, float], other: dict[str, float]) -> str:
+    words = {"targets": "{} targets", "lengths": "{} lengths", "longest": "steps up to {:g} px"}
+    words |= {"again": "second try, steps up to {:g} px", "most_steps": "{} steps"}
+    return ", ".join(word.format(other[name]) for name, word in words.items() if other[name] != usual[name])
+
+
+def _rates(blocks: list[dict[str, list[int]]]) -> list[Rate]:
     """How often random motions of each score change the label."""
-    status = np.array([one for block in blocks for one in block["status"]])
-    amount = np.array([one for block in blocks for one in block["amount"]])
     rates = []
-    for wanted in np.unique(amount):
-        own = status[amount == wanted]
-        asked = own[own != "skipped"]
-        changed = proportion(int((asked == "broken").sum()), len(asked))
-        rates.append(Rate("", "", float(wanted), changed, changed, len(asked), float((own == "skipped").mean())))
+    for wanted in blocks[0]:
+        asked, changed, out = np.sum([block[wanted] for block in blocks], axis=0).tolist()
+        share = proportion(changed, asked)
+        rates.append(Rate("", "", float(wanted), share, share, asked, out / (asked + out)))
     return rates
 
 
-def page(found: dict[str, Any], photographs: dict[str, Any]) -> str:
+def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
     """The page from what was measured."""
     lines = []
     seeds = [f"seed{seed}" for seed in SEEDS if f"seed{seed}" in found["table"]]
@@ -132,13 +169,19 @@ def page(found: dict[str, Any], photographs: dict[str, Any]) -> str:
         setting_images=_counts(found["settings"].values()),
         lenets=grid(["set", "method", *LENETS], lenets),
         settings=grid(["convention", "T", "T+R+S"], settings),
+        row=photographs[0]["settings"] if photographs else None,
         photographs=grid(
-            ["network", "group", "ρ̂ [95 %]", "fooled", "r̂", "rejected at the largest r", "queries", "s"],
-            row_of_figure_7(photographs),
+            ["network", "group", "ρ̂ [95 %]", "fooled", "median of all", "r̂", "rejected at the largest r", "queries", "s"],
+            row_of_figure_7(photographs[0]["blocks"]),
         )
         if photographs
         else "",
-        row=photographs.get("settings"),
+        others=grid(
+            ["settings", "network", "group", *(f"{what}: {when}" for what in WHAT for when in ("usual", "these"))],
+            other_settings(photographs),
+        )
+        if photographs[1:]
+        else "",
     )
 
 
@@ -165,9 +208,8 @@ def main() -> None:
     """Write the page."""
     if not GATHERED.exists():
         raise SystemExit("nothing was measured yet: python -m fidelity.table1 first")
-    found, photographs = (
-        json.loads(file.read_text(encoding="utf-8")) if file.exists() else {} for file in (GATHERED, PHOTOGRAPHS)
-    )
+    found = json.loads(GATHERED.read_text(encoding="utf-8"))
+    photographs = json.loads(PHOTOGRAPHS.read_text(encoding="utf-8")) if PHOTOGRAPHS.exists() else []
     target = ROOT / "docs" / "fidelity-geometry.md"
     target.write_text(page(found, photographs) + "\n", encoding="utf-8")
     print(f"wrote {target.relative_to(ROOT)}")

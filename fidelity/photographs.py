@@ -1,11 +1,12 @@
 """A row of the ManiFool paper's Fig. 7: networks of the test assets on photographs, similarity and affine.
 
-    python -m fidelity.photographs --images 300 --device cuda --seconds 220
+    python -m fidelity.photographs --images 300 --device cuda
+    python -m fidelity.photographs --images 25 --again 8 --methods manifool --networks mobilenet_v2
 
 Every network is asked about the same photographs, in blocks, both groups by ManiFool and by random motions. After every
-block what was found is kept in fidelity/results/photographs.json; a block that is there is not measured again. Blocks are
-begun while there are seconds left, so that all networks have about as many photographs. A photograph that nothing fools
-costs 50 steps of 3 targets, each about 13 forward passes.
+block what was found is kept in fidelity/results/photographs.json, apart for every choice of settings; a block that is
+there is not measured again. Blocks are begun while there are seconds left, so that all networks have about as many
+photographs. A photograph that nothing fools costs 50 steps of 3 targets, each about 13 forward passes.
 """
 
 from __future__ import annotations
@@ -69,17 +70,30 @@ def measure(model: Model, rows: list[int], options: GeometryOptions, batch: int)
         for search in chosen_searches(options):
             began = time.perf_counter()
             columns: Any = bench.drive(geometry(bench.shard(), search, options))  # type: ignore[arg-type]
-            status = columns["status"]
-            own: dict[str, Any] = {
-                "status": [status.words[place] for place in status.places.tolist()],
-                "score": [value if known else None for value, known in _known(columns["score"])],
-                "seconds": time.perf_counter() - began,
-            }
-            for name in ("amount", "queries", "gradients"):
-                if name in columns:
-                    own[name] = columns[name].tolist()
-            found[search.id] = own
+            seconds = round(time.perf_counter() - began, 2)
+            found[search.id] = (_drawn if search.method == "random" else _smallest)(columns) | {"seconds": seconds}
     return found
+
+
+def _smallest(columns: Any) -> dict[str, Any]:
+    """The score of each photograph, where one was found, and what it cost."""
+    known = _known(columns["score"])
+    return {
+        "score": [round(value, 5) if there else None for value, there in known],
+        **{name: columns[name].tolist() for name in ("queries", "gradients")},
+    }
+
+
+def _drawn(columns: Any) -> dict[str, Any]:
+    """By the score of random motions: how many were asked about, how many changed the label, how many were out of reach."""
+    status, amount = columns["status"], np.array(columns["amount"].tolist())
+    words = np.array([status.words[place] for place in status.places.tolist()])
+    counts = {}
+    for wanted in np.unique(amount):
+        own = words[amount == wanted]
+        out = int((own == "skipped").sum())
+        counts[f"{wanted:g}"] = [len(own) - out, int((own == "broken").sum()), out]
+    return {"counts": counts}
 
 
 def _known(column: Any) -> Iterator[tuple[float, bool]]:
@@ -93,21 +107,33 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=BLOCK)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "tf32"])
-    parser.add_argument("--seconds", type=float, default=220)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--networks", nargs="+", default=[*NETWORKS, LITE], choices=[*NETWORKS, LITE])
+    parser.add_argument("--methods", nargs="+", default=["manifool", "random"], choices=["manifool", "random"])
     parser.add_argument("--targets", type=int, default=3, help="the paper has 10")
     parser.add_argument("--lengths", type=int, default=10, help="of a step; the paper's scripts have 20")
+    parser.add_argument("--longest", type=float, default=1.0, help="step, in pixels; the paper's scripts have 1")
+    parser.add_argument("--again", type=float, default=0.0, help="longest step of a second try; the paper has none")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--draws", type=int, default=5, help="random motions of each score; the paper has 10")
     parser.add_argument("--batch", type=int, default=256)
     given = parser.parse_args()
     require_assets()
     began = time.perf_counter()
-    chosen = {"targets": given.targets, "lengths": given.lengths, "most_steps": given.steps, "draws": given.draws}
-    options = GeometryOptions(operators=("similarity", "affine"), radii=RADII, **chosen)
-    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    if kept.get("settings") != chosen:
+    chosen = {
+        "targets": given.targets,
+        "lengths": given.lengths,
+        "longest": given.longest,
+        "again": given.again,
+        "most_steps": given.steps,
+        "draws": given.draws,
+    }
+    options = GeometryOptions(operators=("similarity", "affine"), methods=tuple(given.methods), radii=RADII, **chosen)
+    runs = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    kept = next((run for run in runs if run["settings"] == chosen), None)
+    if kept is None:
         kept = {"settings": chosen, "blocks": {}}
+        runs.append(kept)
     order = list(shuffled(len(sorted(IMAGES.glob("*.png"))), 0))[: given.images]
     execution = brinell.Execution(device=given.device, precision=given.precision)
     models = {name: model_of(name, execution) for name in given.networks}
@@ -126,7 +152,7 @@ def main() -> None:
             clock = time.perf_counter()
             own[key] = measure(model, rows, options, given.batch)
             last = time.perf_counter() - clock
-            RESULTS.write_text(json.dumps(kept) + "\n", encoding="utf-8")
+            RESULTS.write_text(json.dumps(runs) + "\n", encoding="utf-8")
             parts = ", ".join(f"{search} {one['seconds']:.1f} s" for search, one in own[key].items())
             print(f"{name}: {start + len(rows)} photographs; {parts}", flush=True)
 
