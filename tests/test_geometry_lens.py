@@ -158,6 +158,28 @@ def test_of_all_targets_the_least_score_counts() -> None:
     assert (every[2] <= every[1] + 1e-5).all()
 
 
+def test_a_second_try_with_longer_steps_is_for_images_that_the_first_did_not_fool() -> None:
+    asked, few = bench(Random(), shapes(24)), {"most_steps": 2, "lengths": 6}
+    first, longer, both = (
+        searched(asked, "affine", **few, **own) for own in ({"again": 0}, {"longest": 4, "again": 0}, {"again": 4})
+    )
+    missed = first.reason != FOOLED
+    assert 0 < missed.sum() < 24 and (longer.reason[missed] == FOOLED).any()
+    for name in ("score", "motion", "label", "reason"):
+        one, two, own = (getattr(found, name) for found in (first, longer, both))
+        expected = torch.where(missed.view(-1, *[1] * (one.ndim - 1)), two, one)
+        assert torch.allclose(own, expected, rtol=1e-5), name  # networks round by the size of a batch
+    assert torch.equal(both.steps, torch.where(missed & (longer.reason == FOOLED), longer.steps + 2, first.steps))
+    assert torch.equal(both.queries, first.queries + missed * (longer.queries - 1))  # the clean image is asked once
+
+
+def test_photographs_get_a_second_try_and_small_images_do_not() -> None:
+    assert pace_of(GeometryOptions(), 32, 32).again is None
+    again = pace_of(GeometryOptions(), 256, 340).again
+    assert again is not None and float(again[-1]) == pytest.approx(8)
+    assert pace_of(GeometryOptions(again=0), 256, 340).again is None
+
+
 def test_manitest_in_four_dimensions_is_about_as_near_as_manifool() -> None:
     asked = bench(Random(), shapes(2))
     group = GROUPS["similarity"]

@@ -7,6 +7,7 @@ counts is the model's own on the clean image, or with `against: truth` the right
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from typing import Literal, cast
 
@@ -17,7 +18,18 @@ from torch import Tensor
 from brinell.errors import ConfigError
 from brinell.geometry import GROUPS, Group
 from brinell.lenses.lens import LENSES, Again, Asking, Change, Columns, Known, Lens, LensOptions, Shard, Size, Words, half
-from brinell.lenses.manifool import BACKTRACKS, FOOLED, REASONS, SILENT, WRONG, Fooled, Pace, manifool, usual_pace
+from brinell.lenses.manifool import (
+    BACKTRACKS,
+    FOOLED,
+    REASONS,
+    SILENT,
+    WRONG,
+    Fooled,
+    Pace,
+    manifool,
+    usual_again,
+    usual_pace,
+)
 from brinell.lenses.manitest import CANDIDATES, MOST_DIMENSIONS, MOST_NODES, grid_of, manitest
 from brinell.lenses.motions import grid_motions, grid_points, grid_search, parts_of, random_motions
 from brinell.lenses.search import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED
@@ -31,8 +43,9 @@ class GeometryOptions(LensOptions):
     """Which groups and methods, and how they go; what is not given is as published for images of the model's size.
 
     `most_steps`, `targets`, `momentum`, `lengths` and `longest` are ManiFool's N_max, ĉ, γ and its grid of step lengths
-    (from 0.01 on); `grid_pixels` is the step of Manitest's grid in pixels; `eta` is the step of
-    geodesic scores; `least` widens it where an image changes slowly (0: never).
+    (from 0.01 on); `again` is the longest step, in pixels, of a second try for images that the first doesn't fool (0: none,
+    as published; not given: for photographs a 32nd of the shorter side). `grid_pixels` is the step of Manitest's grid in
+    pixels; `eta` is the step of geodesic scores; `least` widens it where an image changes slowly (0: never).
     `radii` and `draws` are the scores of random motions, and how many of each; their `directions` are drawn in raw units or
     by the images' metric. `threshold` is the misclassification rate that tells r̂. `grid_motions` is how many motions the
     grid search asks about, at most.
@@ -47,6 +60,7 @@ class GeometryOptions(LensOptions):
     momentum: float | None = Field(None, ge=0, lt=1)
     lengths: int | None = Field(None, ge=1, le=1000)
     longest: float | None = Field(None, gt=0.01)
+    again: float | None = Field(None, ge=0)
     grid_pixels: float | None = Field(None, gt=0)
     eta: float = Field(0.05, gt=0, le=1)
     least: float = Field(0.02, ge=0, le=1)
@@ -141,9 +155,10 @@ def pace_of(options: GeometryOptions, height: int, width: int) -> Pace:
     """How ManiFool goes on images of a size."""
     number, longest, momentum = usual_pace(height, width)
     number, longest = options.lengths or number, options.longest or longest
-    lengths = torch.logspace(-2, float(torch.tensor(longest, dtype=torch.float64).log10()), number, dtype=torch.float64)
+    again = usual_again(height, width) if options.again is None else options.again
     return Pace(
-        lengths=lengths,
+        lengths=_lengths(longest, number),
+        again=_lengths(again, number) if again > longest else None,
         momentum=momentum if options.momentum is None else options.momentum,
         most=options.most_steps,
         targets=options.targets,
@@ -154,6 +169,10 @@ def pace_of(options: GeometryOptions, height: int, width: int) -> Pace:
         numerical=options.jacobian == "numerical",
         left=options.composed == "left",
     )
+
+
+def _lengths(longest: float, number: int) -> Tensor:
+    return torch.logspace(-2, math.log10(longest), number, dtype=torch.float64)
 
 
 def _columns(found: Fooled, parts: Tensor) -> Columns:
@@ -216,8 +235,9 @@ def most_trials(options: LensOptions, operator: Change, height: int, width: int)
     if operator.method == "manitest":
         nodes = int((2 * grid_of(operator.group, height, width, options.grid_pixels).half + 1).prod())
         return min(MOST_NODES, nodes) + CANDIDATES * BACKTRACKS
-    lengths = len(pace_of(options, height, width).lengths)
-    return 1 + options.targets * (options.most_steps * (lengths + 1) + BACKTRACKS)
+    pace = pace_of(options, height, width)
+    once = options.targets * (options.most_steps * (len(pace.lengths) + 1) + BACKTRACKS)
+    return 1 + (once if pace.again is None else 2 * once)
 
 
 def _named(options: GeometryOptions, name: str, size: Size) -> Motion:

@@ -4,12 +4,15 @@ All pairs of an image and a target class advance together. A step goes along the
 g = f_original - f_target on the tangent space; its length is the best of a grid; a share of the last step is added. Where
 the label changes, to whatever class, the last step is shortened: its shares 1 - 0.8^k are asked, and the first that fools
 stands. Of an image's targets the one with the least geodesic score counts.
+
+Published steps are of a pixel at most, so that fifty of them can't bring a photograph far. Images that are not fooled get a
+second try from where they were, with longer steps, if the pace has them; it changes nothing of those that are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -37,7 +40,7 @@ FOOLED, TOO_LONG, FLAT, NO_SLOPE, LEFT, ONE_CLASS, SILENT, WRONG, DROPPED = rang
 
 @dataclass(frozen=True)
 class Pace:
-    """How ManiFool goes: the lengths of a step, the share of the last one, and when to stop.
+    """How ManiFool goes: the lengths of a step, those of a second try, the share of the last step, and when to stop.
 
     `numerical`: the Jacobian by differences, as the published scripts took it. `left`: steps are composed on the left, as
     they did. `drop`: targets are left when the direct path to where they stand is longer than that of another target that
@@ -46,6 +49,7 @@ class Pace:
 
     lengths: Tensor
     momentum: float
+    again: Tensor | None = None
     most: int = 50
     targets: int = 10
     eta: float = 0.05
@@ -62,6 +66,12 @@ def usual_pace(height: int, width: int) -> tuple[int, float, float]:
     if side <= 28:
         return 10, 0.5, 0.1
     return (20, 1.0, 0.0) if side <= 64 else (20, 1.0, 0.2)
+
+
+def usual_again(height: int, width: int) -> float:
+    """The longest step of a second try, in pixels: for photographs a 32nd of the shorter side, for small images none."""
+    side = min(height, width)
+    return side / 32 if side > 64 else 0.0
 
 
 @dataclass
@@ -107,16 +117,25 @@ def manifool(group: Group, count: int, pace: Pace, truth: Tensor | None = None) 
     )
     found.reason[first["label"] != original] = WRONG
     found.reason[first["label"] == NO_ANSWER] = SILENT
-    others = first["others"]
-    able = ((found.reason == TOO_LONG)[:, None] & (others >= 0)).nonzero()
+    yield from _tried(group, first["others"], original, found, pace, 0)
+    if pace.again is not None:
+        yield from _tried(group, first["others"], original, found, replace(pace, lengths=pace.again), pace.most)
+    return found
+
+
+def _tried(
+    group: Group, others: Tensor, original: Tensor, found: Fooled, pace: Pace, before: int
+) -> Generator[Task, Done, None]:
+    """Go from images that nothing was found of towards their targets; so many steps were made `before`."""
+    missed = (found.reason == TOO_LONG) | (found.reason == LEFT)
+    able = (missed[:, None] & (others >= 0)).nonzero()
     still = torch.eye(3, dtype=torch.float64).repeat(len(able), 1, 1)
     none = torch.zeros(len(able), group.dimension, dtype=torch.float64)
     pairs = _Pairs(able[:, 0], others[able[:, 0], able[:, 1]], still, none)
     for step in range(1, pace.most + 1):
         if not len(pairs.sample):
             break
-        pairs = yield from _advanced(group, pairs, original, found, pace, step)
-    return found
+        pairs = yield from _advanced(group, pairs, original, found, pace, before + step)
 
 
 def _advanced(
