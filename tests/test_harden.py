@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -353,7 +354,8 @@ def test_half_precision_chains_and_consistency_train(tmp_path: Path) -> None:
     ]
     assert found.verdict.effects[4].operators == ("brightness:dsn2020", "contrast:dsn2020")
     assert found.verdict.rows()[2][0].endswith("(1 − share of windows that a small shift turns right or wrong)")
-    assert found.record["epochs"][-1]["loss"] < found.record["epochs"][1]["loss"]
+    # far from guessing
+    assert all(0 < epoch["loss"] < 0.5 * math.log(len(CLASSES)) for epoch in found.record["epochs"][1:])
     assert load_file(Path(found.folder) / "model.safetensors")["head.weight"].dtype == torch.float32
     assert found.record["operators"] == ["highlight", "minimal", "noise", "rotation", "windows"]
 

@@ -20,7 +20,7 @@ from brinell.hardening.changes import Augmentation
 from brinell.hardening.options import AugmentOptions, HardenConfig, TrainingOptions, load_harden_config
 from brinell.hardening.recipes import channel_statistics, network_of, recount, set_normalised
 from brinell.hardening.splits import divided, part_sizes
-from brinell.hardening.training import rate_at
+from brinell.hardening.training import evenly, rate_at
 from brinell.hardening.verdict import Effect, Verdict, effect_of
 from brinell.models import Preprocess
 from brinell.models.excitation import SqueezeExcitation, chosen_blocks, excite
@@ -243,6 +243,17 @@ def test_batch_norms_count_over_the_set() -> None:
 
 
 # ---- rates ----
+
+
+@given(count=st.integers(1, 700), batch=st.integers(2, 200))
+@settings(max_examples=200, deadline=None)
+def test_batches_hold_every_picture_once_and_none_is_small(count: int, batch: int) -> None:
+    batches = evenly(torch.randperm(count), batch)
+    assert torch.equal(torch.cat(batches).sort().values, torch.arange(count))
+    sizes = [len(each) for each in batches]
+    assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) <= max(batch, 3)  # three are not left as two and one
+    assert min(sizes) > 1 or count == 1
 
 
 def test_rates_follow_their_schedule() -> None:

@@ -32,6 +32,17 @@ VALIDATION = 256  # images a batch
 EVERY = 20.0  # seconds after which an epoch says how it goes
 
 
+def evenly(numbers: Tensor, batch: int) -> list[Tensor]:
+    """Batches of about `batch` numbers each, all of one size but for one number.
+
+    A few left over would make a small batch: its noisy step, and what batch norms count over it, undo much of an epoch.
+    """
+    count = max(1, math.ceil(len(numbers) / batch))
+    if batch > 1 and len(numbers) // count < 2:  # a batch norm can't count over one
+        count = max(1, count - 1)
+    return list(torch.tensor_split(numbers, count))
+
+
 @dataclass(frozen=True)
 class Training:
     """All that training needs."""
@@ -46,10 +57,7 @@ class Training:
     def order(self, epoch: int) -> list[Tensor]:
         """The epoch's batches: numbers of pictures, each picture once."""
         numbers = torch.tensor(shuffled(len(self.pictures), key(self.seed, "order", epoch)), dtype=torch.int64)
-        batches = list(torch.split(numbers, self.options.batch))
-        if len(batches) > 1 and len(batches[-1]) == 1:  # a batch norm can't count over one
-            batches[-2:] = [torch.cat(batches[-2:])]
-        return batches
+        return evenly(numbers, self.options.batch)
 
     def fed(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The epoch's batches: numbers, canvases as they are stored, and as the network sees them, on the device."""
