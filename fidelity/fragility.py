@@ -128,7 +128,7 @@ def recounted(
 @cache
 def _maps(run: brinell.Run, model: str) -> list[tuple[Maps, tuple[int, int]]]:
     """Every image's maps, and its height and width."""
-    rows = run.rows("select image, height, width from samples where problem is null").fetchall()
+    rows = run.rows("select image, height, width from samples where problem is null order by image").fetchall()
     operator = found_in(run).operators[0]
     return [(read_maps(run.store, model, operator, image), (height, width)) for image, height, width in rows]
 
@@ -157,7 +157,7 @@ def main() -> None:
     save(cifar.pop("figure"), ROOT / "docs" / "figures" / "fidelity-fragility-cifar.svg")
     page = {
         "images": effort.images,
-        "strides": ", ".join(f"{effort.stride(size)} at P = {size:g}" for size in SIZES),
+        "strides": _strides(effort),
         "windows": sum(
             found.shares[NETWORKS[0], f"windows:{size:g}", KINDS[0], "correct"].windows for size, found in sampled.items()
         ),
@@ -165,6 +165,7 @@ def main() -> None:
         "beside": _beside(sampled),
         "signs": _signs(sampled),
         "right": _right(sampled),
+        "halves": _halves(runs["sampled"]),
         "falls": _falls(runs["sampled"]),
         "whole_falls": [max(_pairs(runs["whole"][0.8], FAST, "shrink", top)) for top in (TOP, 1)],
         "whole": _whole(runs["whole"], effort.whole_networks),
@@ -181,6 +182,13 @@ def main() -> None:
     target = ROOT / "docs" / "fidelity-fragility.md"
     target.write_text(template.render(page) + "\n", encoding="utf-8")
     print(f"wrote {target.relative_to(ROOT)}")
+
+
+def _strides(effort: Effort) -> str:
+    strides = {size: effort.stride(size) for size in SIZES}
+    if len(set(strides.values())) == 1:
+        return f"a stride of {strides[SIZES[0]]}"
+    return "strides of " + ", ".join(f"{stride} at P = {size:g}" for size, stride in strides.items())
 
 
 def _of(sampled: dict[float, Fragility], network: str, size: float, kind: str, by: str = "correct") -> Any:
@@ -245,6 +253,24 @@ def _right(sampled: dict[float, Fragility]) -> str:
         lines.append([network, "of right windows", *(_percent(one.lost.value / one.recognised.value) for one in lost)])
         lines.append([network, "label changes", *(_percent(one.share.value) for one in label)])
     return grid(["network", "", *(f"P = {size:g}" for size in SIZES)], lines)
+
+
+def _halves(runs: dict[float, brinell.Run]) -> str:
+    """Photographs by how many of their smallest windows are right: fragile windows at the two smallest sizes."""
+    lines = []
+    for network in NETWORKS:
+        seen = [maps.large.correct.float().mean().item() for maps, _ in _maps(runs[0.2], network)]
+        shares = [
+            [_share(maps, size, "loose shrink", None, 8, maps.stride) for maps, size in _maps(runs[p], network)]
+            for p in (0.2, 0.4)
+        ]
+        order = np.argsort(seen)
+        for half, rows in zip(("fewer", "more"), np.array_split(order, 2), strict=True):
+            small, large = (np.array(share)[rows] for share in shares)
+            falls = f"{(large < small).sum()} of {len(rows)}"
+            right = _percent(float(np.array(seen)[rows].mean()))
+            lines.append([network, half, right, _percent(float(small.mean())), _percent(float(large.mean())), falls])
+    return grid(["network", "half", "right at P = 0.2", "fragile at P = 0.2", "at P = 0.4", "falls for"], lines)
 
 
 def _falls(runs: dict[float, brinell.Run]) -> str:
@@ -329,7 +355,7 @@ def _curves(sampled: dict[float, Fragility]) -> Any:
     base = alt.Chart().encode(x=alt.X("P:Q", scale=alt.Scale(domain=[0.1, 0.9])), color=alt.Color("network:N", title=None))
     line = base.mark_line(point=True).encode(y=alt.Y("share:Q", title="fragile windows, %"))
     bars = base.transform_filter("datum.share > 0").mark_rule(opacity=0.4).encode(y="low:Q", y2="high:Q")
-    layers = alt.layer(bars, line, data=alt.InlineData(values=records)).properties(width=230, height=150)
+    layers = alt.layer(line, bars, data=alt.InlineData(values=records)).properties(width=230, height=150)
     return layers.facet(alt.Facet("kind:N", title=None, sort=list(KINDS)), columns=2).resolve_scale(y="independent")
 
 

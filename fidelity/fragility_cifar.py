@@ -2,8 +2,8 @@
 
     python -m fidelity.fragility_cifar [--whole --device cuda --workers 4]
 
-`--whole` trains networks of the paper's size as long as the paper does: minutes on an accelerator. Without it small ones
-are trained for a few epochs.
+`--whole` trains networks of the paper's size as long as the paper does: minutes on an accelerator. What they gave is kept
+in fidelity/results/cifar.json, of which the page is made. Without it small ones are trained for a few epochs, to try it.
 
 Networks with smaller crops in training, with regularisers, with large pooling, and with two scales; for each, the share of
 fragile windows against their size, by correctness and by label, resized (nearest) or padded with black, and the share of
@@ -34,9 +34,11 @@ from fidelity.cifar_net import SIDE, Recipe, SmallAlexNet, standardised, train
 from fidelity.measure import ASSETS, ROOT, require_assets
 from fidelity.words import grid
 
+RESULTS = Path(__file__).parent / "results" / "cifar.json"
 SIZES = (28, 24, 20, 16, 12)
 POOLS = (3, 9, 15, 21, 27, 32)
 BATCH = 1024
+NEAR = 6  # pixels from the frame: two convolutions and the first pooling see 5, and a shift adds one
 RECIPES = {
     "28": Recipe(),
     **{f">={SIZES[count]}": Recipe(crops=SIZES[: count + 1]) for count in range(1, len(SIZES))},
@@ -177,43 +179,61 @@ def _fragile(
 
 def _located(net: SmallAlexNet, images: Tensor, labels: Tensor, size: int, device: torch.device) -> float:
     """The share of places on black at which some shift by a pixel changes the label."""
+    return float(np.mean([changes.float().mean() for changes in _changes(net, images, labels, size, device)]))
+
+
+def _changes(net: SmallAlexNet, images: Tensor, labels: Tensor, size: int, device: torch.device) -> list[Tensor]:
+    """For each image, a map of the places at which it does."""
     hood, view = Neighbourhood.of(size, SIDE, SIDE), location_view(str(size), SIDE, SIDE)
     grid = hood.shifted
     parameters = torch.cat([grid.corners(), torch.full((len(grid), 1), size)], 1).to(torch.float64)
     canvases = torch.cat([view.canvases(image, parameters, lambda made: made) for image in images])
-    total = 0.0
-    for label, scores in zip(labels.tolist(), _predicted(net, canvases, device).split(len(grid)), strict=True):
-        answers = _answers(grid, scores, label)
-        total += float(fragile(hood, answers, answers, "shift", "label").loose.float().mean())
-    return total / len(images)
+    parts = _predicted(net, canvases, device).split(len(grid))
+    answers = [_answers(grid, scores, label) for label, scores in zip(labels.tolist(), parts, strict=True)]
+    return [fragile(hood, one, one, "shift", "label").loose for one in answers]
+
+
+def edges(size: int = 12, images: int = 40) -> tuple[float, float, float]:
+    """With pooling over the whole map: the share of places near the frame, and at which share of those, and of the others,
+    a shift changes the label. It is what padding does, whatever the weights: few channels, not trained, show it.
+    """
+    recipe = Recipe(pool=SIDE)
+    net = SmallAlexNet(recipe, 0.125, torch.Generator().manual_seed(0)).eval()
+    tests, truths = _images("test_2000")
+    changes = torch.stack(_changes(net, tests[:images], truths[:images], size, torch.device("cpu")))
+    near = torch.ones(changes.shape[1:], dtype=torch.bool)
+    near[NEAR:-NEAR, NEAR:-NEAR] = False
+    return tuple(float(part.float().mean()) for part in (near, changes[:, near], changes[:, ~near]))  # type: ignore[return-value]
 
 
 def page() -> dict[str, Any]:
-    """What the page of the fragility lens tells of the study: of the whole one, where it was made."""
-    effort = WHOLE if all(file.exists() for file in WHOLE.files().values()) else SMALL
-    found = study(effort)
+    """What the page of the fragility lens tells of the whole study."""
+    if not RESULTS.exists():
+        raise SystemExit("the study on CIFAR-10 was not made yet: python -m fidelity.fragility_cifar --whole first")
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
     trained, pooled = ([name for name in found if bool(RECIPES[name].pool) is pooling] for pooling in (False, True))
-    smallest = {name: one["resized"]["12"] for name, one in found.items()}
-    accuracy = [one["accuracy"]["test"] for one in found.values()]
-    ends = pooled[0], pooled[-1]
+    accuracy = {name: one["accuracy"]["test"] for name, one in found.items()}
     return {
-        "whole": effort == WHOLE,
-        "width": effort.width,
-        "epochs": effort.epochs,
-        "images": effort.images,
+        "epochs": WHOLE.epochs,
+        "images": WHOLE.images,
         "networks": len(found),
-        "minutes": sum(sum(one["seconds"].values()) for one in found.values()) / 60,
-        "accuracy": (min(accuracy), max(accuracy)),
-        "fragile": {name: one["loose shift by correct"] for name, one in smallest.items()},
-        "right": {name: one["right"] for name, one in smallest.items()},
-        "fit": (found["28"]["accuracy"]["training"], found["28"]["accuracy"]["test"]),
-        "pooled_right": found[ends[1]]["accuracy"]["test"],
-        "moved": [found[name]["location"]["12"] for name in ends],
-        "label": [smallest[name]["loose shift by label"] for name in ends],
+        "accuracy": (min(accuracy.values()), max(accuracy.values())),
+        "fit": (found["28"]["accuracy"]["training"], accuracy["28"]),
+        "pooled_right": [accuracy[name] for name in (pooled[0], pooled[-1])],
+        "by": {by: _by(found, f"loose shift by {by}") for by in ("correct", "label")},
+        "black": {size: {RECIPES[name].pool: found[name]["location"][str(size)] for name in pooled} for size in SIZES},
+        "near": NEAR,
+        "edges": edges(),
         "training": _training_table(found, trained),
+        "labels": _label_table(found, trained),
         "pooling": _pooling_table(found, pooled),
         "figure": _figure(found, trained, pooled),
     }
+
+
+def _by(found: dict[str, Any], kind: str) -> dict[int, dict[str, float]]:
+    """By size and network: the share of windows that are fragile."""
+    return {size: {name: one["resized"][str(size)][kind] for name, one in found.items()} for size in SIZES}
 
 
 def _training_table(found: dict[str, Any], names: list[str]) -> str:
@@ -223,6 +243,14 @@ def _training_table(found: dict[str, Any], names: list[str]) -> str:
         cells = [f"{100 * one['loose shift by correct']:.0f} % ({100 * one['right']:.0f} %)" for one in sizes]
         lines.append([name, *cells, f"{100 * found[name]['accuracy']['test']:.0f} %"])
     return grid(["fragile (right)", *(f"{size} px" for size in SIZES), "accuracy"], lines)
+
+
+def _label_table(found: dict[str, Any], names: list[str]) -> str:
+    lines = []
+    for name in names:
+        sizes = [found[name]["resized"][str(size)] for size in SIZES]
+        lines.append([name, *(f"{100 * one['loose shift by label']:.0f} %" for one in sizes)])
+    return grid(["label changes", *(f"{size} px" for size in SIZES)], lines)
 
 
 def _pooling_table(found: dict[str, Any], names: list[str]) -> str:
@@ -244,12 +272,14 @@ def _pooling_table(found: dict[str, Any], names: list[str]) -> str:
 def _figure(found: dict[str, Any], trained: list[str], pooled: list[str]) -> Any:
     """Fig. 6 and Fig. 7: lines over crop sizes, and over pooling sizes."""
     records = []
-    for name in trained:
-        panel = "crops in training" if name == "28" or name.startswith(">=") else "regularisers and scales"
-        panels = ["crops in training", "regularisers and scales"] if name == "28" else [panel]
-        for size in SIZES:
-            share = found[name]["resized"][str(size)]["loose shift by correct"]
-            records += [{"panel": each, "line": name, "x": size, "share": round(100 * share, 2)} for each in panels]
+    kinds = {"fragile": "loose shift by correct", "label changes": "loose shift by label"}
+    for group in ("crops in training", "regularisers and scales"):
+        own = [name for name in trained if name == "28" or name.startswith(">=") is (group == "crops in training")]
+        for what, kind in kinds.items():
+            for name in own:
+                shares = {size: found[name]["resized"][str(size)][kind] for size in SIZES}
+                at = {"panel": f"{group}: {what}", "line": name}
+                records += [{**at, "x": size, "share": round(100 * share, 2)} for size, share in shares.items()]
     for name in pooled:
         for size in SIZES:
             at = {"line": f"{size} px", "x": RECIPES[name].pool}
@@ -258,7 +288,7 @@ def _figure(found: dict[str, Any], trained: list[str], pooled: list[str]) -> Any
             records.append({"panel": "pooling: label changes in windows", **at, "share": round(100 * label, 2)})
     charts = []
     for panel, x in zip(
-        dict.fromkeys(record["panel"] for record in records), ["window, px"] * 2 + ["pooling"] * 2, strict=True
+        dict.fromkeys(record["panel"] for record in records), ["window, px"] * 4 + ["pooling"] * 2, strict=True
     ):
         data = alt.InlineData(values=[record for record in records if record["panel"] == panel])
         chart = (
@@ -281,7 +311,9 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=1, help="networks trained side by side")
     given = parser.parse_args()
-    study(WHOLE if given.whole else SMALL, given.device, given.workers)
+    found = study(WHOLE if given.whole else SMALL, given.device, given.workers)
+    if given.whole:
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
