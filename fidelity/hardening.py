@@ -239,14 +239,38 @@ def page(found: dict[str, Any]) -> str:
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "hardening.md.j2").read_text(encoding="utf-8")
     )
-    cifar, photographs = found.get("cifar"), found.get("photographs")
+    moved, lit = found.get("cifar", []), found.get("photographs", [])
     return template.render(
-        cifar=cifar,
-        table_2=_table_2(cifar) if cifar else "",
-        ordered=_ordered(cifar) if cifar else False,
-        photographs=photographs,
-        recipes=_recipes(photographs) if photographs else "",
+        cifar=moved[0] if moved else None,
+        table_2=_table_2(moved[0]) if moved else "",
+        ordered=[_ordered(run) for run in moved],
+        trainings=_trainings(moved),
+        photographs=lit[0] if lit else None,
+        recipes=_recipes(lit[0]) if lit else "",
+        shorter=[(run["epochs"], _recipes(run)) for run in lit[1:]],
     )
+
+
+def _trainings(runs: list[dict[str, Any]]) -> str:
+    """Other trainings beside the first: how far each moved ρ̂, and clean accuracy."""
+    rows = []
+    for run in runs:
+        first, *lines = run["lines"]
+        cells = [
+            f"{line['score']['value'] / first['score']['value']:.2f} ({100 * (line['clean'] - first['clean']):+.0f})"
+            for line in lines
+        ]
+        how = "quick" if run["quick"] else "whole"
+        rows.append([f"{run['images']:,}", str(run["epochs"]), f"{run['rate']:g}", how, f"{run['test']}", *cells])
+    head = ["images", "epochs", "rate", "ManiFool", "measured on", "minimal", "random", "baseline"]
+    return grid(head, rows)
+
+
+def together(runs: list[dict[str, Any]], run: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was measured, with another run in the place of one of the same settings, or after all of them."""
+    settings = ("images", "test", "epochs", "rate", "quick")
+    same = [[one.get(name) for name in settings] == [run.get(name) for name in settings] for one in runs]
+    return [run if here else one for one, here in zip(runs, same, strict=True)] + ([] if any(same) else [run])
 
 
 def _table_2(cifar: dict[str, Any]) -> str:
@@ -325,7 +349,7 @@ def main() -> None:
             ("photographs", given.photographs, script.photographs),
         ):
             if asked:
-                found[name] = part()
+                found[name] = together(found.get(name, []), part())
                 given.results.parent.mkdir(parents=True, exist_ok=True)
                 given.results.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     target = ROOT / "docs" / "fidelity-hardening.md"
