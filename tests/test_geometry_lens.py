@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -265,6 +266,51 @@ def test_degenerate_input_ends_with_a_reason(
     coarse = Grid(torch.tensor([3, 3]), torch.tensor([3.0, 3.0], dtype=torch.float64))
     marched = asked.drive(manitest(TRANSLATION, 1, coarse, eta=0.05, least=0))  # type: ignore[arg-type]
     assert marched.reason.tolist() == [FLAT if reason == FLAT else TOO_LONG]
+
+
+class Dead(nn.Module):
+    """As `Where`, with a third class whose score never moves."""
+
+    def __init__(self, edge: float) -> None:
+        super().__init__()
+        self.where = Where(edge)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.cat([self.where(images), torch.full((len(images), 1), -50.0)], 1)
+
+
+def test_a_target_without_a_slope_takes_nothing_from_the_others() -> None:
+    asked = bench(Dead(6.0), blobs([(0, 0)]))
+    assert searched(asked, most_steps=3, again=0).reason.tolist() == [TOO_LONG]
+    assert searched(asked, most_steps=3, again=4).reason.tolist() == [FOOLED]
+
+
+class SilentLeft(nn.Module):
+    """Class 1 beyond a pixel to the right; no number for a small move to the left."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        scores = Where(1.0)(images)
+        left = (scores[:, 1] < -1.2) & (scores[:, 1] > -1.9)
+        return scores.masked_fill(left[:, None], torch.nan)
+
+
+def test_a_motion_without_an_answer_is_not_one_that_fools() -> None:
+    asked = bench(SilentLeft(), blobs([(0, 0)]))
+    motions = grid_motions(TRANSLATION, SIDE, SIDE, 4000)
+    found: Any = asked.drive(grid_search(TRANSLATION, torch.tensor([0]), motions, eta=0.05, least=0))  # type: ignore[arg-type]
+    assert found.silent.tolist() == [True]
+    assert found.label.tolist() == [1] and float(found.motion[0, 0]) < -1  # an inverse map: to the right
+
+
+@pytest.mark.parametrize("name", ["again", "longest", "eta"])
+def test_numbers_are_finite(name: str) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        GeometryOptions(**{name: math.inf})
+
+
+def test_one_length_is_the_longest() -> None:
+    pace = pace_of(GeometryOptions(lengths=1, longest=0.7), 256, 256)
+    assert pace.lengths.tolist() == [0.7] and pace.again is not None and pace.again.tolist() == [8.0]
 
 
 @pytest.mark.parametrize("group", list(GROUPS))

@@ -23,6 +23,7 @@ from brinell.lenses.manifool import (
     FOOLED,
     REASONS,
     SILENT,
+    TOO_LONG,
     WRONG,
     Fooled,
     Pace,
@@ -35,17 +36,22 @@ from brinell.lenses.motions import grid_motions, grid_points, grid_search, parts
 from brinell.lenses.search import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED
 from brinell.lenses.stage import NO_ANSWER, Done, Method, Motion, MotionSearch, Task
 
-OUT_OF_REACH = len(REASONS)
-_REASONS = (*REASONS, "the motion leaves the frame or turns by more than a half before it has this score")
+OUT_OF_REACH, NOT_ON_GRID = len(REASONS), len(REASONS) + 1
+_REASONS = (
+    *REASONS,
+    "the motion leaves the frame or turns by more than a half before it has this score",
+    "no motion of the grid changes the label",
+)
 
 
 class GeometryOptions(LensOptions):
     """Which groups and methods, and how they go; what is not given is as published for images of the model's size.
 
     `most_steps`, `targets`, `momentum`, `lengths` and `longest` are ManiFool's N_max, ĉ, γ and its grid of step lengths
-    (from 0.01 on); `again` is the longest step, in pixels, of a second try for images that the first doesn't fool (0: none,
-    as published; not given: for photographs a 32nd of the shorter side). `grid_pixels` is the step of Manitest's grid in
-    pixels; `eta` is the step of geodesic scores; `least` widens it where an image changes slowly (0: never).
+    (from 0.01 on). `again` is the longest step, in pixels, of a second try for images that the first doesn't fool; 0, or no
+    more than `longest`, is none, as published; not given, it is for photographs a 32nd of the shorter side. `grid_pixels`
+    is the step of Manitest's grid in pixels; `eta` is the step of geodesic scores; `least` widens it where an image changes
+    slowly (0: never).
     `radii` and `draws` are the scores of random motions, and how many of each; their `directions` are drawn in raw units or
     by the images' metric. `threshold` is the misclassification rate that tells r̂. `grid_motions` is how many motions the
     grid search asks about, at most.
@@ -82,7 +88,7 @@ class GeometryOptions(LensOptions):
     @field_validator("radii")
     @classmethod
     def _rising(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if not value or min(value) < 0 or list(value) != sorted(set(value)):
+        if not value or min(value) < 0 or not all(map(math.isfinite, value)) or list(value) != sorted(set(value)):
             raise ValueError("radii should be scores from 0 on, in increasing order")
         return value
 
@@ -132,6 +138,7 @@ def geometry(shard: Shard, operator: MotionSearch, options: LensOptions) -> Aski
             truth=truth,
             backtrack=options.backtrack,
         )
+        found.reason[found.reason == TOO_LONG] = NOT_ON_GRID
     else:
         found = yield from _on_grid(group, label, wrong, height, width, options)
     parts = (yield parts_of(group, found.motion))["parts"]
@@ -143,9 +150,9 @@ def _on_grid(
 ) -> Generator[Task, Done, Fooled]:
     motions = grid_motions(group, height, width, options.grid_motions)
     near = yield from grid_search(group, label, motions, eta=options.eta, least=options.least)
-    reason = torch.where(torch.isfinite(near.score), FOOLED, 1)
+    reason = torch.where(torch.isfinite(near.score), FOOLED, torch.where(near.silent, SILENT, NOT_ON_GRID))
     reason[wrong] = WRONG
-    reason[near.label == NO_ANSWER] = SILENT
+    reason[label == NO_ANSWER] = SILENT
     nothing = torch.zeros_like(label)
     queries = torch.full_like(label, len(motions))
     return Fooled(near.score, near.motion, near.label, near.label.clone(), reason, nothing, queries, nothing)
@@ -172,6 +179,8 @@ def pace_of(options: GeometryOptions, height: int, width: int) -> Pace:
 
 
 def _lengths(longest: float, number: int) -> Tensor:
+    if number == 1:
+        return torch.tensor([longest], dtype=torch.float64)
     return torch.logspace(-2, math.log10(longest), number, dtype=torch.float64)
 
 

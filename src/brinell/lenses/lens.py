@@ -109,7 +109,7 @@ Asking = Generator[Trials | Task, Any, Columns]  # an outcome for trials, and wh
 class LensOptions(BaseModel):
     """Options that every lens has. The usual criterion is misclassification, or a detector's missing its object."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str
     operators: tuple[str, ...] = ("all",)

@@ -136,6 +136,8 @@ def _tried(
         if not len(pairs.sample):
             break
         pairs = yield from _advanced(group, pairs, original, found, pace, before + step)
+    late = pairs.sample[found.reason[pairs.sample] != FOOLED]
+    found.reason[late] = TOO_LONG  # whatever stopped other targets of theirs
 
 
 def _advanced(

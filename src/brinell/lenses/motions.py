@@ -17,7 +17,7 @@ from torch import Tensor
 
 from brinell.draws import Draws, key
 from brinell.geometry import Frames, Group, chords, products, reach, scores
-from brinell.lenses.stage import Done, Stage, Task
+from brinell.lenses.stage import NO_ANSWER, Done, Stage, Task
 
 _PURPOSE = 0
 NEAREST = 8  # fooling motions of the grid whose paths are measured at once
@@ -144,6 +144,7 @@ class Nearest:
     motion: Tensor
     label: Tensor
     share: Tensor  # of the grid's motions that change the label
+    silent: Tensor  # some motion got no answer
 
 
 def grid_search(
@@ -162,13 +163,15 @@ def grid_search(
 
     told = yield Task(len(samples), look, images=len(samples))
     labels = told["label"].view(count, many)
-    fooling = labels != original[:, None]
+    silent = labels == NO_ANSWER
+    fooling = (labels != original[:, None]) & ~silent
     bound = torch.where(fooling, told["chord"].view(count, many), torch.inf)
     found = Nearest(
         score=torch.full((count,), torch.inf, dtype=torch.float64),
         motion=torch.zeros(count, group.dimension, dtype=torch.float64),
         label=original.clone(),
         share=fooling.to(torch.float64).mean(1),
+        silent=silent.any(1),
     )
     bounded = torch.zeros_like(fooling)
     while True:  # a path is never shorter than its bound: once the best is below all others', it is the least
