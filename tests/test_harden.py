@@ -293,6 +293,37 @@ def test_a_folder_of_another_hardening_and_a_checkpoint_that_doesn_t_fit_are_ref
         hardened(tmp_path, out=str(tmp_path / "other"))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"augment": {"operators": ["nois"]}}, "noise"),
+        ({"training": {"epochs": 1, "layers": ["had"]}}, "no layer is called"),
+    ],
+)
+def test_what_can_t_be_found_leaves_no_folder_behind(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(BrinellError, match=message):
+        hardened(tmp_path, **wrong)
+    assert not (tmp_path / "out").exists()
+
+
+def test_batch_norms_are_not_asked_to_count_over_one_picture(tmp_path: Path) -> None:
+    with pytest.raises(BrinellError, match=r"batch norms can't count over one picture: the batch is 1, of \d+ pictures"):
+        hardened(tmp_path, training={"epochs": 1, "batch": 1})
+    hardened(tmp_path, out=str(tmp_path / "frozen"), training={"epochs": 1, "batch": 1, "batch_norm": "frozen"})
+
+
+def test_a_test_set_that_is_given_beside_a_config_is_measured(tmp_path: Path) -> None:
+    config = load_harden_config(settings(tmp_path, training={"epochs": 1, "batch": 8}))
+    write_npz(tmp_path / "test.npz", blots(9, seed=1))
+    found = brinell.harden(config, test=brinell.open_dataset(str(tmp_path / "test.npz")), quiet=True)
+    assert len(brinell.Run(Path(found.folder) / "after").rows("select image from samples").fetchall()) == 9
+
+
+def test_the_record_tells_what_was_trained_on(tmp_path: Path) -> None:
+    found = hardened(tmp_path, training={"epochs": 1, "batch": 8})
+    assert all(picture["trained"] is (picture["part"] == "train") for picture in parts_of(found.folder))
+
+
 def test_a_floor_stops_training_and_goes_back(tmp_path: Path) -> None:
     hardened(tmp_path, training={"epochs": 6, "batch": 8, "rate": 0.02}, out=str(tmp_path / "good"))
     model = brinell.open_model(f"hardened:{tmp_path / 'good'}", PLAIN)  # of which something can be lost

@@ -355,6 +355,8 @@ def harden(
     """
     if isinstance(config, HardenConfig):
         told = config
+        if test is not None and config.test is None:
+            told = config.model_copy(update={"test": DataOptions.model_validate(_data(test)[0])})
     else:
         content = dict(config) if isinstance(config, Mapping) else read_yaml(Path(config), "config", "a model and data")
         if model is not None:

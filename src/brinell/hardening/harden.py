@@ -37,7 +37,15 @@ from brinell.hardening.material import (
     refuse_leaks,
 )
 from brinell.hardening.options import HardenConfig
-from brinell.hardening.recipes import Network, channel_statistics, network_of, recount, require_trainable, set_normalised
+from brinell.hardening.recipes import (
+    Network,
+    channel_statistics,
+    network_of,
+    recount,
+    require_several,
+    require_trainable,
+    set_normalised,
+)
 from brinell.hardening.sources import opened
 from brinell.hardening.splits import Part, divided
 from brinell.hardening.training import Training, train
@@ -101,6 +109,9 @@ def harden(
     require_trainable(before)
     if "file" not in store.fs.protocol:
         raise ConfigError(f"out should be a folder on this machine, where the model can be opened again; got {store.url}")
+    # what can't be found is told before anything is read or written
+    Augmentation.of(config.augment, config.seed, before.preprocess.interpolation)
+    network_of(before, config, config.execution.torch_device())
     reporter.say(f"hardening: {store.url}")
     with ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
         material = _material(config, store, before, data, test, pool, reporter)
@@ -166,6 +177,7 @@ def _trained(
     items = [item for item in material.of("train") if config.training.clean or not item.clean]
     if not items:
         raise DataError("no picture to train on is in the training part; give more failures, or train on clean images, too")
+    require_several(network.module, config.training, len(items))
     training = Training(
         network,
         Pictures(items, model.preprocess, pool, device),

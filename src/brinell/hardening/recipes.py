@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from brinell.errors import ConfigError, ModelError
-from brinell.hardening.options import HardenConfig
+from brinell.hardening.options import HardenConfig, TrainingOptions
 from brinell.models import Model, Preprocess
 from brinell.models.excitation import SqueezeExcitation, chosen_blocks, excite
 from brinell.models.hardened import Excitation
@@ -66,6 +66,16 @@ def network_of(model: Model, config: HardenConfig, device: torch.device) -> Netw
     if config.recipe == "squeeze_excitation":
         excitation = _excited(module, model.preprocess, config.excitation.after, config.excitation.reduction)
     return Network(module, model.preprocess, model.probabilities, excitation)
+
+
+def require_several(module: nn.Module, options: TrainingOptions, pictures: int) -> None:
+    """Refuse batches of one picture where a batch norm would count over them."""
+    counts = options.batch_norm == "update" and any(isinstance(part, NORMS) and trains(part) for part in module.modules())
+    if counts and min(options.batch, pictures) < 2:
+        raise ConfigError(
+            f"batch norms can't count over one picture: the batch is {options.batch}, of {pictures} pictures; give a batch "
+            "of 2 or more and as many pictures, or batch_norm: frozen"
+        )
 
 
 def _let_train(module: nn.Module, patterns: Sequence[str]) -> None:

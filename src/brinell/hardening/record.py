@@ -1,7 +1,7 @@
 """A hardening's folder, and what was trained on.
 
-hardening.json        the config, versions, parts, epochs and the verdict
-parts.jsonl           every picture, its original, class, operator and part: what was trained on is what is not "test"
+hardening.json        the config, versions, parts and epochs
+parts.jsonl           every picture, its original, class, operator and part, and whether it was trained on
 checkpoints/          where training stands; the weights that are kept
 failures/             pictures of runs that were named as failures
 model.safetensors, hardened.json    the model, which opens again as hardened:FOLDER
@@ -36,7 +36,7 @@ def begun(
     store: Store, config: HardenConfig, model: Model, items: Sequence[Item], parts: dict[str, Part]
 ) -> dict[str, Any]:
     """The record of the hardening in this folder, which must be this one, or is written now."""
-    lines = b"".join(json.dumps(_told(item, parts)).encode() + b"\n" for item in items)
+    lines = b"".join(json.dumps(_told(item, parts, config.training.clean)).encode() + b"\n" for item in items)
     identity = {"config": config.identity(), "model": model.fingerprint}
     if store.exists(RECORD):
         record: dict[str, Any] = json.loads(store.read(RECORD))
@@ -104,7 +104,8 @@ def trained_operators(config: HardenConfig, items: Sequence[Item], parts: dict[s
     return found
 
 
-def _told(item: Item, parts: dict[str, Part]) -> dict[str, Any]:
+def _told(item: Item, parts: dict[str, Part], clean: bool) -> dict[str, Any]:
+    part = parts[item.original]
     return {
         "image": item.image,
         "name": item.name,
@@ -113,5 +114,6 @@ def _told(item: Item, parts: dict[str, Part]) -> dict[str, Any]:
         "original": item.original,
         "operator": item.operator,
         "clean": item.clean,
-        "part": parts[item.original],
+        "part": part,
+        "trained": part == "train" and (clean or not item.clean),
     }
