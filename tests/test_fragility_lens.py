@@ -49,6 +49,13 @@ class Lighter(nn.Module):
         return torch.stack([-difference, difference], 1) * 20 + 0 * self.look(images).mean()
 
 
+class MuchLighter(Lighter):
+    """Says 1 where it is lighter by some: a single pixel never is."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images) + torch.tensor([0.5, 0.0])
+
+
 def lighter(size: int = 16) -> Model:
     return brinell.wrap(Lighter(), size=size, execution=PLAIN, name="lighter", classes=("right", "left"))
 
@@ -281,10 +288,11 @@ def test_an_image_at_every_place_of_a_black_canvas(pictures: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("step", [0.7, 2.0])
-def test_the_tree_search_finds_what_recursion_finds(pictures: Path, step: float) -> None:
-    model = lighter()
-    images = [brinell.open_dataset(str(pictures))[index].image for index in range(3)]
-    labels = [0, 1, 1]
+def test_the_tree_search_finds_what_recursion_finds(step: float) -> None:
+    model = brinell.wrap(MuchLighter(), size=16, execution=PLAIN, name="much", classes=("right", "left"))
+    generator = np.random.default_rng(3)
+    images = [torch.from_numpy(generator.integers(0, 256, (3, 12 + index, 17), np.uint8)) for index in range(6)]
+    labels = [1] * len(images)
     bench = bench_of(model, images, labels)
     descent = Descent(step, 10_000)
     view = window_view("", "bilinear", 16, 16)
@@ -313,7 +321,7 @@ def test_the_tree_search_finds_what_recursion_finds(pictures: Path, step: float)
             seen.add((left, top, side))
             less = descent.side(side)
             children = [(left + x, top + y, less) for x, y in descent.offsets(side - less).tolist()] if less >= 1 else []
-            if not any(right(*child) for child in children):
+            if children and not any(right(*child) for child in children):
                 expected.add((sample, side, left, top))
             for child in children:
                 walk(*child, seen)
@@ -323,6 +331,21 @@ def test_the_tree_search_finds_what_recursion_finds(pictures: Path, step: float)
         for share in (0, 1, 2):
             walk((width - side) * share // 2, (height - side) * share // 2, side, seen)
     assert ours == expected and len(ours) > 5
+    assert bool(found.bottom) is (step == 2)  # from 2 pixels nothing is left  # type: ignore[attr-defined]
+
+
+def test_a_window_that_can_t_be_shrunk_is_no_minimal_image(tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    Image.fromarray(np.full((8, 8, 3), 99, np.uint8)).save(tmp_path / "pictures" / "0.png")
+    (tmp_path / "pictures" / "metadata.csv").write_text("file_name,label\n0.png,0\n")
+    run = asked(tmp_path / "pictures", tmp_path / "run", operators=["minimal"])  # one colour: right at every size
+    assert run.rows("select distinct status from rows").fetchall() == [("recognised to the end",)]
+    assert found_in(run).minimal[0].windows == ()
+
+
+def test_objects_too_large_for_the_canvas_are_told(pictures: Path, tmp_path: Path) -> None:
+    with pytest.raises(BrinellError, match=r"objects of 20 pixels on a canvas of 16×16, the model's input"):
+        asked(pictures, tmp_path / "run", operators=["location"], sizes=[20])
 
 
 def test_minimal_images_as_rows(pictures: Path, tmp_path: Path) -> None:
@@ -330,10 +353,11 @@ def test_minimal_images_as_rows(pictures: Path, tmp_path: Path) -> None:
     found = found_in(run)
     assert {one.image for one in found.minimal} == {name for (name,) in run.rows("select image from samples").fetchall()}
     assert not all(one.complete for one in found.minimal)  # so few branches are not all
-    assert "minimal images in a photograph" in found.verdict("lighter")
+    assert "minimal images in a photograph or more: not all branches were followed" in found.verdict("lighter")
     for side, left, top, confidence in (window for one in found.minimal for window in one.windows):
         assert side >= 1 and left >= 0 and top >= 0 and confidence >= 0.5
-    run.report()
+    page = Path(run.report()).read_text(encoding="utf-8")
+    assert page.count('class="viewer"') == 1 and "Every square window" not in page  # they are drawn on the photographs
 
 
 # ---- people ----

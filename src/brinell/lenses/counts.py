@@ -12,8 +12,8 @@ from brinell.lenses.fragile import KINDS, Answers, By, Change, best_pair, fragil
 from brinell.lenses.lens import Columns, Known, Words
 from brinell.lenses.windows import Neighbourhood
 
-MEASURED, TOO_SMALL, MINIMAL_IMAGE, NOT_RECOGNISED, CUT = range(5)
-STATES = ("measured", "too small", "minimal", "not recognised", "minimal, not all searched")
+MEASURED, TOO_SMALL, MINIMAL_IMAGE, NOT_RECOGNISED, CUT, NO_END = range(6)
+STATES = ("measured", "too small", "minimal", "not recognised", "minimal, not all searched", "recognised to the end")
 BYS: tuple[By, ...] = get_args(By)
 COUNTS = (
     "side",

@@ -16,7 +16,17 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from brinell.errors import ConfigError
-from brinell.lenses.counts import CUT, MINIMAL_IMAGE, NOT_RECOGNISED, STATES, TOO_SMALL, Row, columns_of, counted_rows
+from brinell.lenses.counts import (
+    CUT,
+    MINIMAL_IMAGE,
+    NO_END,
+    NOT_RECOGNISED,
+    STATES,
+    TOO_SMALL,
+    Row,
+    columns_of,
+    counted_rows,
+)
 from brinell.lenses.fragile import Answers
 from brinell.lenses.lens import (
     LENSES,
@@ -56,9 +66,9 @@ class FragilityOptions(LensOptions):
     minimal images. `sizes` are shares P of the shorter side in (0, 1], or pixels. With a `stride` one window in stride² is
     judged, each by its neighbours one pixel away. `fit` brings windows to the model's input: resized as Pillow does
     ("bilinear" …), padded with black ("pad"), or by the model's "own" preprocessing. A shift goes to 8 or 4 `neighbours`.
-    The search shrinks windows to the share `step` (a whole number: by so many pixels) and follows the `beam` most confident
-    of each image. `layers` of a torch model are those whose activations are shown for a pair of windows: without names, its
-    first and its last convolution.
+    The search shrinks windows to the share `step` (a whole number above 1: by so many pixels) and follows the `beam` most
+    confident of each image. `layers` of a torch model are those whose activations are shown for a pair of windows: without
+    names, its first and its last convolution.
     """
 
     name: Literal["fragility"] = "fragility"
@@ -183,7 +193,7 @@ def _box(shard: Shard, sample: int, located: bool) -> Tensor | None:
 
 
 def _search(shard: Shard, operator: View, options: FragilityOptions) -> Asking:
-    """A row for each minimal image, and one for each image whose largest windows are not recognised."""
+    """A row for each minimal image, and one for each image without any, which tells why."""
     assert shard.sizes is not None
     view = window_view(operator.semantics, options.fit, shard.height, shard.width)
     found = yield from descend(view, first_windows(shard.sizes), Descent(options.step, options.beam))
@@ -198,11 +208,12 @@ def _search(shard: Shard, operator: View, options: FragilityOptions) -> Asking:
     there = torch.arange(len(samples)) < len(windows)
     cut = torch.tensor([int(sample) in found.cut for sample in samples])
     empty = torch.zeros(len(without), dtype=torch.int64)
+    ending = torch.tensor([NO_END if int(sample) in found.bottom else NOT_RECOGNISED for sample in samples])
     sure = torch.cat([torch.zeros(0), *(confidence for _, confidence, _ in found.parts)])
     label = torch.cat([torch.zeros(0, dtype=torch.int64), *(each for _, _, each in found.parts)])
     return {
         "sample": samples,
-        "status": Words(torch.where(there, torch.where(cut, CUT, MINIMAL_IMAGE), NOT_RECOGNISED), STATES),
+        "status": Words(torch.where(cut, CUT, torch.where(there, MINIMAL_IMAGE, ending)), STATES),
         "side": Known(torch.cat([windows.side, empty]), there),
         "x": Known(torch.cat([windows.corner[:, 0], empty]), there),
         "y": Known(torch.cat([windows.corner[:, 1], empty]), there),
@@ -247,6 +258,9 @@ def fits(options: LensOptions, sizes: Tensor, canvas: tuple[int, int]) -> list[s
             assert isinstance(options, FragilityOptions)
             side = window_side(_size(operator), *smallest)
             why = f"windows of {side} pixels in images of at most {smallest[1]}×{smallest[0]}"
+            if operator.name == LOCATION:
+                side = window_side(_size(operator), *canvas)
+                why = f"objects of {side} pixels on a canvas of {canvas[1]}×{canvas[0]}, the model's input"
             if options.fit == "pad" and side > min(canvas):
                 why += f", padded to {canvas[1]}×{canvas[0]}"
             raise ConfigError(f"size {operator.semantics} fits no image: {why}; a window needs {SMALLEST} pixels and room")

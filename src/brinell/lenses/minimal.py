@@ -1,7 +1,8 @@
 """Minimal images by a tree search, as in the experiments with people (Ullman et al. 2016).
 
 It begins at the largest square windows. A recognised window is replaced by its descendants, a little smaller and inside it;
-one none of whose descendants is recognised is a minimal image. All images and all branches advance together, a generation
+one none of whose descendants is recognised is a minimal image. One that is too small to have any is none: nothing is known
+of it. All images and all branches advance together, a generation
 at a time, and a window that several branches reach is asked about once.
 """
 
@@ -71,6 +72,7 @@ class Minimal:
     parts: list[tuple[Windows, Tensor, Tensor]] = field(default_factory=list)
     queries: list[Tensor] = field(default_factory=list)
     cut: set[int] = field(default_factory=set)  # samples of which not all branches were followed
+    bottom: set[int] = field(default_factory=set)  # samples with windows that are recognised and can't be shrunk
 
 
 def first_windows(sizes: Tensor) -> Windows:
@@ -96,7 +98,9 @@ def descend(view: View, first: Windows, descent: Descent) -> Generator[Trials, O
             found.cut |= set(windows.sample[left_out].tolist())
         windows, sure, label = windows.at(kept), sure[kept], label[kept]
         children, parent = _descendants(windows, descent)
-        lives = torch.zeros(len(windows), dtype=torch.bool)
+        lives = torch.ones(len(windows), dtype=torch.bool)
+        lives[parent] = False
+        found.bottom |= set(windows.sample[lives].tolist())
         if len(children):
             distinct, place = _distinct(children)
             below, right, below_sure, below_label = yield from _recognised(view, distinct, found)

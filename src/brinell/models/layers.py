@@ -33,6 +33,9 @@ def activations(model: Model, canvases: Tensor, layers: tuple[str, ...] = ()) ->
         for hook in hooks:
             hook.remove()
     if layers:
+        flat = [name for name in layers if name in outputs and outputs[name].ndim != 4]
+        if flat:
+            raise ConfigError(f"layer {flat[0]} of {model.name} gives no map (N, C, H, W) to show; name another")
         return {name: outputs[name] for name in layers if name in outputs}
     maps = [name for name, output in outputs.items() if output.ndim == 4 and min(output.shape[2:]) > FLAT]
     return {name: outputs[name] for name in dict.fromkeys([*maps[:1], *maps[-1:]])}

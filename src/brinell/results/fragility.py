@@ -66,7 +66,8 @@ class FallingPair:
 class MinimalImages:
     """One image's minimal images for one model, found by the tree search: (side, left, top, confidence) each.
 
-    None is there where not even the largest windows are recognised. `complete`: all branches were followed.
+    None is there where not even the largest windows are recognised, or all are down to the last pixel. `complete`: all
+    branches were followed.
     """
 
     model: str
@@ -125,7 +126,8 @@ class Fragility:
         mine = [one for one in self.minimal if one.model == model]
         if mine:
             counts = [len(one.windows) for one in mine]
-            parts.append(f"{sum(counts) / len(counts):.1f} minimal images in a photograph")
+            more = "" if all(one.complete for one in mine) else " or more: not all branches were followed"
+            parts.append(f"{sum(counts) / len(counts):.1f} minimal images in a photograph{more}")
         sentence = "; ".join(parts) or f"Nothing is known of {model}: no window could be judged"
         return sentence[0].upper() + sentence[1:] + "." if not told else sentence + "."
 
