@@ -531,6 +531,23 @@ def test_findings_are_those_of_the_rows(run: brinell.Run) -> None:
     assert sum(shares) == pytest.approx(1)
 
 
+def test_what_a_second_try_found_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from brinell.cli import main
+
+    lens = {"name": "geometry", "operators": ["affine"], "methods": ["manifool"], "most_steps": 2, "lengths": 6, "again": 4}
+    data = [(image, 0) for image in shapes(24)]
+    run = brinell.run(model(Random(), name="white"), data, lens=lens, out=tmp_path / "run", quiet=True)
+    found = run.summary()
+    assert isinstance(found, Motions)
+    (one,) = found.smallest.values()
+    again, first = run.rows("select count(*) filter (steps > 2), avg(score) filter (steps <= 2) from rows").fetchall()[0]
+    assert (one.again, one.first.value) == (again, pytest.approx(first)) and 0 < again < one.fooled
+    said = f"{again} of the {one.fooled} by a second try, whose longer steps find larger motions"
+    assert said in Path(run.report()).read_text(encoding="utf-8")
+    main(["summary", str(tmp_path / "run")])
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_r_hat_is_read_off_the_rates_between_two_scores() -> None:
     def rate(wanted: float, value: float) -> Any:
         whole = Estimate(value, value, value)

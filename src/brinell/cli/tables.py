@@ -157,21 +157,22 @@ def _motion_table(found: Motions) -> list[Any]:
     for model in found.models:
         table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
         for head in ("group", "mean score (95 %)", "fooled / not / skipped", "seconds", "queries", "gradients"):
-            table.add_column(head, no_wrap=head == "group")
+            table.add_column(head, no_wrap=head == "group", overflow="fold")
         for operator in found.operators:
             one = found.smallest.get((model, operator))
             if one is not None:
                 counts = f"{one.fooled} / {one.failed + one.silent} / {one.skipped}"
-                score = (
-                    f"{one.score.value:.2f} ({one.score.low:.2f}–{one.score.high:.2f})" if one.fooled else "never fooled"
-                )
+                interval = f" ({one.score.low:.2f}–{one.score.high:.2f})" if one.fooled > 1 else ""
+                score = f"{one.score.value:.2f}{interval}" if one.fooled else "never fooled"
                 costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
                 table.add_row(title(operator), score, counts, *costs)
             elif (model, operator) in found.rates:
                 middle = found.middle(model, operator)
                 reach = "more than was tried" if middle is None else f"{middle:.2f}"
                 table.add_row(title(operator), f"{found.threshold:.0%} changed at {reach}", "", "", "", "")
-        tables += [table, found.verdict(model)]
+        own = [one for one in found.smallest.values() if one.model == model and one.again]
+        tries = [f"{title(one.operator)}: {one.tries}." for one in own]
+        tables += [table, *tries, found.verdict(model)]
     return tables
 
 

@@ -43,7 +43,9 @@ def findings(
         elif lens["name"] == "photographs" and "photographs" in measured:
             found["photographs"] = photographs(connection, at_least or FEWER)
         elif lens["name"] == "geometry" and "geometry" in measured:
-            found["geometry"] = motions(connection, threshold=lens["threshold"], against=lens["against"])
+            found["geometry"] = motions(
+                connection, threshold=lens["threshold"], against=lens["against"], most_steps=lens["most_steps"]
+            )
     if "attention" in manifest:
         found["attention"] = attention(connection, manifest["attention"])
     return found
