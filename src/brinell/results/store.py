@@ -142,9 +142,16 @@ class Store:
         return "rows", *folders, f"{unit.shard:05d}.parquet"
 
     def rows(self) -> Any:
-        """All rows, for DuckDB to read as they are asked."""
+        """All rows, for DuckDB to read as they are asked.
+
+        Files that are read by Python, at a URL, are read at once: DuckDB's threads and Arrow's would wait for the interpreter,
+        and now and then for each other.
+        """
         files = self.unit_files()
-        return pyarrow.dataset.dataset(files, ROWS, filesystem=self.fs) if files else ROWS.empty_table()
+        if not files:
+            return ROWS.empty_table()
+        found = pyarrow.dataset.dataset(files, ROWS, filesystem=self.fs)
+        return found if "file" in self.fs.protocol else found.to_table()
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection in which `rows` and those that `_TABLES` lists are tables, read as they are asked."""
