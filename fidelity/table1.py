@@ -14,9 +14,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,6 +30,7 @@ from brinell.criteria import find_criterion
 from brinell.draws import shuffled
 from brinell.engine.bench import Bench
 from brinell.engine.threads import torch_alone
+from brinell.geometry.frames import Frames, Pixels
 from brinell.lenses import GeometryOptions
 from brinell.lenses.geometry import chosen_searches, geometry
 from brinell.models import Model
@@ -68,6 +70,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "eta 0.1": {"least": 0.0, "eta": 0.1},
     "no target dropped": {"least": 0.0, "drop": False},
     "grey fill": {"least": 0.0},
+    "pixels of 0 to 255": {"least": 0.0},
+    "centre w/2 + 0.5": {"least": 0.0},
     "test images": {"least": 0.0},
     "first test images": {"least": 0.0},
     "manitest, whole steps": {"least": 0.0, "methods": ["manitest"], "backtrack": False},
@@ -76,7 +80,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "three epochs": {"least": 0.0},
 }
 FEW = ("translation", "similarity")
-KINDS = ("one epoch", "three epochs", "grey fill")
+KINDS = ("one epoch", "three epochs", "grey fill", "pixels of 0 to 255")
 
 
 @cache
@@ -89,10 +93,12 @@ def model_of(network: str, kind: str = "usual") -> Model:
         return as_model(nets.load(network)[0], network)
     epochs = {"one epoch": 1, "three epochs": 3}.get(kind, 2)
     module = trained(ASSETS, int(network.removeprefix("seed")), RUNS / "networks", epochs)
-    if kind != "grey fill":
+    # zeros outside are the mean of MNIST, where that is taken away
+    scales = {"grey fill": (0.1307, 0.3081), "pixels of 0 to 255": (0.0, 1 / 255)}
+    if kind not in scales:
         return as_model(module, network)
-    shift = torch.nn.Sequential(_Unnormalised(0.1307, 0.3081), module)  # zeros outside are then the mean of MNIST
-    return as_model(shift, network, mean=(0.1307,), std=(0.3081,))
+    mean, std = scales[kind]
+    return as_model(torch.nn.Sequential(_Unnormalised(mean, std), module), network, mean=(mean,), std=(std,))
 
 
 class _Unnormalised(torch.nn.Module):
@@ -102,6 +108,23 @@ class _Unnormalised(torch.nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return images * self.std + self.mean
+
+
+@contextmanager
+def _off_centre(asked: bool) -> Iterator[None]:
+    """Frames whose middle is a pixel further right and down, as the published scripts have it."""
+    usual = Frames.of
+
+    def moved(images: torch.Tensor, sizes: torch.Tensor | None = None) -> Frames:
+        frames = usual(images, sizes)
+        return replace(frames, pixels=Pixels(frames.pixels.x - 1, frames.pixels.y - 1), corners=frames.corners - 1)
+
+    try:
+        if asked:
+            Frames.of = staticmethod(moved)  # type: ignore[method-assign]
+        yield
+    finally:
+        Frames.of = staticmethod(usual)  # type: ignore[method-assign]
 
 
 def measure(block: Block) -> str:
@@ -117,7 +140,7 @@ def measure(block: Block) -> str:
         for search in chosen_searches(options):
             bench = Bench(model, images[rows], rows, labels[rows], criterion=criterion, seed=0, batch=BATCH)
             shard, began = bench.shard(), time.process_time()
-            with torch_alone():
+            with torch_alone(), _off_centre(block.setting.startswith("centre")):
                 columns: Any = bench.drive(geometry(shard, search, options))  # type: ignore[arg-type]
             seconds = (time.process_time() - began) / len(rows)  # of one core
             known = zip(columns["score"].values.tolist(), columns["score"].known.tolist(), strict=True)
@@ -141,7 +164,7 @@ def _kind(block: Block) -> str:
 
 
 def _prefix(network: str, setting: str) -> str:
-    return f"{network}-{setting.replace(' ', '-')}-"
+    return f"{network}-{setting.replace(' ', '-').replace('/', '')}-"
 
 
 def blocks(network: str, images: int, setting: str = "usual") -> list[Block]:

@@ -146,7 +146,7 @@ def _gate_lines(found: Contrasts, judgement: Judgement) -> list[Any]:
 def _board_table(board: Leaderboard) -> Table:
     table = Table()
     for head in ("", "model", "mean rank [95 %]", *(measure.name for measure in board.measures)):
-        table.add_column(head, justify="left" if head == "model" else "right")
+        table.add_column(head, justify="left" if head == "model" else "right", overflow="fold")
     for place, one in enumerate(board.standings, 1):
         figures = (figure(measure, one.figures[measure.name]) for measure in board.measures)
         table.add_row(str(place), one.model, f"{one.rank:.2f}", *figures)

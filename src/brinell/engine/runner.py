@@ -34,7 +34,7 @@ from brinell.lenses import LENSES, Change, Lens, LensOptions
 from brinell.lenses.lens import Columns
 from brinell.lenses.stage import MotionSearch
 from brinell.models import Model, open_model, require_layers
-from brinell.results import Store, Unit, precisions, require_evaluation
+from brinell.results import Store, Unit, precisions, require_evaluation, title
 from brinell.types import Dataset
 
 ANSWERED_SCORES = ("confidence", "rank", "probability")
@@ -144,6 +144,10 @@ def execute(parts: Parts, reporter: Reporter | None = None) -> Store:
     for model in parts.models:
         if "slower" in model.facts:
             reporter.say(f"{model.name} runs in eager torch, which may be several times slower: {model.facts['slower']}")
+    for job in jobs:
+        for why in dict.fromkeys(job.left_out.values()):
+            names = ", ".join(title(name) for name, own in job.left_out.items() if own == why)
+            reporter.say(f"{job.model.name}: {names} left out, as {why}")
     with torch_alone(), ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
         refuse_other_settings(store, config, parts.models)
         samples = _samples(parts, pool, reporter)

@@ -144,7 +144,7 @@ class Store:
     def rows(self) -> Any:
         """All rows, for DuckDB to read as they are asked.
 
-        Files that are read by Python, at a URL, are read at once: DuckDB's threads and Arrow's would wait for the interpreter,
+        Files at a URL, which Python reads, are read at once: DuckDB's threads and Arrow's would wait for the interpreter,
         and now and then for each other.
         """
         files = self.unit_files()
