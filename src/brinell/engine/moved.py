@@ -81,6 +81,8 @@ def _motions(store: Store, operator: str, score: float | None) -> tuple[dict[str
     every = connection.execute("select distinct operator from rows where lens = 'geometry'").fetchall()
     there = [name for (name,) in every]
     if operator not in there:
+        if not there:
+            raise ConfigError("the run has no motions; make them with the geometry lens: brinell run --lens geometry")
         raise ConfigError(f"the run has no {operator!r}; {nearest(operator, sorted(there))}")
     if not operator.endswith(":random"):
         found = connection.execute(
