@@ -129,6 +129,7 @@ class Script:
             "epochs": given.epochs,
             "rate": given.rate,
             "quick": given.quick,
+            "batches": "of one size",
             "median": median,
             "moved": {"fooled": smallest.fooled, "failed": smallest.failed},
             "seconds": {"motions": round(made, 1), "all": round(time.monotonic() - began, 1)},
@@ -261,14 +262,15 @@ def _trainings(runs: list[dict[str, Any]]) -> str:
             for line in lines
         ]
         how = "quick" if run["quick"] else "whole"
-        rows.append([f"{run['images']:,}", str(run["epochs"]), f"{run['rate']:g}", how, f"{run['test']}", *cells])
-    head = ["images", "epochs", "rate", "ManiFool", "measured on", "minimal", "random", "baseline"]
+        told = [f"{run['images']:,}", str(run["epochs"]), f"{run['rate']:g}", run["batches"], how, f"{run['test']}"]
+        rows.append([*told, *cells])
+    head = ["images", "epochs", "rate", "batches", "ManiFool", "measured on", "minimal", "random", "baseline"]
     return grid(head, rows)
 
 
 def together(runs: list[dict[str, Any]], run: dict[str, Any]) -> list[dict[str, Any]]:
     """What was measured, with another run in the place of one of the same settings, or after all of them."""
-    settings = ("images", "test", "epochs", "rate", "quick")
+    settings = ("images", "test", "epochs", "rate", "quick", "batches")
     same = [[one.get(name) for name in settings] == [run.get(name) for name in settings] for one in runs]
     return [run if here else one for one, here in zip(runs, same, strict=True)] + ([] if any(same) else [run])
 
