@@ -1,7 +1,8 @@
 """Networks before and after hardening, beside the papers' figures: writes docs/fidelity-hardening.md.
 
     python -m fidelity.hardening --device cuda                                    all of it
-    python -m fidelity.hardening --images 300 --test 60 --photographs 40 --quick  small, on a CPU
+    python -m fidelity.hardening --photographs 0 --quick --device cpu             Table 2 on two cores: half an hour
+    python -m fidelity.hardening --images 300 --test 60 --photographs 40 --quick  small
     python -m fidelity.hardening --page                                           the page alone, from what was measured
 
 Runs and hardenings lie under runs/fidelity-hardening, so a second call measures nothing again; what was measured is kept in
