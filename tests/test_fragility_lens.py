@@ -205,6 +205,14 @@ def test_wrong_options_are_told_in_a_line(pictures: Path, tmp_path: Path, option
     assert words in str(raised.value) and "\n" not in str(raised.value)
 
 
+def test_a_layer_that_gives_no_map_is_told_before_anything_is_measured(pictures: Path, tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Conv2d(3, 2, 16), nn.Flatten(), nn.Linear(2, 2))
+    model = brinell.wrap(module, size=16, execution=PLAIN, name="flat", classes=("right", "left"))
+    with pytest.raises(ConfigError, match=r"layer 2 of flat gives no map \(N, C, H, W\) to show; name another"):
+        asked(pictures, tmp_path / "run", model, layers=["2"])
+    assert not (tmp_path / "run" / "rows").exists()
+
+
 def test_a_run_goes_on_inside_an_image(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Units are sizes: what was stopped after the first of them asks only for the second."""
     asked_for: list[str] = []

@@ -22,7 +22,7 @@ from brinell.geometry import GROUPS, scores
 from brinell.lenses import GeometryOptions, MotionSearch
 from brinell.lenses.geometry import chosen_searches, geometry, most_trials, pace_of
 from brinell.lenses.lens import Words
-from brinell.lenses.manifool import FLAT, FOOLED, LEFT, NO_SLOPE, ONE_CLASS, SILENT, TOO_LONG, manifool
+from brinell.lenses.manifool import FLAT, FOOLED, LEFT, NO_SLOPE, NOT_ON_GRID, ONE_CLASS, SILENT, TOO_LONG, manifool
 from brinell.lenses.manitest import Grid, grid_of, manitest
 from brinell.lenses.motions import grid_motions, grid_search, random_motions
 from brinell.results import Estimate, Motions, Rate
@@ -265,7 +265,7 @@ def test_degenerate_input_ends_with_a_reason(
     assert not found.motion.any()
     coarse = Grid(torch.tensor([3, 3]), torch.tensor([3.0, 3.0], dtype=torch.float64))
     marched = asked.drive(manitest(TRANSLATION, 1, coarse, eta=0.05, least=0))  # type: ignore[arg-type]
-    assert marched.reason.tolist() == [FLAT if reason == FLAT else TOO_LONG]
+    assert marched.reason.tolist() == [FLAT if reason == FLAT else NOT_ON_GRID]
 
 
 class Dead(nn.Module):

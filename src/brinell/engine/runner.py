@@ -33,7 +33,8 @@ from brinell.errors import ConfigError
 from brinell.lenses import LENSES, Change, Lens, LensOptions
 from brinell.lenses.lens import Columns
 from brinell.lenses.stage import MotionSearch
-from brinell.models import Model, open_model, require_layers
+from brinell.models import Model, activations, open_model
+from brinell.models.model import probe_images
 from brinell.results import Store, Unit, precisions, require_evaluation, title
 from brinell.types import Dataset
 
@@ -267,7 +268,7 @@ def _fit(jobs: list[Job], samples: pa.Table, reporter: Reporter) -> None:
     for job in jobs:
         layers = getattr(job.options, "layers", ())
         if layers and job.model.detector is None:
-            require_layers(job.model, layers)
+            activations(job.model, probe_images(job.model.preprocess), layers)  # or why they can't be shown
         if job.lens.fits is not None:
             for line in job.lens.fits(job.options, sizes, (job.model.preprocess.height, job.model.preprocess.width)):
                 reporter.say(f"{line} ({job.model.name})")

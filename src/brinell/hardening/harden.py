@@ -110,8 +110,8 @@ def harden(
     if "file" not in store.fs.protocol:
         raise ConfigError(f"out should be a folder on this machine, where the model can be opened again; got {store.url}")
     # what can't be found is told before anything is read or written
-    Augmentation.of(config.augment, config.seed, before.preprocess.interpolation)
-    network_of(before, config, config.execution.torch_device())
+    augmentation = Augmentation.of(config.augment, config.seed, before.preprocess.interpolation)
+    network = network_of(before, config, config.execution.torch_device())
     reporter.say(f"hardening: {store.url}")
     with ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
         material = _material(config, store, before, data, test, pool, reporter)
@@ -119,7 +119,7 @@ def harden(
         for part, own in record["parts"].items():
             reporter.say(f"{part}: {own['originals']:,} originals, {own['failures']:,} pictures made of them")
         if not (record["finished"] and store.exists(WEIGHTS_FILE)):
-            network, standing = _trained(config, store, before, material, pool, reporter)
+            network, standing = _trained(config, store, network, augmentation, material, pool, reporter)
             _write_model(store, config, network, named=model is None)
             record = records.with_training(record, standing) | {"finished": True}
             records.write_record(store, record)
@@ -170,27 +170,32 @@ def _material(
 
 
 def _trained(
-    config: HardenConfig, store: Store, model: Model, material: Material, pool: ThreadPoolExecutor, reporter: Reporter
+    config: HardenConfig,
+    store: Store,
+    network: Network,
+    augmentation: Augmentation,
+    material: Material,
+    pool: ThreadPoolExecutor,
+    reporter: Reporter,
 ) -> tuple[Network, Standing]:
-    device = config.execution.torch_device()
-    network = network_of(model, config, device)
+    device, preprocess = config.execution.torch_device(), network.preprocess
     items = [item for item in material.of("train") if config.training.clean or not item.clean]
     if not items:
         raise DataError("no picture to train on is in the training part; give more failures, or train on clean images, too")
     require_several(network.module, config.training, len(items))
     training = Training(
         network,
-        Pictures(items, model.preprocess, pool, device),
-        Pictures(material.of("validation"), model.preprocess, pool, device),
-        Augmentation.of(config.augment, config.seed, model.preprocess.interpolation),
+        Pictures(items, preprocess, pool, device),
+        Pictures(material.of("validation"), preprocess, pool, device),
+        augmentation,
         config.training,
         config.seed,
     )
     if config.recipe == "set_normalisation":
         own = channel_statistics(images for _, _, images in training.fed(0))
-        clean = Pictures([item for item in material.of("train") if item.clean], model.preprocess, pool, device)
+        clean = Pictures([item for item in material.of("train") if item.clean], preprocess, pool, device)
         usual = channel_statistics(_every(clean)) if len(clean) else own
-        network = replace(network, preprocess=set_normalised(model.preprocess, own, usual))
+        network = replace(network, preprocess=set_normalised(preprocess, own, usual))
         training = replace(training, network=network)
     standing = train(training, store, reporter)
     if standing.reason is not None:

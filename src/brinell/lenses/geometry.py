@@ -21,9 +21,9 @@ from brinell.lenses.lens import LENSES, Again, Asking, Change, Columns, Known, L
 from brinell.lenses.manifool import (
     BACKTRACKS,
     FOOLED,
+    NOT_ON_GRID,
     REASONS,
     SILENT,
-    TOO_LONG,
     WRONG,
     Fooled,
     Pace,
@@ -36,12 +36,8 @@ from brinell.lenses.motions import grid_motions, grid_points, grid_search, parts
 from brinell.lenses.search import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED
 from brinell.lenses.stage import NO_ANSWER, Done, Method, Motion, MotionSearch, Task
 
-OUT_OF_REACH, NOT_ON_GRID = len(REASONS), len(REASONS) + 1
-_REASONS = (
-    *REASONS,
-    "the motion leaves the frame or turns by more than a half before it has this score",
-    "no motion of the grid changes the label",
-)
+OUT_OF_REACH = len(REASONS)
+_REASONS = (*REASONS, "the motion leaves the frame or turns by more than a half before it has this score")
 
 
 class GeometryOptions(LensOptions):
@@ -138,7 +134,6 @@ def geometry(shard: Shard, operator: MotionSearch, options: LensOptions) -> Aski
             truth=truth,
             backtrack=options.backtrack,
         )
-        found.reason[found.reason == TOO_LONG] = NOT_ON_GRID
     else:
         found = yield from _on_grid(group, label, wrong, height, width, options)
     parts = (yield parts_of(group, found.motion))["parts"]

@@ -33,9 +33,9 @@ REASONS = (
     "the model has one class",
     "the model gave no answer",
     "wrong when clean",
-    "a smaller motion of another target was found",
+    "no motion of the grid changes the label",
 )
-FOOLED, TOO_LONG, FLAT, NO_SLOPE, LEFT, ONE_CLASS, SILENT, WRONG, DROPPED = range(len(REASONS))
+FOOLED, TOO_LONG, FLAT, NO_SLOPE, LEFT, ONE_CLASS, SILENT, WRONG, NOT_ON_GRID = range(len(REASONS))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from brinell.geometry import Fronts, Group, metric, products, scores
-from brinell.lenses.manifool import BACKTRACKS, FLAT, FOOLED, SILENT, WRONG, Fooled
+from brinell.lenses.manifool import BACKTRACKS, FLAT, FOOLED, NOT_ON_GRID, SILENT, WRONG, Fooled
 from brinell.lenses.stage import NO_ANSWER, Done, Stage, Task
 
 MOST_NODES = 50_000
@@ -24,7 +24,6 @@ MOST_DIMENSIONS = 4
 WIDTH = 0.5  # of a shell of nodes that are asked together, in mean steps of the grid
 TOGETHER = 1 << 26  # nodes of the grids of images that march side by side
 CANDIDATES = 4  # motions of a sample whose paths are shortened
-MISSED = 1  # as `TOO_LONG`
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def manitest(
         motion=torch.zeros(count, group.dimension, dtype=torch.float64),
         label=torch.full((count,), -1),
         target=torch.full((count,), -1),
-        reason=torch.full((count,), MISSED),
+        reason=torch.full((count,), NOT_ON_GRID),
         steps=torch.zeros(count, dtype=torch.int64),
         queries=torch.zeros(count, dtype=torch.int64),
         gradients=torch.zeros(count, dtype=torch.int64),

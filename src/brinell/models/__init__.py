@@ -1,7 +1,7 @@
 """What is asked: classifiers and detectors from torch, ONNX and the model zoos."""
 
 from brinell.models.detection import Decoding
-from brinell.models.layers import activations, require_layers
+from brinell.models.layers import activations
 from brinell.models.model import Insides, Model
 from brinell.models.modules import detector_from_module, from_module
 from brinell.models.options import ModelOptions
@@ -19,5 +19,4 @@ __all__ = [
     "detector_from_module",
     "from_module",
     "open_model",
-    "require_layers",
 ]

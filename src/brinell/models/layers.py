@@ -18,7 +18,7 @@ def activations(model: Model, canvases: Tensor, layers: tuple[str, ...] = ()) ->
     """The outputs (N, C, H, W) of layers of a model's module, by their names; without names, of its first and its last
     convolution whose output is a map.
     """
-    require_layers(model, layers)
+    _require_layers(model, layers)
     assert model.insides is not None
     named = dict(model.insides.module.named_modules())
     watched = {name: named[name] for name in layers} or {n: m for n, m in named.items() if isinstance(m, nn.Conv2d)}
@@ -41,7 +41,7 @@ def activations(model: Model, canvases: Tensor, layers: tuple[str, ...] = ()) ->
     return {name: outputs[name] for name in dict.fromkeys([*maps[:1], *maps[-1:]])}
 
 
-def require_layers(model: Model, layers: tuple[str, ...]) -> None:
+def _require_layers(model: Model, layers: tuple[str, ...]) -> None:
     """Raise if a model has no layers, or none of these names."""
     if model.insides is None:
         raise ConfigError(f"model {model.name} has no layers to look at: it is no torch module")

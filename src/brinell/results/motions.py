@@ -15,7 +15,6 @@ from brinell.results.names import title
 from brinell.results.statistics import Estimate, mean, proportion
 
 THRESHOLD = 0.5
-MOST_STEPS = 50  # of ManiFool, where a run doesn't say
 
 
 @dataclass(frozen=True)
@@ -294,9 +293,9 @@ _LEAST = """
 def motions(
     connection: duckdb.DuckDBPyConnection,
     *,
+    most_steps: int,
     threshold: float = THRESHOLD,
     against: str = "answer",
-    most_steps: int = MOST_STEPS,
 ) -> Motions:
     """Compute everything from the tables `rows`, `samples` and `clean`; steps beyond `most_steps` are of a second try."""
 
