@@ -66,6 +66,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "no backtracking": {"least": 0.0, "backtrack": False},
     "momentum 0": {"least": 0.0, "momentum": 0.0},
     "momentum 0.8": {"least": 0.0, "momentum": 0.8},
+    "momentum outside the line search": {"least": 0.0, "momentum_inside": False},
     "eta 0.01": {"least": 0.0, "eta": 0.01},
     "eta 0.1": {"least": 0.0, "eta": 0.1},
     "no target dropped": {"least": 0.0, "drop": False},

@@ -152,6 +152,17 @@ def test_dropping_targets_changes_nothing_but_the_cost() -> None:
     assert dropped.queries.sum() < kept.queries.sum()
 
 
+def test_momentum_may_be_added_after_the_line_search() -> None:
+    asked = bench(Random(), shapes(12))
+    still = [searched(asked, "similarity", momentum=0, momentum_inside=inside) for inside in (True, False)]
+    assert torch.allclose(still[0].score, still[1].score, rtol=1e-5)
+    moved = [searched(asked, "similarity", momentum=0.8, momentum_inside=inside, longest=4.0) for inside in (True, False)]
+    assert not torch.allclose(moved[0].score, moved[1].score, rtol=1e-3)
+    won = (moved[1].reason == FOOLED).nonzero()[:, 0]
+    labels = asked.stage.scores(won, GROUPS["similarity"].exp(moved[1].motion[won]))[1]
+    assert len(won) and torch.equal(labels, moved[1].label[won])
+
+
 def test_of_all_targets_the_least_score_counts() -> None:
     asked = bench(Random(), shapes(4))
     every = [searched(asked, "similarity", targets=count).score for count in (1, 4, 9)]

@@ -423,6 +423,8 @@ def test_moved_images_know_their_originals(tmp_path: Path) -> None:
     assert {one.operator for one in origins[0]} == {"translation:random"}
     failures = {"source": str(tmp_path / "motions"), "moved": "translation:random", "score": 0.3}
     found = hardened(tmp_path, failures=failures, augment={}, training={"epochs": 1, "batch": 8, "clean": False})
+    trained = [picture for picture in parts_of(found.folder) if picture["trained"]]
+    assert trained and not any(picture["clean"] or picture["part"] != "train" for picture in trained)
     assert sum(not item["clean"] for item in parts_of(found.folder)) == len(sets[0])
     assert found.record["operators"] == ["translation"]
 

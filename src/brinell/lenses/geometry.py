@@ -44,10 +44,10 @@ class GeometryOptions(LensOptions):
     """Which groups and methods, and how they go; what is not given is as published for images of the model's size.
 
     `most_steps`, `targets`, `momentum`, `lengths` and `longest` are ManiFool's N_max, ĉ, γ and its grid of step lengths
-    (from 0.01 on). `again` is the longest step, in pixels, of a second try for images that the first doesn't fool; 0, or no
-    more than `longest`, is none, as published; not given, it is for photographs a 32nd of the shorter side. `grid_pixels`
-    is the step of Manitest's grid in pixels; `eta` is the step of geodesic scores; `least` widens it where an image changes
-    slowly (0: never).
+    (from 0.01 on), which are tried with the momentum or, where `momentum_inside` is false, without it. `again` is the
+    longest step, in pixels, of a second try for images that the first doesn't fool; 0, or no more than `longest`, is none, as
+    published; not given, it is for photographs a 32nd of the shorter side. `grid_pixels` is the step of Manitest's grid in
+    pixels; `eta` is the step of geodesic scores; `least` widens it where an image changes slowly (0: never).
     `radii` and `draws` are the scores of random motions, and how many of each; their `directions` are drawn in raw units or
     by the images' metric. `threshold` is the misclassification rate that tells r̂. `grid_motions` is how many motions the
     grid search asks about, at most.
@@ -60,6 +60,7 @@ class GeometryOptions(LensOptions):
     most_steps: int = Field(50, ge=1, le=10_000)
     targets: int = Field(10, ge=1)
     momentum: float | None = Field(None, ge=0, lt=1)
+    momentum_inside: bool = True
     lengths: int | None = Field(None, ge=1, le=1000)
     longest: float | None = Field(None, gt=0.01)
     again: float | None = Field(None, ge=0)
@@ -166,6 +167,7 @@ def pace_of(options: GeometryOptions, height: int, width: int) -> Pace:
         targets=options.targets,
         eta=options.eta,
         least=options.least,
+        inside=options.momentum_inside,
         backtrack=options.backtrack,
         drop=options.drop,
         numerical=options.jacobian == "numerical",
@@ -240,7 +242,7 @@ def most_trials(options: LensOptions, operator: Change, height: int, width: int)
         nodes = int((2 * grid_of(operator.group, height, width, options.grid_pixels).half + 1).prod())
         return min(MOST_NODES, nodes) + CANDIDATES * BACKTRACKS
     pace = pace_of(options, height, width)
-    once = options.targets * (options.most_steps * (len(pace.lengths) + 1) + BACKTRACKS)
+    once = options.targets * (options.most_steps * (len(pace.lengths) + 2) + BACKTRACKS)
     return 1 + (once if pace.again is None else 2 * once)
 
 

@@ -43,8 +43,9 @@ class Pace:
     """How ManiFool goes: the lengths of a step, those of a second try, the share of the last step, and when to stop.
 
     `numerical`: the Jacobian by differences, as the published scripts took it. `left`: steps are composed on the left, as
-    they did. `drop`: targets are left when the direct path to where they stand is longer than that of another target that
-    has fooled already; they would have to come back to win.
+    they did. `inside`: lengths are tried with the share of the last step, which is else added to the best of them. `drop`:
+    targets are left when the direct path to where they stand is longer than that of another target that has fooled already;
+    they would have to come back to win.
     """
 
     lengths: Tensor
@@ -54,6 +55,7 @@ class Pace:
     targets: int = 10
     eta: float = 0.05
     least: float = 0.02
+    inside: bool = True
     backtrack: bool = True
     drop: bool = True
     numerical: bool = False
@@ -159,7 +161,9 @@ def _advanced(
         return pairs.at(going)
     pairs = pairs.at(going)
     unit = (direction / length[:, None])[going]
-    ways = pace.lengths[:, None] * unit[:, None] + pace.momentum * pairs.pace[:, None]  # (P, L, d)
+    carried = pace.momentum * pairs.pace
+    ways = pace.lengths[:, None] * unit[:, None]  # (P, L, d)
+    ways = ways + carried[:, None] if pace.inside else ways
     many = len(pace.lengths)
     told = yield _asked(
         pairs.sample.repeat_interleave(many),
@@ -171,7 +175,11 @@ def _advanced(
     best = told["gap"].view(-1, many).nan_to_num(nan=torch.inf).argmin(1)
     label = told["label"].view(-1, many).gather(1, best[:, None])[:, 0]
     way = ways[torch.arange(len(best)), best]
+    way = way if pace.inside else way + carried
     ahead = _Pairs(pairs.sample, pairs.target, _moved_on(group, pairs.place, way, pace.left), way)
+    if not pace.inside:
+        label = (yield _asked(ahead.sample, ahead.place, original, ahead.target))["label"]
+        _count(found.queries, ahead.sample, 1)
     silent = label == NO_ANSWER
     _stopped(found, pairs.sample, torch.where(silent, SILENT, FOOLED))
     fooled = (label != original[pairs.sample]) & ~silent
