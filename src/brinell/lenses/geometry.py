@@ -45,9 +45,9 @@ class GeometryOptions(LensOptions):
 
     `most_steps`, `targets`, `momentum`, `lengths` and `longest` are ManiFool's N_max, ĉ, γ and its grid of step lengths
     (from 0.01 on), which are tried with the momentum or, where `momentum_inside` is false, without it. `again` is the
-    longest step, in pixels, of a second try for images that the first doesn't fool; 0, or no more than `longest`, is none, as
-    published; not given, it is for photographs a 32nd of the shorter side. `grid_pixels` is the step of Manitest's grid in
-    pixels; `eta` is the step of geodesic scores; `least` widens it where an image changes slowly (0: never).
+    longest step, in pixels, of a second try for images that the first doesn't fool; 0, or no more than `longest`, is none,
+    as published; not given, it is for photographs a 32nd of the shorter side. `grid_pixels` is the step of Manitest's grid
+    in pixels; `eta` is the step of geodesic scores; `least` widens it where an image changes slowly (0: never).
     `radii` and `draws` are the scores of random motions, and how many of each; their `directions` are drawn in raw units or
     by the images' metric. `threshold` is the misclassification rate that tells r̂. `grid_motions` is how many motions the
     grid search asks about, at most.
