@@ -13,14 +13,13 @@ import torch
 
 import brinell
 from benchmarks.end_to_end import one_round, operators, per_second, summary
-from brinell.criteria import find_criterion
-from brinell.engine.bench import Bench
+from brinell.config.execution import Execution
+from brinell.criteria.criterion import find_criterion
+from brinell.engine.evaluator import Bench
 from brinell.engine.threads import answers
-from brinell.execution import Execution
-from brinell.lenses import KnobOptions
-from brinell.lenses.knob import knob
-from brinell.models import Model
-from brinell.perturb import find_property, property_names
+from brinell.lenses.knob.lens import KnobOptions, knob
+from brinell.models.model import Model
+from brinell.perturb.property import find_property, property_names
 
 
 def pictures(count: int) -> list[tuple[np.ndarray, None]]:

@@ -15,10 +15,10 @@ from urllib.parse import unquote
 
 import brinell
 from brinell.api import assembled
-from brinell.engine import Silent, execute
-from brinell.engine.progress import Tick
-from brinell.execution import Execution
-from brinell.models import Model
+from brinell.config.execution import Execution
+from brinell.engine.progress import Silent, Tick
+from brinell.engine.runner import execute
+from brinell.models.model import Model
 
 
 class Clock(Silent):
@@ -32,10 +32,10 @@ class Clock(Silent):
         began = time.time()
         self.stages[what] = [total, began, began]
 
-        def tick(_: int) -> None:
+        def advance(_: int) -> None:
             self.stages[what][2] = time.time()
 
-        return tick
+        return advance
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def per_second(ask: Callable[[], int], seconds: float) -> float:
 
 def operators() -> list[str]:
     """All operators that need no gradient: those cost forward passes alone."""
-    return [op.name for op in brinell.OPERATORS.values() if op.semantics == "published" and not op.white_box]
+    return [op.name for op in brinell.OPERATORS.values() if op.variant == "published" and not op.white_box]
 
 
 def one_round(

@@ -22,16 +22,18 @@ from torch import Tensor
 import brinell
 from benchmarks.accelerator import bare_model
 from benchmarks.end_to_end import per_second
-from brinell.criteria import find_criterion
-from brinell.engine.bench import Bench
+from brinell.config.execution import Execution
+from brinell.criteria.criterion import find_criterion
+from brinell.engine.evaluator import Bench
 from brinell.engine.threads import answers, torch_alone
-from brinell.execution import Execution
-from brinell.lenses import Answers, FragilityOptions, Grid, Neighbourhood, Trials, window_side
-from brinell.lenses.counts import counted_rows
-from brinell.lenses.fragility import chosen_views, fragility
-from brinell.lenses.maps import Maps, packed
-from brinell.models import Model
-from brinell.perturb import window_view
+from brinell.lenses.fragility.counts import counted_rows
+from brinell.lenses.fragility.fragile import Answers
+from brinell.lenses.fragility.lens import FragilityOptions, chosen_views, fragility
+from brinell.lenses.fragility.maps import Maps, packed
+from brinell.lenses.fragility.windows import Grid, Neighbourhood, window_side
+from brinell.lenses.lens import Trials
+from brinell.models.model import Model
+from brinell.perturb.windows import window_view
 
 MODEL = "efficientnet_lite0"
 HEIGHT, WIDTH = 375, 500  # the paper's photograph
@@ -83,10 +85,10 @@ def _photograph(height: int, width: int) -> Tensor:
 
 
 def _bench(model: Model, image: Tensor, batch: int) -> Bench:
-    canvas, zero = model.preprocess.canvas(image)[None], torch.zeros(1, dtype=torch.int64)
+    model_input, zero = model.preprocess.model_input(image)[None], torch.zeros(1, dtype=torch.int64)
     criterion = find_criterion("top_k_misclassification(5)")
     original = model.preprocess.coloured(image).contiguous()
-    return Bench(model, canvas, zero, zero, criterion=criterion, seed=0, batch=batch, originals=[original])
+    return Bench(model, model_input, zero, zero, criterion=criterion, seed=0, batch=batch, originals=[original])
 
 
 def _rates(bench: Bench, bare: Callable[[], int], count: int) -> dict[str, Any]:

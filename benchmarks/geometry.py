@@ -20,15 +20,15 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
-from brinell.criteria import find_criterion
-from brinell.engine.bench import Bench
+from brinell.config.execution import Execution
+from brinell.criteria.criterion import find_criterion
+from brinell.engine.evaluator import Bench
 from brinell.engine.threads import CORES, torch_alone
-from brinell.execution import Execution
-from brinell.geometry import GROUPS
-from brinell.lenses import GeometryOptions, MotionSearch
-from brinell.lenses.geometry import geometry
-from brinell.lenses.search import BROKEN
-from brinell.models import Model
+from brinell.lenses.geometry.lens import GeometryOptions, geometry
+from brinell.lenses.knob.search import BROKEN
+from brinell.lenses.tasks import MotionSearch
+from brinell.models.model import Model
+from brinell.motion.groups import GROUPS
 
 IMAGES = 64
 BLOCK = 8  # images that advance together on an accelerator
@@ -81,7 +81,7 @@ def searched(model: Model, images: Tensor, group: str, method: Any, **options: A
     with torch_alone():
         bench = Bench(
             model,
-            model.preprocess.canvases(images),
+            model.preprocess.inputs(images),
             torch.arange(len(images)),
             labels,
             criterion=find_criterion("misclassification"),

@@ -24,18 +24,19 @@ import brinell
 from benchmarks.accelerator import bare_model, pictures
 from benchmarks.end_to_end import per_second
 from benchmarks.processor import MODEL
-from brinell import repainting
-from brinell.attention import open_eyes
-from brinell.criteria import find_criterion
-from brinell.engine.bench import Bench
+from brinell.config.execution import Execution
+from brinell.criteria.criterion import find_criterion
+from brinell.engine.evaluator import Bench
 from brinell.engine.threads import CORES, answers, one_each_core, torch_alone
 from brinell.engine.tuning import best_batch
-from brinell.execution import Execution
-from brinell.lenses import HighlightOptions, Trials
-from brinell.lenses.highlights import highlights
-from brinell.models import Model
-from brinell.perturb import View, grid, highlight
-from brinell.resampling import resampled
+from brinell.lenses.highlights.lens import HighlightOptions, highlights
+from brinell.lenses.lens import Trials
+from brinell.models.model import Model
+from brinell.perturb.highlight import grid, highlight
+from brinell.perturb.view import View
+from brinell.resizing import repaint
+from brinell.resizing.resample import resampled
+from brinell.saliency.mapper import open_eyes
 
 SIZES = {"299 × 299": (299, 299), "500 × 375": (375, 500)}  # of originals, width first
 IMAGES, ROUNDS = 4, 3
@@ -52,9 +53,9 @@ def measure() -> dict[str, Any]:
             for name, (height, width) in SIZES.items():
                 originals = [resampled(photos[place].image[None], height, width)[0] for place in range(IMAGES)]
                 bench = _bench(model, originals, batch)
-                every = bench.canvases.repeat(16, 1, 1, 1)
+                every = bench.inputs.repeat(16, 1, 1, 1)
                 rounds[name].append(_round(bench, lambda every=every: len(answers(model, every, batch))))  # type: ignore[misc]
-        maps = _maps(model, bench.canvases.repeat(4, 1, 1, 1), 16)
+        maps = _maps(model, bench.inputs.repeat(4, 1, 1, 1), 16)
     return {"model": MODEL, "cores": CORES, "batch": batch, **_figures(rounds), "attention": maps}
 
 
@@ -72,7 +73,7 @@ def on_accelerator(batch: int, precision: str, images: int) -> dict[str, Any]:
             rounds[name].append(_round(bench, bare))
             if turn == ROUNDS - 1:
                 parts[name] = _parts(bench)
-    canvases = bench.canvases.repeat(batch // images + 1, 1, 1, 1)[:batch]
+    inputs = bench.inputs.repeat(batch // images + 1, 1, 1, 1)[:batch]
     return {
         "model": "ResNet-50",
         "device": torch.cuda.get_device_name(),
@@ -81,7 +82,7 @@ def on_accelerator(batch: int, precision: str, images: int) -> dict[str, Any]:
         "images": images,
         **_figures(rounds),
         "parts": parts,
-        "attention": _maps(model, canvases, batch),
+        "attention": _maps(model, inputs, batch),
     }
 
 
@@ -111,17 +112,17 @@ def _parts(bench: Bench) -> dict[str, float]:
         torch.cuda.synchronize()
     found["launches"] = len(profile.events() or [])
     found["on_device_ms"] = sum(event.device_time_total for event in profile.events() or []) / 1000
-    with patch.object(repainting, "kernels", lambda kind: None):
+    with patch.object(repaint, "kernels", lambda kind: None):
         found["making_by_products"] = per_second(make, 1.0)
     return found
 
 
 def _bench(model: Model, originals: list[Tensor], batch: int) -> Bench:
-    canvases = torch.stack([model.preprocess.canvas(original) for original in originals])
-    labels = answers(model, canvases, batch).argmax(1).cpu()
+    inputs = torch.stack([model.preprocess.model_input(original) for original in originals])
+    labels = answers(model, inputs, batch).argmax(1).cpu()
     criterion = find_criterion("misclassification")
     ids = torch.arange(len(originals))
-    return Bench(model, canvases, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+    return Bench(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
 
 
 def _round(bench: Bench, bare: Callable[[], int]) -> dict[str, float]:
@@ -146,23 +147,23 @@ def _figures(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     }
 
 
-def _maps(model: Model, canvases: Tensor, batch: int) -> dict[str, float]:
+def _maps(model: Model, inputs: Tensor, batch: int) -> dict[str, float]:
     """Heat maps a second, and what a forward pass and one back to the pixels reach in the same runtime."""
-    labels = answers(model, canvases, batch).argmax(1)
+    labels = answers(model, inputs, batch).argmax(1)
     cpu = model.device.type == "cpu"
-    parts = [slice(start, start + batch) for start in range(0, len(canvases), batch)]
+    parts = [slice(start, start + batch) for start in range(0, len(inputs), batch)]
 
     def each(work: Callable[[slice], Any]) -> int:
         list(one_each_core(work, parts) if cpu else map(work, parts))
         if not cpu:
             torch.cuda.synchronize()
-        return len(canvases)
+        return len(inputs)
 
     ratios, rates = [], []
     with open_eyes(model) as eyes:
         for _ in range(ROUNDS):
-            both = per_second(lambda: each(lambda part: model.gradient(canvases[part], labels[part])), 2.0)
-            maps = per_second(lambda: each(lambda part: eyes.maps(canvases[part], labels[part])), 2.0)
+            both = per_second(lambda: each(lambda part: model.gradient(inputs[part], labels[part])), 2.0)
+            maps = per_second(lambda: each(lambda part: eyes.maps(inputs[part], labels[part])), 2.0)
             ratios.append(maps / both)
             rates.append(maps)
     return {"maps": median(rates), "ratio": median(ratios)}

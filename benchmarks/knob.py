@@ -15,13 +15,13 @@ import brinell
 from benchmarks.accelerator import searched
 from benchmarks.end_to_end import per_second
 from benchmarks.processor import MODEL
-from brinell.criteria import find_criterion
-from brinell.engine.bench import Bench
+from brinell.config.execution import Execution
+from brinell.criteria.criterion import find_criterion
+from brinell.engine.evaluator import Bench
 from brinell.engine.threads import answers, torch_alone
 from brinell.engine.tuning import best_batch
-from brinell.execution import Execution
-from brinell.models import Model
-from brinell.perturb import property_names
+from brinell.models.model import Model
+from brinell.perturb.property import property_names
 from brinell.types import id_number, image_id
 
 IMAGES, POINTS, ROUNDS = 24, 100, 3
@@ -32,14 +32,14 @@ def measure() -> dict[str, Any]:
     photos = brinell.open_dataset("demo-photos")
     images = [photos[index].image for index in range(IMAGES)]
     model = brinell.open_model(MODEL, Execution())
-    canvases = torch.stack([model.preprocess.canvas(image) for image in images])
+    inputs = torch.stack([model.preprocess.model_input(image) for image in images])
     ids = torch.tensor([id_number(image_id(image)) for image in images])
     with torch_alone():
-        labels = answers(model, canvases, 8).argmax(1)
+        labels = answers(model, inputs, 8).argmax(1)
         batch = best_batch(model)
-        bench = Bench(model, canvases, ids, labels, criterion=find_criterion("misclassification"), seed=0, batch=batch)
-        rounds = [_round(bench, canvases) for _ in range(ROUNDS)]
-        peers = _beside_foolbox(model, bench, canvases, labels)
+        bench = Bench(model, inputs, ids, labels, criterion=find_criterion("misclassification"), seed=0, batch=batch)
+        rounds = [_round(bench, inputs) for _ in range(ROUNDS)]
+        peers = _beside_foolbox(model, bench, inputs, labels)
     names = list(rounds[0]["rates"])
     return {
         "model": MODEL,
@@ -53,9 +53,9 @@ def measure() -> dict[str, Any]:
     }
 
 
-def _round(bench: Bench, canvases: Tensor) -> dict[str, Any]:
+def _round(bench: Bench, inputs: Tensor) -> dict[str, Any]:
     """Every property once, with a look at the bare network before and after each."""
-    every = canvases.repeat(4, 1, 1, 1)
+    every = inputs.repeat(4, 1, 1, 1)
 
     def bare() -> float:  # side by side on all cores, as a run asks it: the fastest way (see `processor`)
         return per_second(lambda: len(answers(bench.model, every, bench.batch)), 1.5)
@@ -84,17 +84,17 @@ class _Counted(nn.Module):
         return answers(self.model, images.mul(255).round().clamp(0, 255).to(torch.uint8), self.batch).clamp(min=1e-9).log()
 
 
-def _beside_foolbox(model: Model, bench: Bench, canvases: Tensor, labels: Tensor) -> list[dict[str, Any]]:
+def _beside_foolbox(model: Model, bench: Bench, inputs: Tensor, labels: Tensor) -> list[dict[str, Any]]:
     """The four linear searches that both have, with as many steps."""
     attacks: dict[str, Callable[[], Any]] = {
-        "gaussian_blur": lambda: foolbox.attacks.GaussianBlurAttack(steps=POINTS, max_sigma=0.2 * canvases.shape[-1]),
+        "gaussian_blur": lambda: foolbox.attacks.GaussianBlurAttack(steps=POINTS, max_sigma=0.2 * inputs.shape[-1]),
         "contrast": lambda: foolbox.attacks.LinearSearchContrastReductionAttack(steps=POINTS),
         "salt_and_pepper": lambda: foolbox.attacks.SaltAndPepperNoiseAttack(steps=POINTS),
         "blended_noise": lambda: foolbox.attacks.LinearSearchBlendedUniformNoiseAttack(steps=POINTS, directions=10),
     }
     counted = _Counted(model, bench.batch).eval()
     peer = foolbox.PyTorchModel(counted, bounds=(0, 1), device="cpu")
-    clean = canvases.to(torch.float32) / 255
+    clean = inputs.to(torch.float32) / 255
     found = []
     for name, make in attacks.items():
         counted.asked, start = 0, time.perf_counter()

@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image
 
 from brinell.api import assembled
-from brinell.engine import Silent, execute
-from brinell.engine.progress import Tick
-from brinell.execution import Execution
+from brinell.config.execution import Execution
+from brinell.engine.progress import Silent, Tick
+from brinell.engine.runner import execute
 
 COUNTS, REPEATS = (100, 10_000), 3
 SHARD = 32  # so that the smallest run has several shards, too
@@ -58,14 +58,14 @@ class Scale(Silent):
         self.notes = []
         done = 0
 
-        def tick(count: int) -> None:
+        def advance(count: int) -> None:
             nonlocal done
             done += count
             if done * 8 // total > len(self.notes):
                 pages = int(Path("/proc/self/statm").read_text().split()[1])
                 self.notes.append(pages * resource.getpagesize() / 2**20)
 
-        return tick
+        return advance
 
 
 def _run(folder: Path) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from torch import Tensor
 import brinell
 from benchmarks.end_to_end import operators
 from benchmarks.peers import peers
-from brinell.models import Preprocess
-from brinell.perturb import Kind, Operator
+from brinell.models.preprocess import Preprocess
+from brinell.perturb.operator import Kind, Operator
 
 BATCH, ROUNDS = 16, 5
 
@@ -71,5 +71,5 @@ def _seconds(way: Callable[[Tensor], object], images: Tensor) -> float:
 
 
 def _photographs() -> Tensor:
-    photos, canvas = brinell.open_dataset("demo-photos"), Preprocess(224, 224).canvas
-    return torch.stack([canvas(photos[index].image) for index in range(BATCH)])
+    photos, model_input = brinell.open_dataset("demo-photos"), Preprocess(224, 224).model_input
+    return torch.stack([model_input(photos[index].image) for index in range(BATCH)])

@@ -16,9 +16,9 @@ from torch import nn
 
 import brinell
 from benchmarks.end_to_end import one_round, operators, per_second, summary
-from brinell.execution import Execution
-from brinell.models import Model
+from brinell.config.execution import Execution
 from brinell.models.export import export
+from brinell.models.model import Model
 
 MODEL = "efficientnet_lite0"
 IMAGES, ROUNDS, SECONDS = 24, 7, 6.0
@@ -29,8 +29,8 @@ def measure() -> dict[str, Any]:
     photos = brinell.open_dataset("demo-photos")
     data = [(photos[index].image, None) for index in range(IMAGES)]
     model = brinell.open_model(MODEL, Execution())
-    canvases = torch.stack([model.preprocess.canvas(image) for image, _ in data])
-    images = model.preprocess.normalise(canvases)
+    inputs = torch.stack([model.preprocess.model_input(image) for image, _ in data])
+    images = model.preprocess.normalise(inputs)
     ways = bare_ways(images)
     turns = [{name: per_second(ask, 2.0) for name, ask in ways.items()} for _ in range(4)]
     rates = {name: max(turn[name] for turn in turns) for name in ways}

@@ -72,11 +72,11 @@ def _attacked(step: Step) -> NDArray[np.bool_]:
     names = [sample.label for sample in samples if sample.label is not None]
     indices = align(names, own=dataset.classes, model=model.classes, outputs=model.outputs)
     labels = torch.tensor([indices[name] for name in names])
-    canvases = torch.stack([model.preprocess.canvas(sample.image) for sample in samples]).to(torch.float32)
+    inputs = torch.stack([model.preprocess.model_input(sample.image) for sample in samples]).to(torch.float32)
     right = np.empty((COUNT, 31), bool)
     for start in range(0, COUNT, BATCH):
         rows = slice(start, start + BATCH)
-        images, asked = canvases[rows], labels[rows, None]
+        images, asked = inputs[rows], labels[rows, None]
         for number in range(31):
             scores = model.predict(images)
             right[rows, number] = scores.argmax(1) == asked[:, 0]

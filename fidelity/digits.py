@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from brinell.config.execution import Execution
 from brinell.draws import shuffled
-from brinell.execution import Execution
-from brinell.models import Model, Preprocess
+from brinell.models.model import Model
 from brinell.models.modules import from_module
+from brinell.models.preprocess import Preprocess
 
 EPOCHS = 2
 

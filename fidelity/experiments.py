@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brinell.perturb import OPERATORS, find_operator, operator_names, step
+from brinell.perturb.operator import OPERATORS, find_operator, operator_names, step
 from fidelity.compare import Array, Outcomes, area, distance, first_below, interval, kept, rank_correlation, resampled
 from fidelity.measure import ASSETS, LITE0, Curve, Measured, measure, published, published_networks
 
@@ -102,7 +102,7 @@ def compared() -> list[str]:
 
 
 def other_readings() -> list[str]:
-    """Every operator of the package in the semantics that are not the usual ones."""
+    """Every operator of the package in the variant that are not the usual ones."""
     raw = raw_gradients()
     return [one.id for one in OPERATORS.values() if one.id not in raw and one.id != find_operator(one.name).id]
 
@@ -131,7 +131,7 @@ ALL_IMAGES, FIRST_IMAGES = "EfficientNet-Lite0", f"EfficientNet-Lite0, first {FE
 
 
 def experiments(main: Measured, operators: list[str]) -> list[Row]:
-    """What moves the kept areas of these operators: draws, canvas, normalisation, images, network."""
+    """What moves the kept areas of these operators: draws, model input, normalisation, images, network."""
     ids = {name: find_operator(name).id for name in operators}
 
     def row(name: str, group: str, measured: Measured, base: str | None = None, network: str = "efficientnet_lite0") -> Row:
@@ -177,6 +177,6 @@ def raw_gradients() -> dict[str, int]:
 
 
 def _add_raw_gradient(rate: int) -> None:
-    @step(ATTACK, find_operator(ATTACK).facts, semantics=f"raw{rate}")
+    @step(ATTACK, find_operator(ATTACK).facts, variant=f"raw{rate}")
     def along(images: Tensor, gradient: Tensor) -> Tensor:
         return (images.to(torch.float32) + rate * gradient).round_().clamp_(0, 255).to(torch.uint8)

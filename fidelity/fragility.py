@@ -22,11 +22,12 @@ import jinja2
 import numpy as np
 
 import brinell
-from brinell.execution import Execution, Precision
-from brinell.lenses import KINDS, Maps, Neighbourhood, fragile
-from brinell.lenses.fragile import best_pair
-from brinell.models import Model
-from brinell.results import Fragility, read_maps
+from brinell.config.execution import Execution, Precision
+from brinell.lenses.fragility.findings import Fragility, read_maps
+from brinell.lenses.fragility.fragile import KINDS, best_pair, fragile
+from brinell.lenses.fragility.maps import Maps
+from brinell.lenses.fragility.windows import Neighbourhood
+from brinell.models.model import Model
 from fidelity import fragility_cifar
 from fidelity.figures import save
 from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of, require_assets

@@ -28,8 +28,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brinell.lenses import Answers, Grid, Neighbourhood, fragile
-from brinell.perturb import location_view, windows
+from brinell.lenses.fragility.fragile import Answers, fragile
+from brinell.lenses.fragility.windows import Grid, Neighbourhood
+from brinell.perturb.windows import location_view, windows
 from fidelity.cifar_net import SIDE, Recipe, SmallAlexNet, standardised, train
 from fidelity.measure import ASSETS, ROOT, require_assets
 from fidelity.words import grid
@@ -136,16 +137,16 @@ def _images(name: str) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(content["images"].transpose(0, 3, 1, 2).copy()), torch.from_numpy(content["labels"])
 
 
-def _predicted(net: SmallAlexNet, canvases: Tensor, device: torch.device) -> Tensor:
+def _predicted(net: SmallAlexNet, inputs: Tensor, device: torch.device) -> Tensor:
     with torch.inference_mode():
-        return torch.cat([net(standardised(part.to(device))) for part in canvases.split(BATCH)]).cpu()
+        return torch.cat([net(standardised(part.to(device))) for part in inputs.split(BATCH)]).cpu()
 
 
 def _right(net: SmallAlexNet, images: Tensor, labels: Tensor, device: torch.device) -> float:
     """Accuracy on the middle of images, as large as most training crops."""
     middle = torch.tensor([[2, 2]])
-    canvases = torch.cat([windows(image, 28, middle, SIDE, SIDE, "bilinear") for image in images])
-    return float((_predicted(net, canvases, device).argmax(1) == labels).float().mean())
+    inputs = torch.cat([windows(image, 28, middle, SIDE, SIDE, "bilinear") for image in images])
+    return float((_predicted(net, inputs, device).argmax(1) == labels).float().mean())
 
 
 def _answers(grid: Grid, scores: Tensor, label: int) -> Answers:
@@ -162,8 +163,8 @@ def _fragile(
     grids = {"shift": hood.shifted} | (
         {} if net.recipe.pool else {"shrink": hood.shrunk}
     )  # of pooling the paper shows shifts
-    canvases = [windows(image, grid.side, grid.corners(), SIDE, SIDE, fit) for image in images for grid in grids.values()]
-    scores = iter(_predicted(net, torch.cat(canvases), device).split([len(each) for each in canvases]))
+    inputs = [windows(image, grid.side, grid.corners(), SIDE, SIDE, fit) for image in images for grid in grids.values()]
+    scores = iter(_predicted(net, torch.cat(inputs), device).split([len(each) for each in inputs]))
     sums: dict[str, float] = defaultdict(float)
     for label in labels.tolist():
         answers = {change: _answers(grid, next(scores), label) for change, grid in grids.items()}
@@ -187,8 +188,8 @@ def _changes(net: SmallAlexNet, images: Tensor, labels: Tensor, size: int, devic
     hood, view = Neighbourhood.of(size, SIDE, SIDE), location_view(str(size), SIDE, SIDE)
     grid = hood.shifted
     parameters = torch.cat([grid.corners(), torch.full((len(grid), 1), size)], 1).to(torch.float64)
-    canvases = torch.cat([view.canvases(image, parameters, lambda made: made) for image in images])
-    parts = _predicted(net, canvases, device).split(len(grid))
+    inputs = torch.cat([view.inputs(image, parameters, lambda made: made) for image in images])
+    parts = _predicted(net, inputs, device).split(len(grid))
     answers = [_answers(grid, scores, label) for label, scores in zip(labels.tolist(), parts, strict=True)]
     return [fragile(hood, one, one, "shift", "label").loose for one in answers]
 

@@ -15,10 +15,9 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from brinell.geometry import GROUPS as KNOWN
-from brinell.results import Motions
-from brinell.results.motions import Rate
-from brinell.results.statistics import mean, proportion
+from brinell.lenses.geometry.findings import Motions, Rate
+from brinell.motion.groups import GROUPS as KNOWN
+from brinell.runs.statistics import mean, proportion
 from fidelity.measure import ROOT
 from fidelity.photographs import RESULTS as PHOTOGRAPHS
 from fidelity.table1 import GATHERED, GROUPS, LENETS, SEEDS

@@ -9,9 +9,9 @@ from statistics import mean, median, pvariance
 from typing import Any
 
 import brinell
-from brinell.results import Attention, Estimate, Highlights
-from brinell.results.attention import Moved
-from brinell.results.statistics import proportion
+from brinell.lenses.highlights.findings import Highlights
+from brinell.runs.statistics import Estimate, proportion
+from brinell.saliency.findings import Attention, Moved
 from fidelity.words import grid, signed
 
 EXACT = "highlight:exact"

@@ -22,7 +22,8 @@ from typing import Any
 import jinja2
 
 import brinell
-from brinell.results import Highlights, Motions
+from brinell.lenses.geometry.findings import Motions
+from brinell.lenses.highlights.findings import Highlights
 from fidelity.hardened_nets import options
 from fidelity.measure import ASSETS, IMAGES, ROOT, require_assets
 from fidelity.words import grid

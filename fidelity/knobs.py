@@ -20,9 +20,10 @@ import jinja2
 import numpy as np
 
 import brinell
-from brinell.perturb import find_property, property_names
-from brinell.results import Knobs, title
-from brinell.serve import Server
+from brinell.lenses.knob.findings import Knobs
+from brinell.perturb.property import find_property, property_names
+from brinell.runs.names import title
+from brinell.serve.server import Server
 from fidelity.compare import rank_correlation
 from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of
 from fidelity.words import grid, listed

@@ -24,13 +24,13 @@ import torch
 from PIL import Image
 
 import brinell
-from brinell.criteria import find_criterion
+from brinell.criteria.criterion import find_criterion
 from brinell.draws import shuffled
-from brinell.engine.bench import Bench
+from brinell.engine.evaluator import Bench
 from brinell.engine.threads import torch_alone
-from brinell.lenses import GeometryOptions
-from brinell.lenses.geometry import chosen_searches, geometry
-from brinell.models import Model, open_model
+from brinell.lenses.geometry.lens import GeometryOptions, chosen_searches, geometry
+from brinell.models.model import Model
+from brinell.models.sources import open_model
 from fidelity.measure import ASSETS, IMAGES, require_assets
 
 RESULTS = Path(__file__).parent / "results" / "photographs.json"
@@ -62,11 +62,11 @@ def images(rows: list[int]) -> list[torch.Tensor]:
 def measure(model: Model, rows: list[int], options: GeometryOptions, batch: int) -> dict[str, Any]:
     """What each search finds of some photographs: by its id, columns as lists."""
     originals = images(rows)
-    canvases = torch.stack([model.preprocess.canvas(original) for original in originals])
+    inputs = torch.stack([model.preprocess.model_input(original) for original in originals])
     ids, labels = torch.tensor(rows), torch.zeros(len(rows), dtype=torch.int64)
     criterion, found = find_criterion("misclassification"), {}
     with torch_alone():
-        bench = Bench(model, canvases, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+        bench = Bench(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
         for search in chosen_searches(options):
             began = time.perf_counter()
             columns: Any = bench.drive(geometry(bench.shard(), search, options))  # type: ignore[arg-type]

@@ -15,8 +15,9 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from brinell.perturb import find_operator
-from brinell.results import proportion, title
+from brinell.perturb.operator import find_operator
+from brinell.runs.names import title
+from brinell.runs.statistics import proportion
 from fidelity import figures
 from fidelity.attack import attack_facts
 from fidelity.compare import area, distance, first_below, interval, kept, rank_correlation
@@ -139,14 +140,14 @@ def _marks(rows: Sequence[Row]) -> list[figures.Record]:
 def _agreements(main_run: Measured, agreed: Agreement, readings: Measured) -> str:
     few = main_run.among(readings)
     by_text = {**few.right, **readings.right}
-    asked = {semantics: [find_operator(name, semantics) for name in compared()] for semantics in ("published", "paper")}
+    asked = {variant: [find_operator(name, variant) for name in compared()] for variant in ("published", "paper")}
     whole = agreement({name: main_run.of(find_operator(name).id) for name in published()})
     lines = [
-        ("published semantics, the default", len(main_run.images), agreed),
+        ("published variant, the default", len(main_run.images), agreed),
         (f"the same with {title(ATTACK)}", len(main_run.images), whole),
     ] + [
-        (told, FEW, agreement({one.name: by_text["efficientnet_lite0", one.id] for one in asked[semantics]}))
-        for told, semantics in (("the same on fewer images", "published"), ("the text's semantics", "paper"))
+        (told, FEW, agreement({one.name: by_text["efficientnet_lite0", one.id] for one in asked[variant]}))
+        for told, variant in (("the same on fewer images", "published"), ("the text's variant", "paper"))
     ]
     return grid(
         ["Lite0 against B0", "images", "areas", "first levels below 50 %", "mean distance of curves"],

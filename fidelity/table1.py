@@ -26,14 +26,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from brinell.criteria import find_criterion
+from brinell.criteria.criterion import find_criterion
 from brinell.draws import shuffled
-from brinell.engine.bench import Bench
+from brinell.engine.evaluator import Bench
 from brinell.engine.threads import torch_alone
-from brinell.geometry.frames import Frames, Pixels
-from brinell.lenses import GeometryOptions
-from brinell.lenses.geometry import chosen_searches, geometry
-from brinell.models import Model
+from brinell.lenses.geometry.lens import GeometryOptions, chosen_searches, geometry
+from brinell.models.model import Model
+from brinell.motion.frames import Frames, Pixels
 from fidelity.digits import as_model, digits, trained
 from fidelity.measure import ASSETS, ROOT
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from brinell.execution import Execution
+from brinell.config.execution import Execution
 
 ASSETS = Path(os.environ.get("BRINELL_ASSETS", Path(__file__).parents[2] / "shared" / "assets"))
 
@@ -29,13 +29,13 @@ def assets() -> Path:
 @pytest.fixture(scope="session")
 def photographs() -> torch.Tensor:
     """Two photographs that come with scikit-image, as uint8 (2, 3, 224, 224)."""
-    from brinell.datasets import open_dataset
-    from brinell.models import Preprocess
+    from brinell.datasets.sources import open_dataset
+    from brinell.models.preprocess import Preprocess
 
     pytest.importorskip("skimage", reason="needs the photographs of scikit-image")
     photos = open_dataset("demo-photos")
-    canvas = Preprocess(224, 224).canvas
-    return torch.stack([canvas(photos[index].image) for index in (20, 21, 22)])
+    model_input = Preprocess(224, 224).model_input
+    return torch.stack([model_input(photos[index].image) for index in (20, 21, 22)])
 
 
 @pytest.fixture

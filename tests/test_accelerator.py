@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 import brinell
+from brinell.config.execution import Execution
 from brinell.draws import Draws, key
-from brinell.execution import Execution
-from brinell.models import Preprocess
-from brinell.perturb import OPERATORS, Operator, colours, difference, mean_grey
+from brinell.models.preprocess import Preprocess
+from brinell.perturb.difference import colours, difference, mean_grey
+from brinell.perturb.operator import OPERATORS, Operator
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -51,7 +52,7 @@ def test_the_same_pixels_as_on_the_cpu(operator: Operator, channels: int, size: 
 @pytest.mark.parametrize("size", [*SIZES, (299, 500)], ids=str)
 def test_the_same_canvases_as_on_the_cpu(how: Any, short_side: int | None, size: tuple[int, int]) -> None:
     images, pre = pictures(*size, 3), Preprocess(32, 32, short_side=short_side, interpolation=how)
-    assert torch.equal(pre.canvases(images.cuda()).cpu(), pre.canvases(images))
+    assert torch.equal(pre.inputs(images.cuda()).cpu(), pre.inputs(images))
 
 
 def test_the_same_draws_as_on_the_cpu() -> None:

@@ -9,13 +9,15 @@ import torch
 from torch import Tensor, nn
 
 import brinell
-from brinell.criteria import find_criterion
-from brinell.engine.bench import Bench
-from brinell.execution import Execution
-from brinell.geometry import GROUPS, Frames, Group, flows, gram, jacobian, reach, scores
-from brinell.lenses import GeometryOptions, MotionSearch
-from brinell.lenses.geometry import geometry
-from brinell.lenses.stage import Method
+from brinell.config.execution import Execution
+from brinell.criteria.criterion import find_criterion
+from brinell.engine.evaluator import Bench
+from brinell.lenses.geometry.lens import GeometryOptions, geometry
+from brinell.lenses.tasks import Method, MotionSearch
+from brinell.motion.frames import Frames
+from brinell.motion.geodesic import reach, scores
+from brinell.motion.groups import GROUPS, Group
+from brinell.motion.jacobian import flows, gram, jacobian
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -71,7 +73,7 @@ def test_the_same_findings_as_on_the_cpu(method: Method) -> None:
         model = brinell.wrap(Net(), size=40, short_side=48, name="net", execution=Execution(device=device, runtime="torch"))
         bench = Bench(
             model,
-            model.preprocess.canvases(images),
+            model.preprocess.inputs(images),
             torch.arange(8),
             torch.zeros(8, dtype=torch.int64),
             criterion=find_criterion("misclassification"),

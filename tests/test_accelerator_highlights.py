@@ -11,12 +11,13 @@ import torch
 from torch import nn
 
 import brinell
-from brinell import lighting, repainting, resampling
-from brinell.attention import open_eyes
 from brinell.engine.threads import two_in_flight
-from brinell.lighting import Local
-from brinell.models import Preprocess
-from brinell.perturb import WHITE, grid, highlight, highlighted
+from brinell.models.preprocess import Preprocess
+from brinell.perturb.highlight import WHITE, grid, highlight, highlighted
+from brinell.resizing import local as lighting
+from brinell.resizing import repaint, resample
+from brinell.resizing.local import Local
+from brinell.saliency.mapper import open_eyes
 from test_accelerator import pictures
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -51,7 +52,7 @@ def test_the_same_canvases_as_on_the_cpu(size: tuple[int, int], how: str, short_
         assert there.device.type == "cuda"
         assert torch.equal(there.cpu(), here)
         assert torch.equal(made(image.cuda(), painted), there)
-        with patch.object(repainting, "kernels", lambda kind: None), patch.object(resampling, "kernels", lambda kind: None):
+        with patch.object(repaint, "kernels", lambda kind: None), patch.object(resample, "kernels", lambda kind: None):
             assert torch.equal(made(image.cuda(), lit), there)
 
 
@@ -65,13 +66,13 @@ def test_plans_of_two_streams_are_apart() -> None:
     places = list(range(len(images))) * 8
     made = two_in_flight(lambda at: preprocess.repainted(ready[at], local, every[at]), places, torch.device("cuda"))
     clean = [preprocess.repainted(preprocess.repainting(each), local, own) for each, own in zip(images, every, strict=True)]
-    for at, canvases in zip(places, made, strict=True):
-        assert torch.equal(canvases.cpu(), clean[at])
+    for at, inputs in zip(places, made, strict=True):
+        assert torch.equal(inputs.cpu(), clean[at])
 
 
 @pytest.mark.parametrize("how", ["bilinear", "bicubic", "lanczos"])
 def test_the_kernel_is_there_and_gives_pillows_bytes(how: str) -> None:
-    assert resampling.kernels("cuda") is not None
+    assert resample.kernels("cuda") is not None
     for source, target in (
         ((299, 299), (224, 224)),
         ((375, 500), (224, 224)),
@@ -79,8 +80,8 @@ def test_the_kernel_is_there_and_gives_pillows_bytes(how: str) -> None:
         ((901, 1203), (64, 96)),
     ):
         images = pictures(*source, 3, 2)
-        there = resampling.resampled(images.cuda(), *target, how)  # type: ignore[arg-type]
-        assert torch.equal(there.cpu(), resampling.resampled(images, *target, how))  # type: ignore[arg-type]
+        there = resample.resampled(images.cuda(), *target, how)  # type: ignore[arg-type]
+        assert torch.equal(there.cpu(), resample.resampled(images, *target, how))  # type: ignore[arg-type]
 
 
 def network() -> nn.Module:
@@ -98,13 +99,13 @@ def network() -> nn.Module:
 
 
 def test_the_same_maps_as_on_the_cpu() -> None:
-    canvases, classes = pictures(224, 224, 3), torch.arange(6) % 4
+    inputs, classes = pictures(224, 224, 3), torch.arange(6) % 4
     maps = []
     for device in ("cpu", "cuda"):
         execution = brinell.Execution(device=device, runtime="torch")
         model = brinell.wrap(network(), execution=execution)
         with open_eyes(model) as eyes:
-            maps.append(eyes.maps(canvases.to(device), classes.to(device)).cpu())
+            maps.append(eyes.maps(inputs.to(device), classes.to(device)).cpu())
     assert torch.allclose(maps[0], maps[1], atol=1e-3)
 
 

@@ -16,11 +16,11 @@ from typer.main import get_command
 
 from brinell.api import Run
 from brinell.cli.main import app, main
-from brinell.criteria import CRITERIA
-from brinell.datasets import SOURCES as DATASETS
-from brinell.lenses import LENSES
-from brinell.models import SOURCES as MODELS
-from brinell.perturb import OPERATORS
+from brinell.criteria.criterion import CRITERIA
+from brinell.datasets.sources import SOURCES as DATASETS
+from brinell.lenses.lens import LENSES
+from brinell.models.sources import SOURCES as MODELS
+from brinell.perturb.operator import OPERATORS
 
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
 OPTIONS = {"--model": "fake:grey:0.25", "--data": "greys", "--operator": "fade_black", "--levels": "20"}
@@ -188,7 +188,7 @@ def test_rows(ran: Path, tell: Tell) -> None:
     [
         ("lenses", list(LENSES)),
         ("operators", [operator.name for operator in OPERATORS.values()]),
-        ("operators", [operator.semantics for operator in OPERATORS.values() if operator.semantics != "published"]),
+        ("operators", [operator.variant for operator in OPERATORS.values() if operator.variant != "published"]),
         ("models", [source.form for source in MODELS.values()]),
         ("datasets", [source.form for source in DATASETS.values()]),
         ("criteria", list(CRITERIA)),
@@ -221,8 +221,8 @@ def test_brackets_in_names_are_no_markup(here: Path, tell: Tell) -> None:
 
 BAD = {
     "operator": (run("--operator", "jpegg"), "there is no operator 'jpegg'; did you mean jpeg?"),
-    "semantics": (run("--semantics", "publish"), "no operator has the semantics 'publish'; did you mean published?"),
-    "operator's semantics": (run("--operator", "jpeg:l2"), "operator 'jpeg' has no semantics 'l2'; it has published"),
+    "variant": (run("--variant", "publish"), "no operator has the variant 'publish'; did you mean published?"),
+    "operator's variant": (run("--operator", "jpeg:l2"), "operator 'jpeg' has no variant 'l2'; it has published"),
     "model": (run("--model", "tim:resnet50"), "there is no model source 'tim'; did you mean timm?"),
     "fake model": (run("--model", "fake:blue"), "expected fake:grey or fake:grey:THRESHOLD, got fake:blue"),
     "model's key": (run("--model", "fake:grey?sise=3"), "models.0.sise is no key of a config; did you mean size"),
@@ -291,7 +291,7 @@ def test_bad_input_is_one_line(what: str, here: Path, refused: Tell) -> None:
         ),
         (
             "model: fake:grey\ndata: greys\nlens: {name: knob, levels: 3}\n",
-            "levels is an option of the profile lens; knob has operators, semantics, criterion, search, points",
+            "levels is an option of the profile lens; knob has operators, variant, criterion, search, points",
         ),
         ("model: fake:grey\ndata: {source: greys, limit: some}\n", "data.limit: input should be a valid integer"),
     ],

@@ -18,12 +18,13 @@ from PIL import Image
 from torch import nn
 
 import brinell
-from brinell.cli import main
+from brinell.cli.main import main
+from brinell.comparison.contrasts import Contrasts
+from brinell.comparison.gates import Gate, Rule
+from brinell.comparison.measures import MEASURES, image_values
+from brinell.comparison.page import comparison_markdown, comparison_page, junit, write_comparison
 from brinell.errors import ConfigError, RunError
-from brinell.report import comparison_markdown, comparison_page, junit, write_comparison
-from brinell.results import MEASURES, Contrasts, Estimate
-from brinell.results.gates import Gate, Rule
-from brinell.results.measures import image_values
+from brinell.runs.statistics import Estimate
 from brinell.validation import validated
 
 PROFILE = {"name": "profile", "operators": ["fade_black", "fade_white", "boxes"], "levels": 12}

@@ -18,21 +18,23 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.cli.main import main
-from brinell.config import load_config
-from brinell.criteria import find_criterion
+from brinell.config.run import load_config
+from brinell.criteria.criterion import find_criterion
 from brinell.curation.likeness import Seen, hashes
-from brinell.datasets import read_image
-from brinell.engine import assemble, execute
-from brinell.engine.bench import Bench
+from brinell.datasets.decode import read_image
+from brinell.engine.evaluator import Bench
 from brinell.engine.failures import FAILURES, Failures
-from brinell.engine.remake import Version, boxes_of, remade
-from brinell.geometry import GROUPS
-from brinell.lenses import LENSES, Again, Lens, LensOptions, Motion, Shard, Trials
-from brinell.lenses.lens import Asking
-from brinell.perturb import Property, View, find_operator, find_property
+from brinell.engine.replay import Version, boxes_of, remade
+from brinell.engine.runner import assemble, execute
+from brinell.lenses.lens import LENSES, Again, Asking, Lens, LensOptions, Shard, Trials
+from brinell.lenses.tasks import Motion
+from brinell.motion.groups import GROUPS
 from brinell.perturb.highlight import highlighted
+from brinell.perturb.operator import find_operator
+from brinell.perturb.property import Property, find_property
+from brinell.perturb.view import View
 from brinell.perturb.windows import window_view
-from brinell.results import Store
+from brinell.runs.store import Store
 from brinell.types import id_number, image_id
 from conftest import PLAIN
 
@@ -122,7 +124,7 @@ def test_pictures_are_what_the_model_saw(lens: str, kind: str, unlabelled: dict[
         assert int(said.argmax()) == after["label"] != record["label"]
         assert float(said.max()) == pytest.approx(after["confidence"], abs=1e-6)
         assert float(said[record["label"]]) == pytest.approx(after["truth_confidence"], abs=1e-6)
-        clean = model.preprocess.canvas(originals[record["original_id"]])[None]
+        clean = model.preprocess.model_input(originals[record["original_id"]])[None]
         assert int(model.predict(clean).argmax()) == record["failures"][0]["before"]["label"] == record["label"]
         assert torch.equal(picture, _made_alone(record, clean)), record["operator"]
         assert record["parameters"]["seed"] == 5 and 0 < record["intensity"] <= 100
@@ -217,7 +219,7 @@ def test_models_are_asked_about_each_other_s_breaks(greys: Path, tmp_path: Path)
     originals = {image_id(dataset[index].image): dataset[index].image for index in range(len(dataset))}
     change, expected = find_property("brightness"), {}
     for image, original in originals.items():
-        clean = models[0].preprocess.canvas(original)[None]
+        clean = models[0].preprocess.model_input(original)[None]
         for severity in sorted({at for (one, _), at in breaks.items() if one == image}, key=abs):
             picture = change.apply(
                 clean, torch.tensor([[severity]]).double(), seed=0, ids=torch.zeros(1, dtype=torch.int64)
@@ -524,11 +526,11 @@ def test_the_command(greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_lens_of_views_takes_part_by_one_entry(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def shade(original: Tensor, parameters: Tensor, to_canvases: Callable[[Tensor], Tensor]) -> Tensor:
+    def shade(original: Tensor, parameters: Tensor, to_inputs: Callable[[Tensor], Tensor]) -> Tensor:
         images = original.expand(len(parameters), -1, -1, -1).clone()
         for image, (rows,) in zip(images, parameters.to(torch.int64).tolist(), strict=True):
             image[:, :rows] = 0
-        return to_canvases(images)
+        return to_inputs(images)
 
     view = View("shade", "test", shade)
 
@@ -565,7 +567,7 @@ def test_a_lens_of_views_takes_part_by_one_entry(greys: Path, tmp_path: Path, mo
     for record in records:
         original = next(dataset[n].image for n in range(12) if dataset[n].name == record["original"]).clone()
         original[:, : int(record["parameters"]["parameters"][0])] = 0
-        assert torch.equal(read_image(tmp_path / "out" / record["file_name"]), model.preprocess.canvas(original))
+        assert torch.equal(read_image(tmp_path / "out" / record["file_name"]), model.preprocess.model_input(original))
 
 
 def test_spots_of_light_are_made_again_on_the_original(unlabelled: dict[str, Any], tmp_path: Path) -> None:
@@ -582,7 +584,7 @@ def test_spots_of_light_are_made_again_on_the_original(unlabelled: dict[str, Any
             spot = torch.tensor([record["parameters"]["spot"]], dtype=torch.float64)
             lit = highlighted(originals[record["original"]][None], spot, (255, 200, 100))
             picture = read_image(tmp_path / fail / record["file_name"])
-            assert torch.equal(picture, models[0].preprocess.canvases(lit)[0]) and len(record["models"]) >= count
+            assert torch.equal(picture, models[0].preprocess.inputs(lit)[0]) and len(record["models"]) >= count
             for failure in record["failures"]:
                 (model,) = [one for one in models if one.name == failure["model"]]
                 said = model.predict(picture[None])[0]
@@ -613,9 +615,12 @@ def watched(short_side: int | None, other: float = 0.0) -> brinell.Model:
 
 
 def bench_of(model: brinell.Model, originals: list[Tensor]) -> Bench:
-    canvases, nothing = torch.stack([model.preprocess.canvas(one) for one in originals]), torch.zeros(len(originals)).long()
+    inputs, nothing = (
+        torch.stack([model.preprocess.model_input(one) for one in originals]),
+        torch.zeros(len(originals)).long(),
+    )
     usual = find_criterion("misclassification")
-    return Bench(model, canvases, nothing, nothing, criterion=usual, seed=0, batch=4, originals=originals)
+    return Bench(model, inputs, nothing, nothing, criterion=usual, seed=0, batch=4, originals=originals)
 
 
 def was_given(model: brinell.Model, given: Tensor, picture: Tensor, *, rounded: bool) -> bool:
@@ -662,7 +667,8 @@ def test_moved_images_are_what_the_model_saw(short_side: int | None, unlabelled:
         if (image, operator, *motion) not in written
     ]
     clean = {
-        image: model.predict(model.preprocess.canvas(originals[place])[None]).argmax() for image, place in names.items()
+        image: model.predict(model.preprocess.model_input(originals[place])[None]).argmax()
+        for image, place in names.items()
     }
     for number, picture in remade(bench_of(model, originals), barely, names):
         assert int(model.predict(picture[None]).argmax()) == int(clean[barely[number].image])

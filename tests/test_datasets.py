@@ -14,8 +14,8 @@ import pytest
 import torch
 from PIL import Image
 
-from brinell.datasets import DataOptions, open_dataset, read_image
-from brinell.datasets.decode import decode, from_array
+from brinell.datasets.decode import decode, from_array, read_image
+from brinell.datasets.sources import DataOptions, open_dataset
 from brinell.errors import DataError, UnreadableImage
 from brinell.types import Sample, image_id
 

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 import brinell
 from brinell.api import assembled
 from brinell.boxes import overlaps
-from brinell.datasets import DataOptions, ObjectRule
+from brinell.datasets.objects import ObjectRule
+from brinell.datasets.sources import DataOptions
 from brinell.engine.plan import plan
-from brinell.results import Profiles, precision
+from brinell.lenses.profile.findings import Profiles
+from brinell.lenses.profile.precision import precision
 from brinell.types import Sample
 from conftest import PLAIN
 
@@ -166,7 +168,7 @@ def test_the_knob_finds_the_known_breaking_point(spots: Path, tmp_path: Path, cr
            where operator like 'horizontal%' and status = 'broken' order by index, direction"""
     ).fetchall()
     for index, direction, amount in shifts:
-        left, right = 4 * index, 4 * index + 8  # on the canvas
+        left, right = 4 * index, 4 * index + 8  # on the model input
         leaves = 32 - left if direction == "right" else right
         assert leaves - 7 <= abs(amount) <= leaves, "a part of it is enough"
     assert len(shifts) == 10
@@ -205,8 +207,8 @@ def test_real_detectors_find_the_bear(assets: Path, name: str) -> None:
     dataset = brinell.open_dataset(assets / "images" / "coco_val_128" / "instances.json")
     sample = next(dataset[index] for index in range(10) if dataset[index].name == "000000000285.jpg")
     assert model.classes is not None and model.detector is not None and sample.boxes is not None
-    canvas = model.preprocess.canvas(sample.image)
-    probabilities, detections = model.answer(canvas[None])
+    model_input = model.preprocess.model_input(sample.image)
+    probabilities, detections = model.answer(model_input[None])
     assert detections is not None
     assert model.classes.short(int(probabilities.argmax())) == "bear"
     found = model.detector.found(detections)

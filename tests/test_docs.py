@@ -11,13 +11,12 @@ import pytest
 import yaml
 
 import brinell
-from brinell.config import load_config
-from brinell.criteria import find_criterion
-from brinell.hardening import HardenConfig, load_harden_config
-from brinell.hardening.options import AugmentOptions, TrainingOptions
-from brinell.models.mapping import CallOptions, Mapping, RequestOptions, ResponseOptions
-from brinell.models.protocol import scores_of
-from brinell.results import ATTENTION, CLEAN, PRECISION, ROWS, SAMPLES
+from brinell.config.run import load_config
+from brinell.criteria.criterion import find_criterion
+from brinell.hardening.options import AugmentOptions, HardenConfig, TrainingOptions, load_harden_config
+from brinell.models.remote.mapping import CallOptions, Mapping, RequestOptions, ResponseOptions
+from brinell.models.remote.protocol import scores_of
+from brinell.runs.schema import ATTENTION, CLEAN, PRECISION, ROWS, SAMPLES
 from brinell.validation import validated
 from conftest import PLAIN
 

@@ -14,15 +14,18 @@ from rich.console import Console
 from torch import Tensor, nn
 
 import brinell
-from brinell.config import load_config
-from brinell.criteria import find_criterion
-from brinell.engine import assemble, execute, progress, reporter
-from brinell.engine.bench import Bench
+from brinell.config.run import load_config
+from brinell.criteria.criterion import find_criterion
+from brinell.engine import progress
+from brinell.engine.evaluator import Bench
 from brinell.engine.plan import plan
+from brinell.engine.progress import reporter
+from brinell.engine.runner import assemble, execute
 from brinell.engine.threads import CORES, batches, halving
 from brinell.errors import ModelError
-from brinell.lenses import Trials
-from brinell.perturb import difference, find_operator
+from brinell.lenses.lens import Trials
+from brinell.perturb.difference import difference
+from brinell.perturb.operator import find_operator
 from conftest import PLAIN
 
 # ---- batches ----
@@ -132,11 +135,11 @@ def test_lines_tell_rate_and_time_left(capsys: pytest.CaptureFixture[str], monke
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     with reporter() as telling:
-        tick = telling.stage("profile of net", 100_000, "images")
+        advance = telling.stage("profile of net", 100_000, "images")
         for now in (1.0, 5.0, 12.0, 13.0, 25.0, 100.0):  # noqa: B007
-            tick(10_000)
+            advance(10_000)
         telling.say("[bold] stays as it is")
-        tick(40_000)
+        advance(40_000)
     assert capsys.readouterr().err.splitlines() == [
         "profile of net: 30,000 of 100,000 (30%), 2,500 images/s, 0:28 left",
         "profile of net: 50,000 of 100,000 (50%), 2,000 images/s, 0:25 left",
@@ -155,10 +158,10 @@ def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Console(file=screen, force_terminal=True, width=120)
     monkeypatch.setattr(progress, "Console", lambda **_: terminal)
     with reporter() as telling:
-        tick = telling.stage("profile of net[v1]", 200, "images")
+        advance = telling.stage("profile of net[v1]", 200, "images")
         telling.say("run: runs/[x]")
         for _ in range(20):
-            tick(10)
+            advance(10)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
     assert "run: runs/[x]" in shown
     assert "profile of net[v1] ━" in shown
@@ -182,10 +185,10 @@ class Listening:
     def stage(self, what: str, total: int, unit: str) -> Any:
         self.totals[what], self.done[what] = total, 0
 
-        def tick(count: int) -> None:
+        def advance(count: int) -> None:
             self.done[what] += count
 
-        return tick
+        return advance
 
     def say(self, text: str) -> None:
         pass
@@ -239,11 +242,11 @@ def test_a_plan_s_numbers_are_those_of_the_run(tmp_path: Path) -> None:
 def test_levels_asked_at_once_are_those_asked_one_by_one(batch: int) -> None:
     """No batch of a level may begin before the one of the level below that holds the same images is done."""
     model = brinell.open_model("fake:grey:0.2", PLAIN)
-    canvases = torch.randint(60, 200, (40, 3, 32, 32), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    inputs = torch.randint(60, 200, (40, 3, 32, 32), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
     ids, labels, operator = torch.arange(40), torch.zeros(40, dtype=torch.int64), find_operator("boxes")
     criterion = find_criterion("misclassification", None, 2)
-    expected = [difference(canvases, operator.at(canvases, level, seed=0, ids=ids)).l1 for level in range(1, 13)]
+    expected = [difference(inputs, operator.at(inputs, level, seed=0, ids=ids)).l1 for level in range(1, 13)]
     trials = Trials(torch.arange(40).repeat(12), operator, torch.arange(1, 13).repeat_interleave(40))
     for _ in range(5):
-        bench = Bench(model, canvases, ids, labels, criterion=criterion, seed=0, batch=batch)
+        bench = Bench(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch)
         assert torch.equal(bench.ask(trials).difference.l1, torch.cat(expected))

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from brinell.lenses.fragile import EIGHT, FOUR, SHRUNKEN, Answers, best_pair, fragile, inside
-from brinell.lenses.maps import Maps, packed, unpacked
-from brinell.lenses.windows import Grid, Neighbourhood, window_side
+from brinell.lenses.fragility.fragile import EIGHT, FOUR, SHRUNKEN, Answers, best_pair, fragile, inside
+from brinell.lenses.fragility.maps import Maps, packed, unpacked
+from brinell.lenses.fragility.windows import Grid, Neighbourhood, window_side
 
 
 def answers(grid: Grid, correct: Tensor, label: Tensor | None = None, confidence: Tensor | None = None) -> Answers:

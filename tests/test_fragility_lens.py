@@ -15,18 +15,24 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.boxes import moved
-from brinell.cli import main
-from brinell.criteria import find_criterion
-from brinell.engine.bench import Bench
+from brinell.cli.main import main
+from brinell.config.execution import Execution
+from brinell.criteria.criterion import find_criterion
+from brinell.engine.evaluator import Bench
 from brinell.errors import BrinellError, ConfigError
-from brinell.execution import Execution
-from brinell.lenses import LENSES, FragilityOptions, Maps, Neighbourhood, fragile, unpacked
-from brinell.lenses.fragility import chosen_views, fragility
-from brinell.lenses.minimal import Descent, descend, first_windows
-from brinell.models import Model, Preprocess, activations
-from brinell.perturb import window_view
-from brinell.results import Fragility, Human, Store, overlap, read_human
-from brinell.results.human import covered
+from brinell.lenses.fragility.findings import Fragility
+from brinell.lenses.fragility.fragile import fragile
+from brinell.lenses.fragility.human import Human, covered, overlap, read_human
+from brinell.lenses.fragility.lens import FragilityOptions, chosen_views, fragility
+from brinell.lenses.fragility.maps import Maps, unpacked
+from brinell.lenses.fragility.minimal import Descent, descend, first_windows
+from brinell.lenses.fragility.windows import Neighbourhood
+from brinell.lenses.lens import LENSES
+from brinell.models.activations import activations
+from brinell.models.model import Model
+from brinell.models.preprocess import Preprocess
+from brinell.perturb.windows import window_view
+from brinell.runs.store import Store
 from brinell.types import id_number, image_id
 from conftest import PLAIN
 from test_fragile_maps import some_maps
@@ -121,12 +127,12 @@ def unpacked_of(files: Any, image: Tensor) -> Maps:
     return unpacked(content)
 
 
-def bench_of(model: Model, images: list[Tensor], labels: list[int], *, batch: int = 8, criterion: str = "usual") -> Bench:
-    canvases = torch.stack([model.preprocess.canvas(image) for image in images])
+def bench_of(model: Model, images: list[Tensor], labels: list[int], *, batch: int = 8, criterion: str = "default") -> Bench:
+    inputs = torch.stack([model.preprocess.model_input(image) for image in images])
     ids = torch.tensor([id_number(image_id(image)) for image in images])
     rule = find_criterion(criterion, model.classes, model.outputs, detector=model.detector is not None)
     originals = [model.preprocess.coloured(image) for image in images]
-    return Bench(model, canvases, ids, torch.tensor(labels), criterion=rule, seed=0, batch=batch, originals=originals)
+    return Bench(model, inputs, ids, torch.tensor(labels), criterion=rule, seed=0, batch=batch, originals=originals)
 
 
 def test_rows_count_what_the_maps_show(pictures: Path, tmp_path: Path) -> None:
@@ -237,7 +243,7 @@ def test_a_run_goes_on_inside_an_image(pictures: Path, tmp_path: Path, monkeypat
 
 def test_a_run_goes_on_inside_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large map what was answered is kept, and asked for no more."""
-    monkeypatch.setattr("brinell.lenses.fragility.PIECE", 300)
+    monkeypatch.setattr("brinell.lenses.fragility.lens.PIECE", 300)
     monkeypatch.setitem(LENSES._parts, "fragility", replace(LENSES["fragility"], trials_a_unit=500))
     images = [(np.random.default_rng(7).integers(0, 256, (40, 44, 3), np.uint8), 1)]
     counts: list[int] = []
@@ -282,10 +288,10 @@ def test_an_image_at_every_place_of_a_black_canvas(pictures: Path, tmp_path: Pat
     assert maps.small is None and maps.large.label.shape == (9, 9)
     for top in range(9):
         for left in range(9):
-            canvas = np.zeros((16, 16, 3), np.uint8)
-            canvas[top : top + 8, left : left + 8] = small
+            model_input = np.zeros((16, 16, 3), np.uint8)
+            model_input[top : top + 8, left : left + 8] = small
             assert int(maps.large.label[top, left]) == int(
-                model.predict(torch.from_numpy(canvas).permute(2, 0, 1)[None]).argmax()
+                model.predict(torch.from_numpy(model_input).permute(2, 0, 1)[None]).argmax()
             )
     kinds = {kind for (kind,) in run.rows("select distinct kind from rows").fetchall()}
     assert kinds == {"loose shift", "strict shift"}
@@ -317,8 +323,10 @@ def test_the_tree_search_finds_what_recursion_finds(step: float) -> None:
         def right(left: int, top: int, side: int, image: Tensor = image, label: int = label, known: Any = known) -> bool:
             if (left, top, side) not in known:
                 picture = Image.fromarray(image[:, top : top + side, left : left + side].permute(1, 2, 0).numpy().copy())
-                canvas = torch.from_numpy(np.array(picture.resize((16, 16), Image.Resampling.BILINEAR))).permute(2, 0, 1)
-                known[left, top, side] = int(model.predict(canvas[None]).argmax()) == label
+                model_input = torch.from_numpy(np.array(picture.resize((16, 16), Image.Resampling.BILINEAR))).permute(
+                    2, 0, 1
+                )
+                known[left, top, side] = int(model.predict(model_input[None]).argmax()) == label
             return known[left, top, side]
 
         def walk(
@@ -352,7 +360,7 @@ def test_a_window_that_can_t_be_shrunk_is_no_minimal_image(tmp_path: Path) -> No
 
 
 def test_objects_too_large_for_the_canvas_are_told(pictures: Path, tmp_path: Path) -> None:
-    with pytest.raises(BrinellError, match=r"objects of 20 pixels on a canvas of 16×16, the model's input"):
+    with pytest.raises(BrinellError, match=r"objects of 20 pixels on a model_input of 16×16, the model's input"):
         asked(pictures, tmp_path / "run", operators=["location"], sizes=[20])
 
 
@@ -491,11 +499,11 @@ def test_windows_inside_and_outside_of_an_object(tmp_path: Path) -> None:
 
 def test_activations_of_layers() -> None:
     model = lighter()
-    canvases = torch.zeros(2, 3, 16, 16, dtype=torch.uint8)
-    assert {name: tuple(output.shape) for name, output in activations(model, canvases).items()} == {"look": (2, 4, 16, 16)}
-    assert activations(brinell.open_model("fake:grey", PLAIN), canvases) == {}  # a module without any
+    inputs = torch.zeros(2, 3, 16, 16, dtype=torch.uint8)
+    assert {name: tuple(output.shape) for name, output in activations(model, inputs).items()} == {"look": (2, 4, 16, 16)}
+    assert activations(brinell.open_model("fake:grey", PLAIN), inputs) == {}  # a module without any
     with pytest.raises(ConfigError, match="no torch module"):
-        activations(replace(model, insides=None), canvases)
+        activations(replace(model, insides=None), inputs)
 
 
 # ---- real networks ----
@@ -526,10 +534,10 @@ def test_a_photograph_and_an_imagenet_network(assets: Path, tmp_path: Path) -> N
     model = brinell.open_model(f"onnx:{assets}/models/squeezenet1_1.onnx?{classes}", Execution(batch=8))
     image = brinell.open_dataset(str(assets / "images" / "imagenet_dev_300"))[0].image
     corners = torch.tensor([[left, top] for left in (0, 1, 30) for top in (0, 1, 59)])
-    canvases = window_view("", "bilinear", 224, 224).canvases(
+    inputs = window_view("", "bilinear", 224, 224).inputs(
         image, torch.cat([corners, torch.full((len(corners), 1), 239)], 1).to(torch.float64), lambda made: made
     )
-    scores = model.predict(canvases)
+    scores = model.predict(inputs)
     for (left, top), score in zip(corners.tolist(), scores, strict=True):
         cut = Image.fromarray(image[:, top : top + 239, left : left + 239].permute(1, 2, 0).numpy().copy())
         pixels = np.array(cut.resize((224, 224), Image.Resampling.BILINEAR))
@@ -552,7 +560,7 @@ def test_a_detector_s_fragility(assets: Path, tmp_path: Path) -> None:
 
 
 def test_regions_follow_a_window() -> None:
-    """A detector's region on the clean canvas lies on the window's canvas where the window shows it."""
+    """A detector's region on the clean model input lies on the window's model input where the window shows it."""
     model, image = lighter(20), torch.zeros(3, 40, 60, dtype=torch.uint8)
     bench = bench_of(model, [image], [0])
     frames = window_view("", "bilinear", 20, 20).frame

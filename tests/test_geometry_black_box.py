@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.errors import ConfigError
-from brinell.geometry import GROUPS
-from brinell.serve import Server
+from brinell.motion.groups import GROUPS
+from brinell.serve.server import Server
 from conftest import PLAIN
 
 LENS: dict[str, Any] = {
@@ -25,13 +25,13 @@ LENS: dict[str, Any] = {
 }
 
 
-def moved(canvas: Tensor, motion: list[float], preprocess: Any) -> Tensor:
-    """A canvas moved by torch's own affine grid, whose coordinates are halves of the sides; in the model's scale."""
-    height, width = canvas.shape[1:]
+def moved(model_input: Tensor, motion: list[float], preprocess: Any) -> Tensor:
+    """A model input moved by torch's own affine grid, whose coordinates are halves of the sides; in the model's scale."""
+    height, width = model_input.shape[1:]
     matrix = GROUPS["rotation_scale"].exp(torch.tensor(motion, dtype=torch.float64))[:2]
     sides = torch.tensor([width - 1, height - 1], dtype=torch.float64)
     theta = torch.cat([matrix[:, :2] * sides / sides[:, None], 2 * matrix[:, 2:] / sides[:, None]], 1)
-    image = preprocess.normalise(canvas[None])
+    image = preprocess.normalise(model_input[None])
     grid = nn.functional.affine_grid(theta[None].float(), list(image.shape), align_corners=True)
     return nn.functional.grid_sample(image, grid, align_corners=True)
 
@@ -64,7 +64,7 @@ def test_a_detectors_label_changes_under_motions(detected: tuple[brinell.Run, br
     assert ("rotation_scale:random", "broken") in kinds or ("rotation_scale:grid", "broken") in kinds
     agree = []
     for index, _, status, prediction, motion in rows:
-        image = moved(model.preprocess.canvas(dataset[index].image), motion, model.preprocess)
+        image = moved(model.preprocess.model_input(dataset[index].image), motion, model.preprocess)
         scores = model.forward(image)[0]
         label = int(scores.argmax()) if float(scores.max()) > 0 else None
         agree.append(label == prediction)

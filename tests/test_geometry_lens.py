@@ -15,17 +15,29 @@ import torch
 from torch import Tensor, nn
 
 import brinell
-from brinell.criteria import find_criterion
-from brinell.engine.bench import Bench
+from brinell.criteria.criterion import find_criterion
+from brinell.engine.evaluator import Bench
 from brinell.errors import BrinellError, ConfigError
-from brinell.geometry import GROUPS, scores
-from brinell.lenses import GeometryOptions, MotionSearch
-from brinell.lenses.geometry import chosen_searches, geometry, most_trials, pace_of
-from brinell.lenses.lens import Words
-from brinell.lenses.manifool import FLAT, FOOLED, LEFT, NO_SLOPE, NOT_ON_GRID, ONE_CLASS, SILENT, TOO_LONG, manifool
-from brinell.lenses.manitest import Grid, grid_of, manitest
-from brinell.lenses.motions import grid_motions, grid_search, random_motions
-from brinell.results import Estimate, Motions, Rate
+from brinell.lenses.geometry.black_box import grid_motions, grid_search, random_motions
+from brinell.lenses.geometry.findings import Motions, Rate
+from brinell.lenses.geometry.lens import GeometryOptions, chosen_searches, geometry, most_trials, pace_of
+from brinell.lenses.geometry.manifool import (
+    FLAT,
+    FOOLED,
+    LEFT,
+    NO_SLOPE,
+    NOT_ON_GRID,
+    ONE_CLASS,
+    SILENT,
+    TOO_LONG,
+    manifool,
+)
+from brinell.lenses.geometry.manitest import Grid, grid_of, manitest
+from brinell.lenses.lens import Categorical
+from brinell.lenses.tasks import MotionSearch
+from brinell.motion.geodesic import scores
+from brinell.motion.groups import GROUPS
+from brinell.runs.statistics import Estimate
 
 SIDE = 28
 TRANSLATION = GROUPS["translation"]
@@ -70,12 +82,12 @@ def model(module: nn.Module, **options: Any) -> brinell.Model:
 def bench(module: nn.Module, images: Tensor, batch: int = 64, **options: Any) -> Bench:
     """A bench on images (N, C, H, W) in grey levels, whose ids are their places."""
     asked = model(module, **options)
-    canvases = asked.preprocess.canvases(images)
-    labels = asked.predict(canvases).argmax(1)
+    inputs = asked.preprocess.inputs(images)
+    labels = asked.predict(inputs).argmax(1)
     originals = list(images) if asked.preprocess.short_side else []
     criterion = find_criterion("misclassification")
     ids = torch.arange(len(images)) * 7919
-    return Bench(asked, canvases, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+    return Bench(asked, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
 
 
 def blobs(places: list[tuple[float, float]], side: int = SIDE) -> Tensor:
@@ -94,7 +106,7 @@ def shapes(count: int) -> Tensor:
 
 def searched(asked: Bench, group: str = "translation", **options: Any) -> Any:
     given = GeometryOptions(operators=(group,), methods=("manifool",), **options)
-    return asked.drive(manifool(GROUPS[group], len(asked.canvases), pace_of(given, SIDE, SIDE)))  # type: ignore[arg-type]
+    return asked.drive(manifool(GROUPS[group], len(asked.inputs), pace_of(given, SIDE, SIDE)))  # type: ignore[arg-type]
 
 
 def test_manifool_finds_the_shortest_way_to_a_known_edge() -> None:
@@ -341,7 +353,7 @@ def test_a_model_that_gives_no_number_failed() -> None:
 def test_the_truth_may_count_instead_of_the_answer() -> None:
     asked = bench(Where(4.0), blobs([(0.0, 0.0), (6.0, 0.0)]))
     asked.labels[:] = 0
-    rows = _rows(Bench(asked.model, asked.canvases, asked.ids, asked.labels, criterion=asked.criterion, seed=0, batch=8))
+    rows = _rows(Bench(asked.model, asked.inputs, asked.ids, asked.labels, criterion=asked.criterion, seed=0, batch=8))
     assert rows("answer") == ["broken", "broken"]
     assert rows("truth") == ["broken", "skipped"]
 
@@ -351,7 +363,7 @@ def _rows(asked: Bench) -> Callable[[str], list[str]]:
         options = GeometryOptions(operators=("translation",), methods=(method,), against=against)  # type: ignore[arg-type]
         columns = asked.drive(geometry(asked.shard(), MotionSearch(TRANSLATION, method), options))
         status = columns["status"]
-        assert isinstance(status, Words)
+        assert isinstance(status, Categorical)
         return [status.words[place] for place in status.places.tolist()]
 
     return statuses
@@ -376,7 +388,7 @@ def test_the_whole_image_moves_and_then_the_models_crop_follows() -> None:
     whole = frames.moved(matrices)
     assert torch.allclose(whole[mask.expand_as(whole)].view_as(seen), seen, atol=1e-5)
     still, _ = asked.stage.scores(torch.arange(2))
-    assert torch.allclose(still.softmax(1), asked.model.predict(asked.canvases), atol=1e-6)
+    assert torch.allclose(still.softmax(1), asked.model.predict(asked.inputs), atol=1e-6)
     found = searched(asked)
     assert found.reason[0] == FOOLED
     assert float(-found.motion[0, 0]) == pytest.approx(1.0, abs=0.1)
@@ -386,11 +398,11 @@ def test_images_of_several_sizes_move_side_by_side() -> None:
     wide = torch.nn.functional.pad(blobs([(0.0, 0.0)])[0], (10, 10))  # 28 by 48
     asked_model = model(Where(1.0), size=20, short_side=28)
     originals = [blobs([(0.0, 0.0)])[0], wide]
-    canvases = torch.stack([asked_model.preprocess.canvas(image) for image in originals])
+    inputs = torch.stack([asked_model.preprocess.model_input(image) for image in originals])
     criterion = find_criterion("misclassification")
     both = Bench(
         asked_model,
-        canvases,
+        inputs,
         torch.arange(2),
         torch.zeros(2, dtype=torch.int64),
         criterion=criterion,
@@ -543,7 +555,7 @@ def test_findings_are_those_of_the_rows(run: brinell.Run) -> None:
 
 
 def test_what_a_second_try_found_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from brinell.cli import main
+    from brinell.cli.main import main
 
     lens = {"name": "geometry", "operators": ["affine"], "methods": ["manifool"], "most_steps": 2, "lengths": 6, "again": 4}
     data = [(image, 0) for image in shapes(24)]
@@ -624,7 +636,7 @@ def test_moved_images_are_written_with_their_true_labels(run: brinell.Run, tmp_p
 
 def test_the_lens_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Run, plan and summary; what needs gradients is refused by name in one line."""
-    from brinell.cli import main
+    from brinell.cli.main import main
 
     np.savez(tmp_path / "images.npz", images=shapes(3).permute(0, 2, 3, 1).numpy(), labels=np.zeros(3, dtype=np.int64))
     (tmp_path / "net.py").write_text(

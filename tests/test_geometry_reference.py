@@ -10,7 +10,7 @@ import scipy.linalg
 import torch
 from scipy.ndimage import map_coordinates
 
-from brinell.geometry import GROUPS, Group
+from brinell.motion.groups import GROUPS, Group
 from test_geometry_lens import SIDE, Random, bench, searched, shapes
 
 MIDDLE = (SIDE - 1) / 2

@@ -20,10 +20,9 @@ from safetensors.torch import load_file, save_file
 import brinell
 import brinell.hardening.training as loop
 from brinell.cli.main import main
+from brinell.config.execution import Execution
 from brinell.errors import BrinellError
-from brinell.execution import Execution
-from brinell.hardening import load_harden_config
-from brinell.hardening.options import HardenConfig
+from brinell.hardening.options import HardenConfig, load_harden_config
 from brinell.types import image_id
 from small_nets import CLASSES, SIDE, blots, small, wrapped, write_npz
 
@@ -105,8 +104,8 @@ def test_a_real_network_gets_better_at_what_it_is_trained_on(assets: Path, tmp_p
     )
     assert rows.fetchall() == [(pytest.approx(fog.after),)]
     again = brinell.open_model(f"hardened:{tmp_path / 'out'}", PLAIN)
-    canvases = torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8)
-    assert torch.allclose(again.predict(canvases), found.model.predict(canvases), atol=1e-5)
+    inputs = torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8)
+    assert torch.allclose(again.predict(inputs), found.model.predict(inputs), atol=1e-5)
 
 
 # ---- no leak ----
@@ -353,8 +352,8 @@ def test_every_recipe_trains_and_opens_again_for_any_lens(recipe: str, tmp_path:
         assert bool(weights["features.1.excitation.excite.weight"].any())
     again = brinell.open_model(f"hardened:{found.folder}?name=again", PLAIN)
     assert (again.preprocess.mean == (0.5,)) == (recipe != "set_normalisation")
-    canvases = torch.randint(0, 256, (4, 3, SIDE, SIDE), dtype=torch.uint8)
-    assert torch.equal(again.predict(canvases), found.model.predict(canvases))
+    inputs = torch.randint(0, 256, (4, 3, SIDE, SIDE), dtype=torch.uint8)
+    assert torch.equal(again.predict(inputs), found.model.predict(inputs))
     run = brinell.run(
         f"hardened:{found.folder}",
         settings(tmp_path)["data"],

@@ -22,11 +22,12 @@ from brinell.hardening.recipes import channel_statistics, network_of, recount, s
 from brinell.hardening.splits import divided, part_sizes
 from brinell.hardening.training import evenly, rate_at
 from brinell.hardening.verdict import Effect, Verdict, effect_of
-from brinell.models import Preprocess
 from brinell.models.excitation import SqueezeExcitation, chosen_blocks, excite
-from brinell.perturb import find_operator, find_property
-from brinell.results import Estimate
-from brinell.serve import Server
+from brinell.models.preprocess import Preprocess
+from brinell.perturb.operator import find_operator
+from brinell.perturb.property import find_property
+from brinell.runs.statistics import Estimate
+from brinell.serve.server import Server
 from conftest import PLAIN
 from small_nets import CLASSES, SIDE, small, wrapped
 

@@ -16,10 +16,12 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.cli.main import main
-from brinell.engine.attention import other_way
 from brinell.errors import ConfigError
-from brinell.perturb import grid, highlighted
-from brinell.results import Attention, Highlights, ratio
+from brinell.lenses.highlights.findings import Highlights
+from brinell.perturb.highlight import grid, highlighted
+from brinell.runs.statistics import ratio
+from brinell.saliency.compare import other_way
+from brinell.saliency.findings import Attention
 from brinell.types import Sample
 from conftest import PLAIN
 
@@ -77,19 +79,19 @@ def found_in(run: brinell.Run) -> Highlights:
 @cache
 def plain_answers(place: int, centres: str = "exact") -> list[bool]:
     """Whether the model is right on every variant of a picture, each resized whole by Pillow."""
-    sample, canvases = pictures()[place], []
+    sample, inputs = pictures()[place], []
     height, width = sample.image.shape[1:]
     for spot in grid(height, width, 5, torch.tensor(SIGMAS), centres=centres):
         lit = highlighted(sample.image[None], spot[None])[0]
         picture = Image.fromarray(lit.permute(1, 2, 0).numpy())
         picture = picture.resize((50, height), Image.Resampling.BICUBIC).resize((50, 50), Image.Resampling.BICUBIC)
-        canvases.append(torch.from_numpy(np.asarray(picture).copy()).permute(2, 0, 1))
-    return (watchman().predict(torch.stack(canvases)).argmax(1) == sample.label).tolist()
+        inputs.append(torch.from_numpy(np.asarray(picture).copy()).permute(2, 0, 1))
+    return (watchman().predict(torch.stack(inputs)).argmax(1) == sample.label).tolist()
 
 
 @pytest.mark.parametrize("centres", ["exact", "authors"])
 def test_rows_are_what_a_plain_loop_finds(tmp_path: Path, centres: str) -> None:
-    run = spotted(tmp_path / "run", lens={"semantics": centres})
+    run = spotted(tmp_path / "run", lens={"variant": centres})
     rows = run.rows("select name, level, correct from rows join samples using (image) order by name, level").fetchall()
     assert len(rows) == 4 * (1 + 75)
     for sample in pictures():
@@ -160,10 +162,10 @@ def test_the_least_light_is_far_below_the_grid_s_and_breaks(tmp_path: Path) -> N
     model = watchman()
     for name, x, y, sigma, strength, light in rows:
         spot = torch.tensor([[x, y, sigma, strength]], dtype=torch.float64)
-        canvas = model.preprocess.canvases(highlighted(samples[name][None], spot))
-        clean = model.preprocess.canvases(samples[name][None])
-        assert int(model.predict(canvas).argmax(1)) == 1
-        assert float((canvas.to(torch.float64) - clean).abs().mean() / 255) == pytest.approx(light, rel=1e-5)
+        model_input = model.preprocess.inputs(highlighted(samples[name][None], spot))
+        clean = model.preprocess.inputs(samples[name][None])
+        assert int(model.predict(model_input).argmax(1)) == 1
+        assert float((model_input.to(torch.float64) - clean).abs().mean() / 255) == pytest.approx(light, rel=1e-5)
 
 
 def test_fainter_spots_may_be_searched_too(tmp_path: Path) -> None:
@@ -194,7 +196,7 @@ def test_sigmas_may_be_relative_and_spots_coloured(tmp_path: Path) -> None:
         ({"sigmas": [0]}, "more than 0"),
         ({"relative": True}, "shares of the shorter side"),
         ({"colour": [0, 0, 300]}, "from 0 to 255"),
-        ({"semantics": "exakt"}, "did you mean exact"),
+        ({"variant": "exakt"}, "did you mean exact"),
         ({"operators": ["highlight:lest"]}, "did you mean highlight:least"),
         ({"operators": ["white_fog"]}, "has no operator"),
         ({"cells": 50, "sigmas": list(range(1, 20))}, "use fewer"),
@@ -280,7 +282,7 @@ def test_attention_can_be_looked_at_afterwards_and_is_not_done_twice(tmp_path: P
     first = run.attention({"pairs": 5}, models=[watchman()], data=pictures(), quiet=True)
     table = run.rows("select * from attention order by all").fetchall()
     assert len(table) == sum(one.pairs for one in first.moves) == 10
-    monkeypatch.setattr("brinell.engine.attention._looked", None)  # nobody looks again
+    monkeypatch.setattr("brinell.saliency.compare._looked", None)  # nobody looks again
     run.attention({"pairs": 5}, models=[watchman()], data=pictures(), quiet=True)
     assert run.rows("select * from attention order by all").fetchall() == table
     monkeypatch.undo()

@@ -13,10 +13,11 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
-from brinell.lenses import Shard, Trials
-from brinell.lenses.search import ANSWERS, DISTANCES, SEARCHES, Search
-from brinell.perturb import PROPERTIES, difference, find_property, property_names
-from brinell.results import Knobs, knobs, least
+from brinell.lenses.knob.findings import Knobs, knobs, least
+from brinell.lenses.knob.search import ANSWERS, DISTANCES, SEARCHES, Search
+from brinell.lenses.lens import Shard, Trials
+from brinell.perturb.difference import difference
+from brinell.perturb.property import PROPERTIES, find_property, property_names
 from brinell.types import id_number
 from conftest import PLAIN
 
@@ -34,12 +35,12 @@ def found_in(run: brinell.Run, columns: str = "name, direction, status, level") 
     return run.rows(f"select {columns} from rows join samples using (image) order by all").fetchall()
 
 
-def canvases(data: Path, model: str = MODEL) -> tuple[list[str], Tensor, Tensor]:
+def inputs(data: Path, model: str = MODEL) -> tuple[list[str], Tensor, Tensor]:
     """The images as the model sees them: names, uint8 (N, C, H, W), and the numbers that name their draws."""
     dataset, preprocess = brinell.open_dataset(data), brinell.open_model(model, PLAIN).preprocess
     samples = [dataset[index] for index in range(len(dataset))]
     ids = torch.tensor([id_number(brinell.types.image_id(sample.image)) for sample in samples])
-    return [sample.name for sample in samples], torch.stack([preprocess.canvas(one.image) for one in samples]), ids
+    return [sample.name for sample in samples], torch.stack([preprocess.model_input(one.image) for one in samples]), ids
 
 
 class Window(nn.Module):
@@ -87,7 +88,7 @@ def windowed(low: float, high: float, blind: float = 2.0) -> brinell.Model:
 def test_it_finds_the_fake_model_s_breaking_point(greys: Path, tmp_path: Path) -> None:
     """Darker images are dark at once below a quarter of full light; lighter ones never."""
     run = turned(greys, tmp_path / "run", operators=["brightness", "contrast"])
-    names, images, _ = canvases(greys)
+    names, images, _ = inputs(greys)
     for name, image in zip(names, images.numpy().astype(np.float32) / 255, strict=True):
         greys_below = [
             place
@@ -117,9 +118,9 @@ def test_exact_search_agrees_with_a_plain_scan_on_a_real_network(name: str, asse
     told = {row[:2]: row[2:] for row in found_in(run)}
     for index in range(3):
         sample = dataset[index]
-        canvas = network.preprocess.canvas(sample.image)[None]
+        model_input = network.preprocess.model_input(sample.image)[None]
         ids = torch.tensor([id_number(brinell.types.image_id(sample.image))])
-        right = int(network.predict(canvas).argmax()) == labels[sample.name]
+        right = int(network.predict(model_input).argmax()) == labels[sample.name]
         for direction, track in zip(found.facts.directions, found.tracks(224, 224, points), strict=True):
             status, level = told[sample.name, direction]
             if not right:
@@ -130,7 +131,7 @@ def test_exact_search_agrees_with_a_plain_scan_on_a_real_network(name: str, asse
                 if len(severity) == 1 and step and amounts[step] == amounts[step - 1]:
                     continue  # the same image again
                 place += 1
-                image = found.apply(canvas, severity[None], seed=0, ids=ids)
+                image = found.apply(model_input, severity[None], seed=0, ids=ids)
                 if int(network.predict(image).argmax()) != labels[sample.name]:
                     first = place
                     break
@@ -146,7 +147,7 @@ def test_bracketing_finds_the_same_where_failure_is_monotone_and_asks_less(greys
 
 def test_bands_are_all_intervals_in_which_the_model_fails(greys: Path, tmp_path: Path) -> None:
     """Between 40 and 60 % of full light the answer is wrong: every darkened image goes through it, and comes out again."""
-    _, images, _ = canvases(greys)
+    _, images, _ = inputs(greys)
     light = {"source": greys, "limit": None}
     run = turned(light, tmp_path / "run", model=windowed(0.15, 0.2), search="bands", points=100)
     rows = run.rows(
@@ -214,7 +215,7 @@ def test_outcomes_are_never_mixed(greys: Path, tmp_path: Path) -> None:
     """Wrong when clean: skipped. No answer on the way: failed. Nothing found: survived."""
     skipped = turned(greys, tmp_path / "skipped", model="fake:grey:0.6")
     status = found_statuses(skipped)
-    names, images, _ = canvases(greys)
+    names, images, _ = inputs(greys)
     for name, image in zip(names, images, strict=True):
         wrong = float(image.float().mean()) / 255 <= 0.6
         assert status[name] == ({"skipped"} if wrong else {"broken", "survived"})
@@ -322,7 +323,7 @@ def test_stored_distances_are_those_of_the_stored_parameters(resample: bool, gre
     """Any row can be replayed to its image."""
     options = {"operators": ["all"], "points": 9, "resample": resample}
     run = turned(unlabelled(greys), tmp_path / "run", model=skittish(), **options)
-    names, images, ids = canvases(greys)
+    names, images, ids = inputs(greys)
     rows = run.rows(
         f"select operator, name, level, severity, severity_x, severity_y, {', '.join(DISTANCES)} from rows join samples "
         "using (image) where status = 'broken'"
@@ -369,7 +370,7 @@ def test_rows_do_not_depend_on_how_they_were_measured(execution: dict[str, int],
 
 
 def test_fresh_draws_differ_from_point_to_point(greys: Path) -> None:
-    _, images, ids = canvases(greys)
+    _, images, ids = inputs(greys)
     found, severities = find_property("uniform_noise"), torch.full((12, 1), 0.5, dtype=torch.float64)
     first = found.apply(images, severities, seed=0, ids=ids)
     assert torch.equal(first, found.apply(images, severities, seed=0, ids=ids, fields=torch.zeros(12, dtype=torch.int64)))
@@ -435,8 +436,8 @@ def test_both_lenses_in_one_run_and_one_report(greys: Path, tmp_path: Path) -> N
         "out": str(tmp_path / "run"),
         "execution": {"runtime": "torch", "batch": 4, "shard": 8},
     }
-    from brinell.config import load_config
-    from brinell.engine import assemble, execute
+    from brinell.config.run import load_config
+    from brinell.engine.runner import assemble, execute
 
     run = brinell.Run(execute(assemble(load_config(config))).url)
     assert list(run.findings()) == ["profile", "knob"]

@@ -15,13 +15,16 @@ from torch import nn
 
 import brinell
 from brinell.api import assembled
-from brinell.engine import Silent, execute
+from brinell.config.execution import Execution
+from brinell.config.model import ModelOptions
+from brinell.engine.progress import Silent
+from brinell.engine.runner import execute
 from brinell.errors import BrinellError, ConfigError, MissingExtra, ModelError, UnknownName
-from brinell.execution import Execution
-from brinell.models import ModelOptions, Preprocess, open_model
 from brinell.models.export import exported
 from brinell.models.model import filled_up
 from brinell.models.modules import weights_fingerprint
+from brinell.models.preprocess import Preprocess
+from brinell.models.sources import open_model
 from conftest import PLAIN
 
 
@@ -46,24 +49,24 @@ def pixels(count: int = 5, size: int = 16) -> torch.Tensor:
     return torch.randint(0, 256, (count, 3, size, size), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
-# ---- canvas and normalisation ----
+# ---- model input and normalisation ----
 
 
 def test_the_canvas_is_pillow_s(photographs: torch.Tensor) -> None:
     image = photographs[1]
     picture = Image.fromarray(image.permute(1, 2, 0).numpy())
-    stretched = Preprocess(60, 90, interpolation="bicubic").canvas(image)
+    stretched = Preprocess(60, 90, interpolation="bicubic").model_input(image)
     assert np.array_equal(stretched.permute(1, 2, 0), np.asarray(picture.resize((90, 60), Image.Resampling.BICUBIC)))
     wide = image[:, :100]
-    cropped = Preprocess(60, 60, short_side=80, interpolation="bilinear").canvas(wide)
+    cropped = Preprocess(60, 60, short_side=80, interpolation="bilinear").model_input(wide)
     resized = Image.fromarray(wide.permute(1, 2, 0).numpy()).resize((179, 80), Image.Resampling.BILINEAR)
     assert np.array_equal(cropped.permute(1, 2, 0), np.asarray(resized.crop((60, 10, 120, 70))))
 
 
 def test_grey_and_colour_become_what_the_model_takes() -> None:
     grey, colour = torch.full((1, 8, 8), 9, dtype=torch.uint8), torch.full((3, 8, 8), 9, dtype=torch.uint8)
-    assert tuple(Preprocess(8, 8).canvas(grey).shape) == (3, 8, 8)
-    assert tuple(Preprocess(8, 8, channels=1).canvas(colour).shape) == (1, 8, 8)
+    assert tuple(Preprocess(8, 8).model_input(grey).shape) == (3, 8, 8)
+    assert tuple(Preprocess(8, 8, channels=1).model_input(colour).shape) == (1, 8, 8)
 
 
 def test_normalisation() -> None:
@@ -339,14 +342,14 @@ def test_a_device_that_is_not_there() -> None:
 )
 def test_real_onnx_networks_score_what_they_should(assets: Path, name: str, size: int, top1: float) -> None:
     """On the first 60 of the 300 images; the figures are those of all 300, with their spread."""
-    from brinell.datasets import open_dataset
+    from brinell.datasets.sources import open_dataset
 
     model = open_model(f"onnx:{assets}/models/{name}.onnx?classes={assets}/models/imagenet_classes.txt")
     data = open_dataset(assets / "images" / "imagenet_dev_300")
     assert model.preprocess.height == size
     samples = [data[index] for index in range(60)]
-    canvases = torch.stack([model.preprocess.canvas(sample.image) for sample in samples])
-    right = (model.predict(canvases).argmax(1) == torch.tensor([sample.label for sample in samples])).float().mean()
+    inputs = torch.stack([model.preprocess.model_input(sample.image) for sample in samples])
+    right = (model.predict(inputs).argmax(1) == torch.tensor([sample.label for sample in samples])).float().mean()
     assert float(right) == pytest.approx(top1, abs=0.12)
 
 
@@ -362,14 +365,14 @@ def test_the_torch_and_the_onnx_network_agree(assets: Path, monkeypatch: pytest.
 
 
 def test_grey_onnx_network(assets: Path) -> None:
-    from brinell.datasets import open_dataset
+    from brinell.datasets.sources import open_dataset
 
     model = open_model(f"onnx:{assets}/models/mnist_lenet5_clean.onnx")
     data = open_dataset(assets / "images" / "mnist_test.npz")
     assert model.preprocess.channels == 1
-    canvases = torch.stack([model.preprocess.canvas(data[index].image) for index in range(200)])
+    inputs = torch.stack([model.preprocess.model_input(data[index].image) for index in range(200)])
     truth = torch.tensor([int(str(data[index].label)) for index in range(200)])
-    assert float((model.predict(canvases).argmax(1) == truth).float().mean()) > 0.97
+    assert float((model.predict(inputs).argmax(1) == truth).float().mean()) > 0.97
 
 
 def test_builtin_lite0_is_the_assets_lite0(assets: Path) -> None:

@@ -9,16 +9,8 @@ import pytest
 import torch
 from scipy import stats
 
+from brinell.comparison.paired import FEWEST, holm, mcnemar, mean_effects, ratio_effects, resampled_sums, share_effects
 from brinell.draws import Draws, key
-from brinell.results.paired import (
-    FEWEST,
-    holm,
-    mcnemar,
-    mean_effects,
-    ratio_effects,
-    resampled_sums,
-    share_effects,
-)
 
 
 @pytest.mark.parametrize(("lost", "gained"), [(0, 0), (0, 5), (3, 3), (4, 12), (1, 9), (120, 170), (5000, 5300)])
@@ -74,7 +66,7 @@ def test_resampled_sums_are_sums_of_what_was_drawn() -> None:
 def test_resamples_don_t_depend_on_how_many_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = torch.from_numpy(numbers(1, 30, 2))
     whole = resampled_sums(columns, 0, 100)
-    monkeypatch.setattr("brinell.results.paired._AT_ONCE", 70)
+    monkeypatch.setattr("brinell.comparison.paired._AT_ONCE", 70)
     torch.testing.assert_close(resampled_sums(columns, 0, 100), whole)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import brinell
-from brinell.results.profiles import breakers, told
+from brinell.lenses.profile.findings import breakers, told
 from conftest import PLAIN
 
 THRESHOLD = 0.25  # of the fake model
@@ -47,7 +47,7 @@ def test_it_finds_the_fake_model_s_breaking_point(greys: Path, tmp_path: Path) -
     expected = {}
     for index in range(len(dataset)):
         sample = dataset[index]
-        expected[sample.name] = first_dark_level(model.preprocess.canvas(sample.image).numpy())
+        expected[sample.name] = first_dark_level(model.preprocess.model_input(sample.image).numpy())
     assert found == expected
     levels = sorted(expected.values())
     summary = run.summary()
@@ -59,9 +59,9 @@ def test_it_finds_the_fake_model_s_breaking_point(greys: Path, tmp_path: Path) -
 
 
 def test_the_lens_asks_in_order_and_sees_no_device() -> None:
-    from brinell.lenses import LENSES, Outcome, ProfileOptions, Shard, Trials
-    from brinell.lenses.lens import Lens
-    from brinell.perturb import find_operator
+    from brinell.lenses.lens import LENSES, Lens, Outcome, Shard, Trials
+    from brinell.lenses.profile.lens import ProfileOptions
+    from brinell.perturb.operator import find_operator
 
     lens: Lens = LENSES["profile"]
     operator = find_operator("jpeg")
@@ -79,9 +79,9 @@ def test_the_lens_asks_in_order_and_sees_no_device() -> None:
 
 
 def _outcome(count: int) -> object:
-    from brinell.criteria import Verdict
-    from brinell.lenses import Outcome
-    from brinell.perturb import Difference
+    from brinell.criteria.criterion import Verdict
+    from brinell.lenses.lens import Outcome
+    from brinell.perturb.difference import Difference
 
     zeros = torch.zeros(count)
     whole = torch.zeros(count, dtype=torch.int64)
@@ -160,7 +160,8 @@ def test_breakers_break_where_they_are_said_to(cifar_run: brinell.Run) -> None:
 
 def test_stored_distances_are_those_of_the_replayed_image(cifar_run: brinell.Run, assets: Path) -> None:
     """Any row can be made again: id, operator, level and seed name its image."""
-    from brinell.perturb import difference, find_operator
+    from brinell.perturb.difference import difference
+    from brinell.perturb.operator import find_operator
     from brinell.types import id_number, image_id
 
     dataset = brinell.open_dataset(assets / "images" / "cifar10_test_2000.npz")
@@ -253,8 +254,8 @@ def test_gradient_descent_on_the_model_under_test(assets: Path, tmp_path: Path, 
     lens = {"name": "profile", "levels": 4, "operators": ["gradient_descent", "gradient_descent:l2", "noise"]}
     run = brinell.run(model, data, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
     summary = run.summary()
-    for semantics in ("sign", "l2"):
-        curve = summary.curves["resnet20", f"gradient_descent:{semantics}"]
+    for variant in ("sign", "l2"):
+        curve = summary.curves["resnet20", f"gradient_descent:{variant}"]
         assert curve[4].accuracy.value < curve[0].accuracy.value - 0.4
         assert [point.probability.value for point in curve] == sorted([p.probability.value for p in curve], reverse=True)
     assert summary.operators[0] == "noise:published", "attacks come last"

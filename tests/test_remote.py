@@ -23,12 +23,14 @@ from PIL import Image
 import brinell
 from brinell.classes import Classes
 from brinell.cli.main import main
+from brinell.config.execution import Execution
+from brinell.config.model import ModelOptions
 from brinell.errors import BudgetSpent, ConfigError, ServiceError
-from brinell.execution import Execution
-from brinell.models import Model, ModelOptions, open_model
-from brinell.models.mapping import ResponseOptions, steps
-from brinell.models.protocol import scores_of
-from brinell.serve import Server
+from brinell.models.model import Model
+from brinell.models.remote.mapping import ResponseOptions, steps
+from brinell.models.remote.protocol import scores_of
+from brinell.models.sources import open_model
+from brinell.serve.server import Server
 from conftest import PLAIN
 from services import Handler, Listener, listening
 

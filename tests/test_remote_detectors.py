@@ -13,13 +13,14 @@ from torch import Tensor
 
 import brinell
 from brinell.classes import Classes
+from brinell.config.execution import Execution
 from brinell.errors import ConfigError, ServiceError
-from brinell.execution import Execution
-from brinell.models import Model, open_model
-from brinell.models.finding import objects_of
-from brinell.models.mapping import ResponseOptions
-from brinell.models.protocol import encoded
-from brinell.serve import Server
+from brinell.models.model import Model
+from brinell.models.remote.detections import objects_of
+from brinell.models.remote.mapping import ResponseOptions
+from brinell.models.remote.protocol import encoded
+from brinell.models.sources import open_model
+from brinell.serve.server import Server
 from conftest import PLAIN
 from services import Handler, listening
 from test_remote import LENS, local, mapping, opened, pixels, plain, service
@@ -49,7 +50,7 @@ def behind_http(detector: Model) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def scenes(assets: Path, detector: Model) -> Tensor:
     data = brinell.open_dataset(str(assets / "images" / "coco_val_128" / "instances.json"))
-    return torch.stack([detector.preprocess.canvas(data[index].image) for index in range(4)])
+    return torch.stack([detector.preprocess.model_input(data[index].image) for index in range(4)])
 
 
 def by_mapping(folder: Path, server: Server, classes: Path, response: str = OBJECTS) -> Model:
@@ -95,11 +96,11 @@ def test_files_of_any_size_are_answered_in_their_own_pixels(detector: Model, beh
 
     sample = brinell.open_dataset(str(assets / "images" / "coco_val_128" / "instances.json"))[0]
     height, width = sample.image.shape[1:]
-    file = encoded(sample.image.numpy(), brinell.models.mapping.RequestOptions())
+    file = encoded(sample.image.numpy(), brinell.models.remote.mapping.RequestOptions())
     answer = urllib3.PoolManager().request("POST", f"{behind_http.url}/predict", body=file)
     objects = json.loads(answer.data)["objects"]
     best = objects[0]
-    _, here = detector.answer(detector.preprocess.canvas(sample.image)[None])
+    _, here = detector.answer(detector.preprocess.model_input(sample.image)[None])
     assert here is not None
     scale = torch.tensor([width, height, width, height]) / 320
     torch.testing.assert_close(torch.tensor(best["box"]), here.boxes[0, 0] * scale, rtol=1e-4, atol=1e-2)

@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 import brinell
-from brinell.cli import main
+from brinell.cli.main import main
 from brinell.errors import DataError, LabelError, RunError, UnreadableImage
 from conftest import PLAIN
 
@@ -335,7 +335,7 @@ def test_selection_keeps_the_images_that_models_get_right(greys: Path, tmp_path:
     run = quick(greys, tmp_path / "run", model=[MODEL, "fake:grey:0.6"], select=select)
     preprocess = brinell.open_model(MODEL, PLAIN).preprocess
     dataset = brinell.open_dataset(greys)
-    lit = [float(preprocess.canvas(dataset[index].image).float().mean()) / 255 for index in range(12)]
+    lit = [float(preprocess.model_input(dataset[index].image).float().mean()) / 255 for index in range(12)]
     kept = [index for index in range(12) if lit[index] > least]
     assert run.rows("select distinct index from clean where kept order by 1").fetchall() == [(index,) for index in kept]
     for model in ("grey:0.25", "grey:0.6"):
@@ -348,7 +348,7 @@ def test_selection_keeps_the_images_that_models_get_right(greys: Path, tmp_path:
 
 
 def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
-    """1,100 canvases of 224 × 224 take 165 MB; a shard of 16 takes 2."""
+    """1,100 inputs of 224 × 224 take 165 MB; a shard of 16 takes 2."""
     image = np.full((16, 16, 3), 200, np.uint8)
     peaks = []
     for count in (100, 1200):

@@ -20,8 +20,9 @@ import urllib3
 from PIL import Image
 
 import brinell
-from brinell.models import Model, open_model
-from brinell.serve import Server
+from brinell.models.model import Model
+from brinell.models.sources import open_model
+from brinell.serve.server import Server
 from conftest import PLAIN
 
 HTTP = urllib3.PoolManager()
@@ -60,7 +61,7 @@ def ask(server: Server, path: str, body: Any = None, method: str | None = None, 
     return answer.status, json.loads(answer.data)
 
 
-def canvases(count: int = 3) -> torch.Tensor:
+def inputs(count: int = 3) -> torch.Tensor:
     images = torch.randint(0, 256, (count, 3, 32, 32), generator=torch.Generator().manual_seed(4)).to(torch.uint8)
     images[0] = images[0] // 4
     return images
@@ -101,7 +102,7 @@ def infer(server: Server, request: Any) -> torch.Tensor:
 
 
 def test_tensors_in_every_form_are_answered_as_the_model_does(server: Server, model: Model) -> None:
-    images = canvases()
+    images = inputs()
     expected = model.predict(images)
     last = images.permute(0, 2, 3, 1)
     files = [base64.b64encode(file_of(image)).decode() for image in images]
@@ -122,7 +123,7 @@ def test_tensors_in_every_form_are_answered_as_the_model_does(server: Server, mo
 
 def test_image_files_of_any_size_are_prepared_as_the_model_has_it(server: Server, model: Model) -> None:
     image = torch.from_numpy(np.random.default_rng(2).integers(0, 200, (3, 50, 41), dtype=np.uint8))
-    expected = model.predict(model.preprocess.canvas(image)[None])[0]
+    expected = model.predict(model.preprocess.model_input(image)[None])[0]
     file = file_of(image)
     body, kind = urllib3.encode_multipart_formdata({"more": "words", "anything": ("a.png", file, "image/png")})
     answers = [
@@ -148,12 +149,12 @@ def test_image_files_of_any_size_are_prepared_as_the_model_has_it(server: Server
         (INFER, b"{", 400, "not JSON"),
         (INFER, [1], 400, "inputs"),
         (INFER, {"inputs": []}, 400, "inputs"),
-        (INFER, tensor(canvases()[:, :, :16]), 400, "the shape should be [-1, 3, 32, 32]"),
-        (INFER, tensor(canvases(), "FP16"), 400, "the datatype should be"),
-        (INFER, tensor(canvases(), data=[1, 2]), 400, "numbers of shape"),
-        (INFER, tensor(canvases(), data=["a"] * 9216), 400, "numbers of shape"),
-        (INFER, tensor(canvases().float(), "FP32"), 400, "should lie in 0..1"),
-        (INFER, {**tensor(canvases()), "outputs": [{"name": "boxes"}]}, 400, "expected outputs among probabilities"),
+        (INFER, tensor(inputs()[:, :, :16]), 400, "the shape should be [-1, 3, 32, 32]"),
+        (INFER, tensor(inputs(), "FP16"), 400, "the datatype should be"),
+        (INFER, tensor(inputs(), data=[1, 2]), 400, "numbers of shape"),
+        (INFER, tensor(inputs(), data=["a"] * 9216), 400, "numbers of shape"),
+        (INFER, tensor(inputs().float(), "FP32"), 400, "should lie in 0..1"),
+        (INFER, {**tensor(inputs()), "outputs": [{"name": "boxes"}]}, 400, "expected outputs among probabilities"),
         (INFER, {"inputs": [{"datatype": "BYTES", "shape": [1], "data": ["?"]}]}, 400, "base64"),
         ("/predict", b"no image", 400, "can't be read"),
         ("/predict", b"", 400, "empty"),
@@ -186,19 +187,19 @@ def test_a_model_that_breaks_is_an_error_and_no_end() -> None:
     with Server(model, port=0) as server:
         server.start()
         path = "/v2/models/Broken/infer"
-        assert ask(server, path, tensor(canvases(3)))[0] == 200
-        status, answer = ask(server, path, tensor(canvases(2)))
+        assert ask(server, path, tensor(inputs(3)))[0] == 200
+        status, answer = ask(server, path, tensor(inputs(2)))
         assert status == 500 and "two are too many" in answer["error"]
-        status, answer = ask(server, path, tensor(canvases(1)))
+        status, answer = ask(server, path, tensor(inputs(1)))
         assert status == 500 and "NaN" in answer["error"]
-        assert ask(server, "/predict", file_of(canvases(1)[0]))[0] == 500
+        assert ask(server, "/predict", file_of(inputs(1)[0]))[0] == 500
 
 
 def test_classes_of_one_name_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "classes.txt").write_text("crane\ncrane\n")
     with Server(open_model(f"fake:grey?classes={tmp_path / 'classes.txt'}", PLAIN), port=0) as server:
         server.start()
-        assert list(ask(server, "/predict", file_of(canvases(1)[0]))[1]["scores"]) == ["crane (0)", "crane (1)"]
+        assert list(ask(server, "/predict", file_of(inputs(1)[0]))[1]["scores"]) == ["crane (0)", "crane (1)"]
 
 
 def test_a_port_that_is_taken_is_told(server: Server, model: Model) -> None:

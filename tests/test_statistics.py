@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from brinell.results.statistics import Estimate, first_below, mean, proportion
+from brinell.runs.statistics import Estimate, first_below, mean, proportion
 
 
 @pytest.mark.parametrize(("successes", "total"), [(0, 10), (3, 10), (10, 10), (57, 300), (299, 300)])

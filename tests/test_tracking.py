@@ -19,11 +19,12 @@ from pytest import approx
 
 import brinell
 from brinell.cli.main import main
-from brinell.config import load_config
-from brinell.engine import assemble, execute
-from brinell.results import Estimate, Fragility, MinimalImages
-from brinell.tracking import Server
+from brinell.config.run import load_config
+from brinell.engine.runner import assemble, execute
+from brinell.lenses.fragility.findings import Fragility, MinimalImages
+from brinell.runs.statistics import Estimate
 from brinell.tracking.figures import Part, figures, flat, word
+from brinell.tracking.server import Server
 from conftest import PLAIN
 
 pytest.importorskip("mlflow", reason="needs the extra mlflow")

@@ -11,24 +11,23 @@ from PIL import Image
 from torch import Tensor
 
 import brinell
-from brinell.config import load_config
-from brinell.criteria import find_criterion
-from brinell.engine import assemble, execute
-from brinell.engine.bench import Bench
-from brinell.lenses import LENSES, Files, Lens, LensOptions, Shard, Trials
-from brinell.lenses.lens import Asking
-from brinell.models import Preprocess
-from brinell.perturb import View
-from brinell.results import Store
+from brinell.config.run import load_config
+from brinell.criteria.criterion import find_criterion
+from brinell.engine.evaluator import Bench
+from brinell.engine.runner import assemble, execute
+from brinell.lenses.lens import LENSES, Asking, Files, Lens, LensOptions, Shard, Trials
+from brinell.models.preprocess import Preprocess
+from brinell.perturb.view import View
+from brinell.runs.store import Store
 from conftest import PLAIN
 
 
-def lit(original: Tensor, parameters: Tensor, to_canvases: object) -> Tensor:
+def lit(original: Tensor, parameters: Tensor, to_inputs: object) -> Tensor:
     """The original with a band of light across it, as often as there are parameters."""
     images = original.expand(len(parameters), -1, -1, -1).clone()
     for image, (row,) in zip(images, parameters.to(torch.int64).tolist(), strict=True):
         image[:, row] = 255
-    return to_canvases(images)  # type: ignore[operator]
+    return to_inputs(images)  # type: ignore[operator]
 
 
 LIT = View("lit", "test", lit)
@@ -62,10 +61,10 @@ def bands(tmp_path: Path) -> Path:
 def test_canvases_are_made_of_changed_originals(bands: Path, batch: int) -> None:
     model = brinell.open_model("fake:grey", PLAIN)
     originals = [brinell.open_dataset(str(bands))[index].image for index in range(3)]
-    canvases = torch.stack([model.preprocess.canvas(image) for image in originals])
+    inputs = torch.stack([model.preprocess.model_input(image) for image in originals])
     labels, ids = torch.zeros(3, dtype=torch.int64), torch.arange(3)
     criterion = find_criterion("misclassification", None, 2)
-    bench = Bench(model, canvases, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+    bench = Bench(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
     assert bench.shard().sizes is not None and bench.shard().sizes.tolist() == [[40, 30], [25, 61], [33, 33]]
     samples, rows = torch.tensor([0, 0, 2, 1, 0]), torch.tensor([[3.0], [20.0], [4.0], [24.0], [0.0]], dtype=torch.float64)
     made = bench.viewed(LIT, samples, rows)
@@ -73,17 +72,17 @@ def test_canvases_are_made_of_changed_originals(bands: Path, batch: int) -> None
     for place, (sample, row) in enumerate(zip(samples.tolist(), rows[:, 0].to(torch.int64).tolist(), strict=True)):
         changed = originals[sample].clone()
         changed[:, row] = 255
-        assert torch.equal(made[place], model.preprocess.canvas(changed))
-        gap = (made[place].double() - canvases[sample].double()) / 255
+        assert torch.equal(made[place], model.preprocess.model_input(changed))
+        gap = (made[place].double() - inputs[sample].double()) / 255
         assert float(outcome.difference.mse[place]) == pytest.approx(float((gap**2).mean()), rel=1e-5)
 
 
 def test_a_view_that_does_not_compare_has_no_distance(bands: Path) -> None:
     model = brinell.open_model("fake:grey", PLAIN)
     original = brinell.open_dataset(str(bands))[0].image
-    canvas, label = model.preprocess.canvas(original)[None], torch.zeros(1, dtype=torch.int64)
+    model_input, label = model.preprocess.model_input(original)[None], torch.zeros(1, dtype=torch.int64)
     criterion = find_criterion("misclassification", None, 2)
-    bench = Bench(model, canvas, label, label, criterion=criterion, seed=0, batch=4, originals=[original])
+    bench = Bench(model, model_input, label, label, criterion=criterion, seed=0, batch=4, originals=[original])
     view = View("window", "test", lit, compares=False)
     outcome = bench.ask(Trials(torch.zeros(2, dtype=torch.int64), view, torch.zeros(2, 1, dtype=torch.float64)))
     assert bool(outcome.difference.mse.isnan().all()) and bool(outcome.difference.changed.isnan().all())
@@ -115,11 +114,11 @@ def test_canvases_of_many_are_pillow_s_of_each(size: tuple[int, int], short_side
     """Also where the middle that is cut out is larger than the image: black."""
     images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (3, 3, *size), np.uint8))
     pre = Preprocess(32, 40, channels, short_side, "bilinear")
-    made = pre.canvases(images)
-    for image, canvas in zip(images, made, strict=True):
+    made = pre.inputs(images)
+    for image, model_input in zip(images, made, strict=True):
         picture = Image.fromarray(image.permute(1, 2, 0).numpy()).convert("L" if channels == 1 else "RGB")
         wide, tall = (40, 32) if short_side is None else (short_side * side // min(size) for side in size[::-1])
         picture = picture.resize((wide, size[0]), Image.Resampling.BILINEAR).resize((wide, tall), Image.Resampling.BILINEAR)
         left, top = (0, 0) if short_side is None else (round((wide - 40) / 2), round((tall - 32) / 2))
         expected = np.asarray(picture.crop((left, top, left + 40, top + 32))).reshape(32, 40, channels)
-        assert np.array_equal(canvas.permute(1, 2, 0), expected)
+        assert np.array_equal(model_input.permute(1, 2, 0), expected)

@@ -9,9 +9,12 @@ run.rows("select operator, avg(correct::int) from rows group by 1")
 """
 
 from brinell.api import Run, compare, curate, gate, harden, leaderboard, run, wrap
-from brinell.config import RunConfig
-from brinell.curation import Curated, CurateOptions
-from brinell.datasets import DataOptions, open_dataset
+from brinell.config.execution import Execution
+from brinell.config.model import ModelOptions
+from brinell.config.run import RunConfig
+from brinell.curation.curate import Curated
+from brinell.curation.options import CurateOptions
+from brinell.datasets.sources import DataOptions, open_dataset
 from brinell.errors import (
     BrinellError,
     BudgetSpent,
@@ -25,11 +28,13 @@ from brinell.errors import (
     UnknownName,
     UnreadableImage,
 )
-from brinell.execution import Execution
-from brinell.hardening import HardenConfig, Hardened
-from brinell.lenses import ProfileOptions
-from brinell.models import Model, ModelOptions, Preprocess, open_model
-from brinell.perturb import OPERATORS, Operator, find_operator
+from brinell.hardening.harden import Hardened
+from brinell.hardening.options import HardenConfig
+from brinell.lenses.profile.lens import ProfileOptions
+from brinell.models.model import Model
+from brinell.models.preprocess import Preprocess
+from brinell.models.sources import open_model
+from brinell.perturb.operator import OPERATORS, Operator, find_operator
 from brinell.types import Dataset, Sample
 
 __version__ = "0.1.0"

@@ -1,5 +1,5 @@
 """python -m brinell"""
 
-from brinell.cli import main
+from brinell.cli.main import main
 
 main()

@@ -13,46 +13,48 @@ from typing import Any
 import duckdb
 from torch import nn
 
-from brinell.attention import AttentionOptions
 from brinell.classes import Classes
-from brinell.config import RunConfig, load_config
-from brinell.curation import Curated, CurateOptions
-from brinell.curation import curate as curate_stores
-from brinell.datasets import DataOptions
-from brinell.engine import Parts, Written, assemble, execute, look, reporter, write_moved
+from brinell.comparison.contrasts import Contrasts, contrasts
+from brinell.comparison.gates import Gate, Judgement, judge, load_gate
+from brinell.comparison.leaderboard import Leaderboard
+from brinell.comparison.leaderboard import leaderboard as ranked
+from brinell.config.execution import Execution
+from brinell.config.model import ModelOptions
+from brinell.config.run import RunConfig, load_config
+from brinell.config.saliency import AttentionOptions
+from brinell.curation.curate import Curated
+from brinell.curation.curate import curate as curate_stores
+from brinell.curation.moved import Written, write_moved
+from brinell.curation.options import CurateOptions
+from brinell.datasets.sources import DataOptions
+from brinell.engine.progress import reporter
+from brinell.engine.runner import Parts, assemble, execute, look
 from brinell.errors import ConfigError, RunError
-from brinell.execution import Execution
-from brinell.hardening import HardenConfig, Hardened, load_harden_config
-from brinell.hardening import harden as carried_out
-from brinell.lenses import KINDS, LensOptions, Maps
-from brinell.models import Decoding, Model, ModelOptions, detector_from_module, from_module, open_model
+from brinell.hardening.harden import Hardened
+from brinell.hardening.harden import harden as carried_out
+from brinell.hardening.options import HardenConfig, load_harden_config
+from brinell.lenses.analysis import Findings, findings
+from brinell.lenses.fragility.findings import read_maps
+from brinell.lenses.fragility.fragile import KINDS
+from brinell.lenses.fragility.human import Comparison, compared, read_human
+from brinell.lenses.fragility.maps import Maps
+from brinell.lenses.lens import LensOptions
+from brinell.lenses.profile.charts import Figure
+from brinell.lenses.profile.findings import METRICS, THRESHOLDS, Profiles
+from brinell.models.detection import Decoding
+from brinell.models.model import Model
+from brinell.models.modules import detector_from_module, from_module
 from brinell.models.preprocess import Preprocess
+from brinell.models.sources import open_model
 from brinell.registry import nearest
-from brinell.report import PARTS, Figure, write_figures, write_report
-from brinell.resampling import Interpolation
-from brinell.results import (
-    METRICS,
-    THRESHOLDS,
-    Attention,
-    Comparison,
-    Contrasts,
-    Findings,
-    Gate,
-    Judgement,
-    Leaderboard,
-    Profiles,
-    Store,
-    compared,
-    contrasts,
-    findings,
-    judge,
-    load_gate,
-    read_human,
-    read_maps,
-)
-from brinell.results import leaderboard as ranked
-from brinell.tracking import Server, Tracked
-from brinell.tracking import track as track_store
+from brinell.report.page import write_figures, write_report
+from brinell.report.parts import PARTS
+from brinell.resizing.resample import Interpolation
+from brinell.runs.store import Store
+from brinell.saliency.findings import Attention
+from brinell.tracking.server import Server
+from brinell.tracking.track import Tracked
+from brinell.tracking.track import track as track_store
 from brinell.validation import read_yaml, validated
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model

@@ -1,4 +1,4 @@
-"""Boxes of objects: float32, xyxy in pixels of a canvas, where pixel i reaches from i to i + 1."""
+"""Boxes of objects: float32, xyxy in pixels of a model input, where pixel i reaches from i to i + 1."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def overlaps(first: Tensor, second: Tensor) -> Tensor:
 
 
 def clipped(boxes: Tensor, height: int, width: int) -> Tensor:
-    """The parts of boxes that lie on a canvas; one that lies outside has no area."""
+    """The parts of boxes that lie on a model input; one that lies outside has no area."""
     x, y = boxes[..., 0::2].clamp(0, width), boxes[..., 1::2].clamp(0, height)
     return torch.stack([x[..., 0], y[..., 0], x[..., 1], y[..., 1]], -1)
 

@@ -56,8 +56,8 @@ class Registry(Generic[T]):
         return list(self._parts.values())
 
 
-class Reading(Protocol):
-    """A part that is there once for each way to read its source, under `name:semantics`."""
+class Variant(Protocol):
+    """A part that is there once for each way to read its source, under `name:variant`."""
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ class Reading(Protocol):
         ...
 
     @property
-    def semantics(self) -> str:
+    def variant(self) -> str:
         """Which reading it is."""
         ...
 
@@ -75,24 +75,24 @@ class Reading(Protocol):
         ...
 
 
-R = TypeVar("R", bound=Reading)
+R = TypeVar("R", bound=Variant)
 
 
-def find_reading(parts: Registry[R], text: str, preferred: str) -> R:
-    """A part by `name` or `name:semantics`; a name alone takes the preferred semantics where it has them."""
+def find_variant(parts: Registry[R], text: str, preferred: str) -> R:
+    """A part by `name` or `name:variant`; a name alone takes the preferred variant where it has them."""
     name, _, asked = text.partition(":")
-    readings = {part.semantics: part for part in parts.values() if part.name == name}
+    readings = {part.variant: part for part in parts.values() if part.name == name}
     if not readings:
         known = list(dict.fromkeys(part.name for part in parts.values()))
         raise UnknownName(f"there is no {parts.kind} {name!r}; {nearest(name, known)}")
     if asked and asked not in readings:
-        raise UnknownName(f"{parts.kind} {name!r} has no semantics {asked!r}; it has {', '.join(readings)}")
+        raise UnknownName(f"{parts.kind} {name!r} has no variant {asked!r}; it has {', '.join(readings)}")
     return readings.get(asked or preferred, next(iter(readings.values())))
 
 
-def chosen_readings(parts: Registry[R], names: Iterable[str], preferred: str) -> list[R]:
-    """The parts of these names, each once, in the preferred semantics, which some part must have."""
-    known = list(dict.fromkeys(part.semantics for part in parts.values()))
+def select_variants(parts: Registry[R], names: Iterable[str], preferred: str) -> list[R]:
+    """The parts of these names, each once, in the preferred variant, which some part must have."""
+    known = list(dict.fromkeys(part.variant for part in parts.values()))
     if preferred not in known:
-        raise UnknownName(f"no {parts.kind} has the semantics {preferred!r}; {nearest(preferred, known)}")
-    return list({part.id: part for part in (find_reading(parts, name, preferred) for name in names)}.values())
+        raise UnknownName(f"no {parts.kind} has the variant {preferred!r}; {nearest(preferred, known)}")
+    return list({part.id: part for part in (find_variant(parts, name, preferred) for name in names)}.values())

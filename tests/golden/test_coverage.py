@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from brinell.perturb import colours, difference, find_operator, mean_grey
+from brinell.perturb.difference import colours, difference, mean_grey
+from brinell.perturb.operator import find_operator
 
 SIDE = 224
 MANY = 40

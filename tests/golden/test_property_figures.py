@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from brinell.perturb import difference, find_property
+from brinell.perturb.difference import difference
+from brinell.perturb.property import find_property
 from brinell.perturb.weather import flake_counts
 
 SIDE = 224

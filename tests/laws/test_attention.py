@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from brinell import Execution, wrap
-from brinell.attention import METHODS, NoAttention, drift, fullest, hot, open_eyes
-from brinell.attention.cam import gradcam_plus_plus_weights, gradcam_weights
-from brinell.attention.layers import token_spread
-from brinell.models import Model
+from brinell.models.model import Model
+from brinell.saliency.cam import METHODS, gradcam_plus_plus_weights, gradcam_weights
+from brinell.saliency.layers import NoAttention, token_spread
+from brinell.saliency.mapper import open_eyes
+from brinell.saliency.shift import drift, fullest, hot
 
 EAGER = Execution(device="cpu", runtime="torch")
 
@@ -79,7 +80,7 @@ def tokens() -> Model:
     return wrap(with_weights(Tokens()), size=(32, 48), name="tokens", execution=EAGER)
 
 
-def canvases(count: int, height: int = 32, width: int = 32) -> Tensor:
+def inputs(count: int, height: int = 32, width: int = 32) -> Tensor:
     return (filled((count, 3, height, width), 3) * 127 + 128).to(torch.uint8)
 
 
@@ -106,7 +107,7 @@ def by_hand(activations: np.ndarray, gradients: np.ndarray, method: str) -> np.n
 @pytest.mark.parametrize("method", METHODS)
 def test_maps_are_the_papers_formulas(plain: Model, method: str) -> None:
     eyes = open_eyes(plain, method)  # type: ignore[arg-type]
-    images, classes = canvases(3), torch.tensor([0, 3, 4])
+    images, classes = inputs(3), torch.tensor([0, 3, 4])
     net = plain.insides.module  # type: ignore[union-attr]
     assert isinstance(net, Plain)
     with eyes:
@@ -128,7 +129,7 @@ def test_maps_are_the_papers_formulas(plain: Model, method: str) -> None:
 
 def test_maps_do_not_depend_on_the_batch_or_on_threads(plain: Model) -> None:
     eyes = open_eyes(plain)
-    images, classes = canvases(8), torch.arange(8) % 5
+    images, classes = inputs(8), torch.arange(8) % 5
     with eyes, ThreadPoolExecutor(4) as pool:
         together = eyes.maps(images, classes)
         alone = list(pool.map(lambda place: eyes.maps(images[place : place + 1], classes[place : place + 1]), range(8)))
@@ -141,14 +142,14 @@ def test_the_last_convolution_is_found_with_what_follows_it(plain: Model) -> Non
     assert open_eyes(plain).layer.name == "relu"  # of the second convolution, and not the squeeze, which has no places
     with open_eyes(plain, layer="second") as eyes:  # before an activation that overwrites it
         assert eyes.layer.name == "second"
-        assert eyes.maps(canvases(2), torch.tensor([0, 1])).shape == (2, 32, 32)
+        assert eyes.maps(inputs(2), torch.tensor([0, 1])).shape == (2, 32, 32)
 
 
 def test_a_transformer_is_looked_at_before_its_last_attention(tokens: Model) -> None:
     eyes = open_eyes(tokens)
     assert eyes.layer.name == "before"
     with eyes:
-        maps = eyes.maps(canvases(2, 32, 48), torch.tensor([1, 2]))
+        maps = eyes.maps(inputs(2, 32, 48), torch.tensor([1, 2]))
     assert maps.shape == (2, 32, 48)
     assert bool((maps.amax((1, 2)) > 0.5).any())
 

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from brinell.classes import Classes
-from brinell.criteria import CRITERIA, Answer, Criterion, find_criterion, verdict
+from brinell.criteria.criterion import CRITERIA, Answer, Criterion, find_criterion, verdict
 from brinell.errors import ConfigError, LabelError, UnknownName
 
 

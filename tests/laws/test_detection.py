@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from brinell.boxes import Detections, areas, clipped, moved, overlaps
-from brinell.criteria import Answer, Scene, find_criterion, own_regions, verdict_of_detector
-from brinell.criteria.detection import weighted_distance
+from brinell.criteria.criterion import Answer, Scene, find_criterion, verdict_of_detector
+from brinell.criteria.detection import own_regions, weighted_distance
 from brinell.errors import ModelError
-from brinell.models import Preprocess
 from brinell.models.detection import Decoding, Heads, decoded, heads_of, unsuppressed
-from brinell.perturb import find_property
+from brinell.models.preprocess import Preprocess
+from brinell.perturb.property import find_property
 
 SIDE = 32
 
@@ -201,9 +201,9 @@ def test_boxes_go_where_the_image_goes(name: str, severity: float) -> None:
 def test_boxes_follow_the_canvas(pre: Preprocess) -> None:
     image = torch.zeros(3, 90, 120, dtype=torch.uint8)
     image[:, 30:60, 42:78] = 255
-    canvas = pre.canvas(image)[0]
+    model_input = pre.model_input(image)[0]
     box = clipped(pre.boxes(torch.tensor([[42.0, 30, 78, 60]]), 90, 120), pre.height, pre.width)[0]
-    assert (torch.tensor(plain_hull(canvas > 127)) - box).abs().max() <= 1
+    assert (torch.tensor(plain_hull(model_input > 127)) - box).abs().max() <= 1
 
 
 def test_overlaps() -> None:
@@ -267,12 +267,12 @@ NOW = detections(
         ("weighted_ap(0.3)", [False, True, False, False, False]),
         ("target_class_missing & weighted_ap", [False, False, True, True, False]),
         ("target_class_missing & misclassification", [False, False, True, True, False]),
-        ("usual", [False, False, True, True, True]),
+        ("default", [False, False, True, True, True]),
     ],
 )
 def test_criteria(name: str, expected: list[bool]) -> None:
     assert broken(name, NOW, CLEAN) == expected
-    if name != "target_class_missing(3)" and name != "usual":
+    if name != "target_class_missing(3)" and name != "default":
         assert not any(broken(name, CLEAN, CLEAN)), "nothing breaks the clean answer"
 
 

@@ -10,33 +10,19 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from brinell.geometry import (
-    GROUPS,
-    Frames,
-    Group,
-    Pixels,
-    chords,
-    flows,
-    gram,
-    jacobian,
-    metric,
-    numerical_jacobian,
-    products,
-    projected,
-    pulls,
-    solved,
-)
-from brinell.geometry.geodesic import reach, scores
-from brinell.geometry.groups import logarithm, told
+from brinell.motion.frames import Frames, Pixels
+from brinell.motion.geodesic import chords, reach, scores
+from brinell.motion.groups import GROUPS, Group, logarithm, told
+from brinell.motion.jacobian import flows, gram, jacobian, metric, numerical_jacobian, products, projected, pulls, solved
 
 groups = pytest.mark.parametrize("group", GROUPS.values(), ids=list(GROUPS))
 SMALL = {"b31": 0.002, "b32": 0.002}
-USUAL = {"rotation": 0.5, "x": 3.0, "y": 3.0}
+DEFAULT_CRITERION = {"rotation": 0.5, "x": 3.0, "y": 3.0}
 
 
 def drawn(group: Group, count: int, seed: int = 0) -> Tensor:
     """Motions that leave most of an image of 80 pixels in its frame."""
-    sizes = torch.tensor([SMALL.get(part, USUAL.get(part, 0.2)) for part in group.parts], dtype=torch.float64)
+    sizes = torch.tensor([SMALL.get(part, DEFAULT_CRITERION.get(part, 0.2)) for part in group.parts], dtype=torch.float64)
     noise = torch.randn(count, group.dimension, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return noise * sizes
 

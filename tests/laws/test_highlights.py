@@ -9,11 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
-from brinell.models import Preprocess
+from brinell.models.preprocess import Preprocess
 from brinell.perturb.difference import _by_bytes, _by_norms
 from brinell.perturb.highlight import CENTRES, WHITE, grid, highlight, highlighted, touched
-from brinell.repainting import Repainting
-from brinell.resampling import resampled
+from brinell.resizing.repaint import Repainting
+from brinell.resizing.resample import resampled
 
 SIGMAS = torch.tensor([10.0, 20.0, 30.0, 40.0])
 
@@ -131,7 +131,7 @@ def test_a_view_of_a_spot_is_the_canvas_of_the_spotted_photograph(short_side: in
     image, spots = noise(61, 90), grid(61, 90, 5, SIGMAS)
     view = highlight("exact")
     assert view.local is not None
-    slow = view.canvases(image, spots, preprocess.canvases)
+    slow = view.inputs(image, spots, preprocess.inputs)
     fast = preprocess.repainted(preprocess.repainting(image), view.local, spots)
     assert torch.equal(slow, fast)
     spotted = highlighted(image[None], spots[7:8])[0]

@@ -12,8 +12,7 @@ import torch
 from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
-from brinell.geometry import Fronts
-from brinell.geometry.marching import faces, offsets, updated
+from brinell.motion.marching import Fronts, faces, offsets, updated
 
 HALF = {1: [12], 2: [5, 4], 3: [3, 2, 2], 4: [2, 1, 2, 1]}
 

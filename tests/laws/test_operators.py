@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import reference
 from brinell.errors import ModelError, UnknownName
-from brinell.perturb import OPERATORS, Facts, Kind, Operator, codec, find_operator, operator_names, step
+from brinell.perturb import codec
 from brinell.perturb.occlusion import line_coverage
+from brinell.perturb.operator import OPERATORS, Facts, Kind, Operator, find_operator, operator_names, step
 
 ALL = [pytest.param(operator, id=operator.id) for operator in OPERATORS.values()]
 STOCHASTIC = [pytest.param(operator, id=operator.id) for operator in OPERATORS.values() if operator.stochastic]
@@ -200,14 +201,14 @@ def test_gradient_descent_moves_up_the_loss() -> None:
 def test_a_name_that_is_not_there_suggests_others() -> None:
     with pytest.raises(UnknownName, match="did you mean fade_black"):
         find_operator("fade_blak")
-    with pytest.raises(UnknownName, match=r"no semantics 'papper'; it has published, paper"):
+    with pytest.raises(UnknownName, match=r"no variant 'papper'; it has published, paper"):
         find_operator("boxes:papper")
 
 
 def test_semantics_fall_back_to_the_only_ones() -> None:
-    assert find_operator("global_blur", "paper").semantics == "published"
-    assert find_operator("boxes", "paper").semantics == "paper"
-    assert find_operator("gradient_descent", "paper").semantics == "sign"
+    assert find_operator("global_blur", "paper").variant == "published"
+    assert find_operator("boxes", "paper").variant == "paper"
+    assert find_operator("gradient_descent", "paper").variant == "sign"
 
 
 def test_registering_twice_or_asking_for_too_much_is_refused() -> None:

@@ -17,8 +17,9 @@ from torch import Tensor
 
 import reference
 from brinell.errors import ConfigError, UnknownName
-from brinell.perturb import PROPERTIES, Property, PropertyKind, find_property, property_names, use_frost_template, warp
-from brinell.perturb.frost import grow_frost
+from brinell.perturb.frost import grow_frost, use_frost_template
+from brinell.perturb.property import PROPERTIES, Property, PropertyKind, find_property, property_names
+from brinell.perturb.warp import warp
 from brinell.perturb.weather import flake_counts
 
 ALL = [pytest.param(found, id=found.id) for found in PROPERTIES.values()]
@@ -62,7 +63,7 @@ def test_the_paper_s_fifteen_properties_are_there() -> None:
         uniform_noise gaussian_noise blended_noise salt_and_pepper fog snow frost"""
     assert property_names() == names.split()
     assert all(f"{name}:dsn2020" in PROPERTIES for name in names.split())
-    other = {found.name for found in PROPERTIES.values() if found.semantics == "equations"}
+    other = {found.name for found in PROPERTIES.values() if found.variant == "equations"}
     assert other == {"brightness", "motion_blur", "gaussian_noise", "fog", "frost"}
 
 
@@ -276,7 +277,7 @@ def test_spatial_turns_and_then_moves() -> None:
     picture = np.pad(clean[0].permute(1, 2, 0).numpy(), ((20, 20), (20, 20), (0, 0))).astype(np.float32)
     around = turned.copy()
     around[:, 2] += [20, 20] - turned[:, :2] @ [20, 20]
-    # on a larger canvas, where nothing leaves the frame between the two warps
+    # on a larger model input, where nothing leaves the frame between the two warps
     twice = cv2.warpAffine(cv2.warpAffine(picture, around, (120, 100)), np.float64([[1, 0, 3], [0, 1, -2]]), (120, 100))
     assert np.abs(np.rint(twice[20:80, 20:100]) - ours).max() <= 1
 
@@ -305,17 +306,17 @@ def test_gaussian_blur_is_scipy_s(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", [(224, 224), (33, 20), (8, 60)], ids=str)
-@pytest.mark.parametrize("semantics", ["dsn2020", "equations"])
-def test_motion_blur_is_opencv_s_filter(size: tuple[int, int], semantics: str) -> None:
+@pytest.mark.parametrize("variant", ["dsn2020", "equations"])
+def test_motion_blur_is_opencv_s_filter(size: tuple[int, int], variant: str) -> None:
     """The authors' kernel, k×k with its line in row round((k-1)/2); and a plain column. Sums are compared, to the bit."""
     shorter = min(size)
     lengths = [1, 2, 3, 4, 5, 6, 7, shorter - 2, shorter - 1, shorter]
     clean = images(*size, count=len(lengths))
     severities = torch.tensor(lengths, dtype=torch.float64)[:, None] / shorter
-    ours = at(find_property(f"motion_blur:{semantics}"), clean, severities).permute(0, 2, 3, 1).numpy()
+    ours = at(find_property(f"motion_blur:{variant}"), clean, severities).permute(0, 2, 3, 1).numpy()
     for row, length in enumerate(lengths):
-        kernel = np.zeros((length, length)) if semantics == "dsn2020" else np.ones((length, 1))
-        if semantics == "dsn2020":
+        kernel = np.zeros((length, length)) if variant == "dsn2020" else np.ones((length, 1))
+        if variant == "dsn2020":
             kernel[round((length - 1) / 2)] = 1
         picture = np.ascontiguousarray(clean[row].permute(1, 2, 0).numpy()).astype(np.float64)
         sums = cv2.filter2D(picture, -1, kernel).round()
@@ -393,12 +394,12 @@ def test_frost_grows_the_same_every_time() -> None:
 
 
 def test_names_and_readings() -> None:
-    assert find_property("brightness").semantics == "dsn2020"
-    assert find_property("brightness", "equations").semantics == "equations"
-    assert find_property("contrast", "equations").semantics == "dsn2020"
+    assert find_property("brightness").variant == "dsn2020"
+    assert find_property("brightness", "equations").variant == "equations"
+    assert find_property("contrast", "equations").variant == "dsn2020"
     with pytest.raises(UnknownName, match="did you mean brightness"):
         find_property("brightnes")
-    with pytest.raises(UnknownName, match="no semantics 'paper'; it has dsn2020, equations"):
+    with pytest.raises(UnknownName, match="no variant 'paper'; it has dsn2020, equations"):
         find_property("fog:paper")
 
 

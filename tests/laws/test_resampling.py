@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from brinell.resampling import nearest, passed, resampled
+from brinell.resizing.resample import nearest, passed, resampled
 
 HOW = ("nearest", "bilinear", "bicubic", "lanczos")
 side = st.integers(1, 70)

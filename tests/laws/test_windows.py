@@ -1,4 +1,4 @@
-"""Windows as canvases: Pillow's bytes for every side, place and fit, and boxes that follow."""
+"""Windows as inputs: Pillow's bytes for every side, place and fit, and boxes that follow."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from PIL import Image
 from torch import Tensor
 
 from brinell.boxes import moved
-from brinell.models import Preprocess
-from brinell.perturb import location_view, window_view, windows
-from brinell.resampling import resampled
+from brinell.models.preprocess import Preprocess
+from brinell.perturb.windows import location_view, window_view, windows
+from brinell.resizing.resample import resampled
 
 FILTERS = {
     "nearest": Image.Resampling.NEAREST,
@@ -41,16 +41,16 @@ def test_windows_are_pillow_s(fit: str, channels: int, side: int) -> None:
     corners = torch.tensor([[left, top] for left in (0, 1, 40 - side) for top in (0, 5, 7)])
     corners = corners.clamp(max=40 - side)
     made = windows(image, side, corners, 24, 31, fit)  # type: ignore[arg-type]
-    for canvas, (left, top) in zip(made, corners.tolist(), strict=True):
-        assert torch.equal(canvas, by_pillow(image, left, top, side, 24, 31, fit))
+    for model_input, (left, top) in zip(made, corners.tolist(), strict=True):
+        assert torch.equal(model_input, by_pillow(image, left, top, side, 24, 31, fit))
 
 
 def test_windows_of_several_sides_come_in_their_order() -> None:
     image = picture(60, 70)
     parameters = torch.tensor([[3, 4, 21], [0, 0, 60], [30, 2, 21], [9, 9, 19]], dtype=torch.float64)
-    made = window_view("", "bilinear", 32, 32).canvases(image, parameters, lambda made: made)
-    for canvas, (left, top, side) in zip(made, parameters.to(torch.int64).tolist(), strict=True):
-        assert torch.equal(canvas, by_pillow(image, left, top, side, 32, 32, "bilinear"))
+    made = window_view("", "bilinear", 32, 32).inputs(image, parameters, lambda made: made)
+    for model_input, (left, top, side) in zip(made, parameters.to(torch.int64).tolist(), strict=True):
+        assert torch.equal(model_input, by_pillow(image, left, top, side, 32, 32, "bilinear"))
 
 
 def test_padding_puts_the_window_in_the_middle_of_black() -> None:
@@ -64,30 +64,30 @@ def test_padding_puts_the_window_in_the_middle_of_black() -> None:
 def test_the_model_s_own_way_is_that_of_a_picture_file() -> None:
     image, preprocess = picture(50, 44), Preprocess(24, 24, 3, 28, "bicubic")
     parameters = torch.tensor([[2, 3, 33], [7, 11, 33]], dtype=torch.float64)
-    made = window_view("", "own", 0, 0).canvases(image, parameters, preprocess.canvases)
-    for canvas, (left, top, side) in zip(made, parameters.to(torch.int64).tolist(), strict=True):
-        assert torch.equal(canvas, preprocess.canvas(image[:, top : top + side, left : left + side].contiguous()))
+    made = window_view("", "own", 0, 0).inputs(image, parameters, preprocess.inputs)
+    for model_input, (left, top, side) in zip(made, parameters.to(torch.int64).tolist(), strict=True):
+        assert torch.equal(model_input, preprocess.model_input(image[:, top : top + side, left : left + side].contiguous()))
 
 
 def test_an_image_on_black_at_every_place() -> None:
     image = picture(50, 64)
     corners = [(left, top, 12) for left in (0, 3, 18) for top in (0, 1, 12)]
-    made = location_view("12px", 24, 30).canvases(image, torch.tensor(corners, dtype=torch.float64), lambda made: made)
+    made = location_view("12px", 24, 30).inputs(image, torch.tensor(corners, dtype=torch.float64), lambda made: made)
     small = resampled(image[None], 12, 12)[0]
-    for canvas, (left, top, side) in zip(made, corners, strict=True):
+    for model_input, (left, top, side) in zip(made, corners, strict=True):
         expected = torch.zeros(3, 24, 30, dtype=torch.uint8)
         expected[:, top : top + side, left : left + side] = small
-        assert torch.equal(canvas, expected)
+        assert torch.equal(model_input, expected)
 
 
 @pytest.mark.parametrize("fit", ["bilinear", "pad"])
 def test_frames_take_pixels_to_where_they_are_seen(fit: str) -> None:
-    """A white square in the original, and its box, come to lie on the same part of the canvas."""
+    """A white square in the original, and its box, come to lie on the same part of the model input."""
     image = torch.zeros(3, 60, 60, dtype=torch.uint8)
     image[:, 20:30, 25:40] = 255
     parameters = torch.tensor([[15, 12, 30]], dtype=torch.float64)
     view = window_view("", fit, 60, 60)  # type: ignore[arg-type]
-    seen = view.canvases(image, parameters, lambda made: made)[0, 0] > 127
+    seen = view.inputs(image, parameters, lambda made: made)[0, 0] > 127
     rows, columns = seen.any(1).nonzero()[:, 0], seen.any(0).nonzero()[:, 0]
     assert view.frame is not None
     box = torch.tensor([[25.0, 20.0, 40.0, 30.0]], dtype=torch.float64)

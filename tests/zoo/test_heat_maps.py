@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from brinell import Execution, wrap
-from brinell.attention import NoAttention, cam, open_eyes
-from brinell.attention.cam import gradcam_plus_plus_weights
+from brinell.saliency import cam
+from brinell.saliency.cam import gradcam_plus_plus_weights
+from brinell.saliency.layers import NoAttention
+from brinell.saliency.mapper import open_eyes
 
 theirs = pytest.importorskip("pytorch_grad_cam", reason="needs grad-cam: make test-zoo", exc_type=ImportError)
 timm = pytest.importorskip("timm", reason="needs timm: make test-zoo", exc_type=ImportError)
@@ -61,14 +63,14 @@ def test_maps_are_those_of_pytorch_grad_cam(make: Any, method: str, monkeypatch:
     eyes = open_eyes(model, method)  # type: ignore[arg-type]
     assert eyes.layer.name == layer
     values = (torch.arange(3 * 3 * 224 * 224) * 2654435761 >> 7) % 256
-    canvases = values.to(torch.uint8).view(3, 3, 224, 224)
+    inputs = values.to(torch.uint8).view(3, 3, 224, 224)
     classes = [1, 7, 400]
     with eyes:
-        ours = eyes.maps(canvases, torch.tensor(classes)).numpy()
+        ours = eyes.maps(inputs, torch.tensor(classes)).numpy()
     target = theirs.utils.model_targets.ClassifierOutputTarget
     made = {"gradcam": theirs.GradCAM, "gradcam++": theirs.GradCAMPlusPlus}[method]
     with made(net, [net.get_submodule(layer)], reshape_transform=reshape) as their:
-        expected = their(model.preprocess.normalise(canvases).requires_grad_(), [target(k) for k in classes])
+        expected = their(model.preprocess.normalise(inputs).requires_grad_(), [target(k) for k in classes])
     for mine, other in zip(ours, expected, strict=True):
         # theirs is scaled once more after it is enlarged, and divides by the maximum plus 1e-7
         mine = (mine - mine.min()) / max(1e-7, float((mine - mine.min()).max()))

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from brinell import repainting, resampling
-from brinell.perturb import grid, highlight, highlighted
-from brinell.perturb.highlight import touched
+from brinell.perturb.highlight import grid, highlight, highlighted, touched
+from brinell.resizing import repaint, resample
 
 pytest.importorskip("triton", reason="needs Triton, which comes with torch for CUDA")
 HOW = ("bilinear", "bicubic", "lanczos")
@@ -21,8 +20,8 @@ HOW = ("bilinear", "bicubic", "lanczos")
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    found = importlib.reload(importlib.import_module("brinell.kernels"))
-    for module in (resampling, repainting):
+    found = importlib.reload(importlib.import_module("brinell.resizing.kernels"))
+    for module in (resample, repaint):
         monkeypatch.setattr(module, "kernels", lambda kind: found)
     yield found
 
@@ -38,9 +37,9 @@ def noise(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize(("source", "target"), [((37, 51), (24, 24)), ((100, 75), (70, 33)), ((9, 14), (30, 70))])
 def test_one_pass_after_the_other(interpreted: ModuleType, source, target, channels: int, how) -> None:
     images = noise(2, channels, *source)
-    made = resampling.passed(images, target[1], how, across=True)
-    made = resampling.passed(made, target[0], how, across=False)
-    assert torch.equal(made, resampling.resampled(images, *target, how))
+    made = resample.passed(images, target[1], how, across=True)
+    made = resample.passed(made, target[0], how, across=False)
+    assert torch.equal(made, resample.resampled(images, *target, how))
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -51,8 +50,8 @@ def test_windows_of_an_image(interpreted: ModuleType, height: int, width: int, h
     def paint(windows: torch.Tensor, corners: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
         return highlighted(windows, spots[which], corners=corners)
 
-    whole = resampling.resampled(highlighted(image[None], spots), 64, 64, how)
-    ready = repainting.Repainting(image, 64, 64, how)
+    whole = resample.resampled(highlighted(image[None], spots), 64, 64, how)
+    ready = repaint.Repainting(image, 64, 64, how)
     assert torch.equal(ready.by_windows(touched(spots, height, width), paint), whole)
 
 
@@ -69,5 +68,5 @@ def test_light_on_an_image(interpreted: ModuleType, size, how, colour) -> None:
     image, spots = noise(*size), grid(*size[1:], 2, torch.tensor([2.0, 6.0]))
     spots[::4, 3] = 1.7  # light that no byte holds
     local = highlight("exact", colour).local
-    whole = resampling.resampled(highlighted(image[None], spots, colour), 24, 30, how)
-    assert torch.equal(repainting.Repainting(image, 24, 30, how).under(local, spots), whole)
+    whole = resample.resampled(highlighted(image[None], spots, colour), 24, 30, how)
+    assert torch.equal(repaint.Repainting(image, 24, 30, how).under(local, spots), whole)

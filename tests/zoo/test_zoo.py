@@ -15,8 +15,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
-from brinell.execution import Execution
-from brinell.models import Model
+from brinell.config.execution import Execution
+from brinell.models.model import Model
 from conftest import PLAIN
 
 timm = pytest.importorskip("timm", reason="needs timm: make test-zoo", exc_type=ImportError)
@@ -44,7 +44,7 @@ def as_tensor(picture: Image.Image) -> Tensor:
 
 def ours(model: Model, picture: Image.Image) -> Tensor:
     """What the model is given."""
-    return model.preprocess.normalise(model.preprocess.canvas(as_tensor(picture))[None])
+    return model.preprocess.normalise(model.preprocess.model_input(as_tensor(picture))[None])
 
 
 def assert_same_input(got: Tensor, expected: Tensor, model: Model) -> None:
@@ -105,7 +105,7 @@ def test_hugging_face_s_own_preprocessing_and_answers(
     assert model.classes.names == tuple(network.config.id2label[index] for index in range(network.config.num_labels))
     with torch.inference_mode():
         logits = network(ours(model, picture)).logits
-    torch.testing.assert_close(model.predict(model.preprocess.canvas(as_tensor(picture))[None]), logits.softmax(1))
+    torch.testing.assert_close(model.predict(model.preprocess.model_input(as_tensor(picture))[None]), logits.softmax(1))
 
 
 @pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_mobilenet_v3_large_320_fpn"])
@@ -114,18 +114,18 @@ def test_torchvision_s_own_detections(name: str, picture: Image.Image) -> None:
     model = brinell.open_model(f"torchvision:{name}?pretrained=false", PLAIN)
     torch.manual_seed(0)
     network = torchvision.models.get_model(name, weights=None, weights_backbone=None).eval()
-    canvas = model.preprocess.canvas(as_tensor(picture))
-    assert canvas.shape == (3, 320, 320)
+    model_input = model.preprocess.model_input(as_tensor(picture))
+    assert model_input.shape == (3, 320, 320)
     with torch.inference_mode():
-        (expected,) = network([canvas / 255])
-    assert_same_detections(model, canvas, expected)
+        (expected,) = network([model_input / 255])
+    assert_same_detections(model, model_input, expected)
     assert len(expected["scores"]) > 0 or "rcnn" in name, "where scores of random weights are all too low for its threshold"
     assert model.classes is not None and model.classes.short(1) == "person"
 
 
-def assert_same_detections(model: Model, canvas: Tensor, expected: dict[str, Tensor]) -> None:
+def assert_same_detections(model: Model, model_input: Tensor, expected: dict[str, Tensor]) -> None:
     """The best 100 of the library's detections with a score of 0.01 or more."""
-    _, found = model.answer(canvas[None])
+    _, found = model.answer(model_input[None])
     assert found is not None
     order = expected["scores"].sort(descending=True, stable=True).indices
     order = order[expected["scores"][order] >= 0.01][:100]
@@ -173,11 +173,13 @@ def test_hugging_face_s_own_detections(make: Callable[[Path], None], picture: Im
     model = brinell.open_model(f"hf:{tmp_path}", PLAIN)
     processor = transformers.AutoImageProcessor.from_pretrained(tmp_path)
     network = transformers.AutoModelForObjectDetection.from_pretrained(tmp_path).eval()
-    canvas = model.preprocess.canvas(as_tensor(picture))
+    model_input = model.preprocess.model_input(as_tensor(picture))
     with torch.inference_mode():
         outputs = network(ours(model, picture))
-    (expected,) = processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=[tuple(canvas.shape[1:])])
-    assert_same_detections(model, canvas, expected)
+    (expected,) = processor.post_process_object_detection(
+        outputs, threshold=0.0, target_sizes=[tuple(model_input.shape[1:])]
+    )
+    assert_same_detections(model, model_input, expected)
     assert float(expected["scores"].max()) > 0.01
     assert model.outputs == network.config.num_labels
 
@@ -189,7 +191,7 @@ def test_answers_are_the_module_s(picture: Image.Image) -> None:
     network: nn.Module = timm.create_model("resnet18").eval()
     with torch.inference_mode():
         expected = network(ours(model, picture)).softmax(1)
-    torch.testing.assert_close(model.predict(model.preprocess.canvas(as_tensor(picture))[None]), expected)
+    torch.testing.assert_close(model.predict(model.preprocess.model_input(as_tensor(picture))[None]), expected)
 
 
 @pytest.mark.parametrize("source", ["timm:resnet18", "torchvision:resnet18"])
@@ -209,13 +211,15 @@ def test_a_whole_run_with_gradients(source: str, picture: Image.Image, tmp_path:
 
 def test_the_fast_way_agrees_with_plain_torch(picture: Image.Image) -> None:
     """On a CPU onnxruntime takes the place of eager torch: same weights, same answers."""
-    canvas = brinell.open_model("timm:resnet18?pretrained=false", PLAIN).preprocess.canvas(as_tensor(picture))[None]
+    model_input = brinell.open_model("timm:resnet18?pretrained=false", PLAIN).preprocess.model_input(as_tensor(picture))[
+        None
+    ]
     answers = []
     for runtime in ("torch", "onnxruntime"):
         torch.manual_seed(2)
         model = brinell.open_model("timm:resnet18?pretrained=false", Execution(runtime=runtime))  # type: ignore[arg-type]
         assert model.facts["runtime"] == runtime
-        answers.append(model.predict(canvas))
+        answers.append(model.predict(model_input))
     torch.testing.assert_close(answers[0], answers[1], atol=1e-5, rtol=1e-3)
 
 

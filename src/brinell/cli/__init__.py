@@ -1,4 +1,4 @@
-"""Words to calls."""
+"""Categorical to calls."""
 
 from brinell.cli.main import main
 

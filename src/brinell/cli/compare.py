@@ -13,8 +13,11 @@ from rich.table import Table
 from brinell.api import compare as compared
 from brinell.api import gate as judged
 from brinell.api import leaderboard as ranked
-from brinell.report import comparison_markdown, comparison_page, junit, value, write_text
-from brinell.results import Contrasts, Judgement, Leaderboard, Measure, figure, operator_title, operators_told, tell
+from brinell.comparison.contrasts import Contrasts, operator_title, tell
+from brinell.comparison.gates import Judgement
+from brinell.comparison.leaderboard import Leaderboard, figure, operators_told
+from brinell.comparison.measures import Measure
+from brinell.comparison.page import comparison_markdown, comparison_page, junit, value, write_text
 
 out = Console(markup=False)
 _BROKEN = 1  # the exit code of a gate that is broken

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from brinell.api import curate as curate_runs
-from brinell.execution import Execution
+from brinell.config.execution import Execution
 
 _WHICH, _HOW = "Which failures", "How they are written"
 

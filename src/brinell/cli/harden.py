@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from brinell.api import harden as carried_out
-from brinell.hardening import Verdict, load_harden_config
-from brinell.results import Store
+from brinell.hardening.options import load_harden_config
+from brinell.hardening.verdict import Verdict
+from brinell.runs.store import Store
 from brinell.validation import read_yaml
 
 out = Console(markup=False, highlight=False)

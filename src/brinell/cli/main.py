@@ -17,17 +17,18 @@ from brinell.cli.curate import curate
 from brinell.cli.harden import harden
 from brinell.cli.settings import with_settings
 from brinell.cli.tables import comparison_table, listing, plan_lines, summary_table
-from brinell.config import RunConfig, load_config
-from brinell.engine import assemble, execute, reporter
+from brinell.config.execution import Execution
+from brinell.config.run import RunConfig, load_config
 from brinell.engine.manifest import told_queries
 from brinell.engine.plan import plan as plan_of
+from brinell.engine.progress import reporter
+from brinell.engine.runner import assemble, execute
 from brinell.errors import BrinellError, ConfigError
-from brinell.execution import Execution
-from brinell.models import open_model
-from brinell.results import THRESHOLDS
-from brinell.serve import Server, served_lines
-from brinell.tracking import Server as Tracker
-from brinell.tracking import Tracked
+from brinell.lenses.profile.findings import THRESHOLDS
+from brinell.models.sources import open_model
+from brinell.serve.server import Server, served_lines
+from brinell.tracking.server import Server as Tracker
+from brinell.tracking.track import Tracked
 
 app = typer.Typer(
     name="brinell",
@@ -243,7 +244,7 @@ def serve(
 def show(
     image: Annotated[Path, typer.Argument(help="An image file.")],
     operator: Annotated[
-        list[str] | None, typer.Option(help="NAME or NAME:SEMANTICS; may be repeated. Without it: all.")
+        list[str] | None, typer.Option(help="NAME or NAME:VARIANT; may be repeated. Without it: all.")
     ] = None,
     level: Annotated[list[int] | None, typer.Option(help="Levels to show; may be repeated.")] = None,
     spot: Annotated[

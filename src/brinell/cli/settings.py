@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from brinell.config import RunConfig, load_config
+from brinell.config.run import RunConfig, load_config
 from brinell.errors import ConfigError
 from brinell.validation import read_yaml
 
@@ -28,10 +28,10 @@ def settings(
     lens: Annotated[str | None, typer.Option(help="See `brinell ls lenses`.", rich_help_panel=_WHAT)] = None,
     operator: Annotated[
         list[str] | None,
-        typer.Option(help="NAME or NAME:SEMANTICS; may be repeated. Without it: all.", rich_help_panel=_WHAT),
+        typer.Option(help="NAME or NAME:VARIANT; may be repeated. Without it: all.", rich_help_panel=_WHAT),
     ] = None,
     levels: Annotated[int | None, typer.Option(help="Levels of degradation, 1 to 30.", rich_help_panel=_WHAT)] = None,
-    semantics: Annotated[
+    variant: Annotated[
         str | None,
         typer.Option(
             help="published or dsn2020 (as the figures were made), paper or equations (as the text says).",
@@ -144,7 +144,7 @@ def settings(
             "name": lens,
             "operators": operator or None,
             "levels": levels,
-            "semantics": semantics,
+            "variant": variant,
             "search": search,
             "resample": resample or None,
             "sizes": size or None,

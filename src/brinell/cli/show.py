@@ -9,20 +9,15 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from brinell.datasets import read_image
+from brinell.config.execution import Execution
+from brinell.datasets.decode import read_image
 from brinell.errors import ConfigError
-from brinell.execution import Execution
-from brinell.models import Model, Preprocess, open_model
-from brinell.perturb import (
-    OPERATORS,
-    PROPERTIES,
-    Operator,
-    Property,
-    find_operator,
-    find_property,
-    highlighted,
-    operator_names,
-)
+from brinell.models.model import Model
+from brinell.models.preprocess import Preprocess
+from brinell.models.sources import open_model
+from brinell.perturb.highlight import highlighted
+from brinell.perturb.operator import OPERATORS, Operator, find_operator, operator_names
+from brinell.perturb.property import PROPERTIES, Property, find_property
 from brinell.types import id_number, image_id
 
 LEVELS = (0, 1, 2, 5, 10, 20, 30)
@@ -55,20 +50,20 @@ def contact_sheet(
         raise ConfigError("levels belong to operators; a property is drawn from weak to strong without them")
     image = read_image(path)
     preprocess = judge.preprocess if judge is not None else Preprocess(size, size, channels=len(image))
-    canvas, ids = preprocess.canvas(image)[None], torch.tensor([id_number(image_id(image))])
+    model_input, ids = preprocess.model_input(image)[None], torch.tensor([id_number(image_id(image))])
     shown = sorted(set(levels)) or list(LEVELS)
     rows = [_lit(image, preprocess, spots)] if spots else []
     for one in asked:
         if isinstance(one, Property):
-            rows += _severities(one, canvas, ids, seed)
+            rows += _severities(one, model_input, ids, seed)
         else:
-            rows.append(_levels(one, canvas, ids, shown, seed, judge))
+            rows.append(_levels(one, model_input, ids, shown, seed, judge))
     return _drawn(rows)
 
 
 def _lit(image: Tensor, preprocess: Preprocess, spots: list[str]) -> _Row:
-    """Spots of light on the original, each as X,Y,SIGMA or X,Y,SIGMA,STRENGTH, and then the canvas."""
-    images = [("clean", preprocess.canvas(image))]
+    """Spots of light on the original, each as X,Y,SIGMA or X,Y,SIGMA,STRENGTH, and then the model input."""
+    images = [("clean", preprocess.model_input(image))]
     for text in spots:
         try:
             x, y, sigma, strength = (*map(float, text.split(",")), 1.0)[:4]
@@ -79,7 +74,7 @@ def _lit(image: Tensor, preprocess: Preprocess, spots: list[str]) -> _Row:
         if sigma <= 0 or strength <= 0:
             raise ConfigError(f"a spot's sigma and strength should be more than 0, got {text!r}")
         spot = torch.tensor([[x, y, sigma, strength]], dtype=torch.float64)
-        images.append((f"{x:g}, {y:g}, sigma {sigma:g}", preprocess.canvases(highlighted(image[None], spot))[0]))
+        images.append((f"{x:g}, {y:g}, sigma {sigma:g}", preprocess.inputs(highlighted(image[None], spot))[0]))
     return _Row("a spot of light", images)
 
 
@@ -90,37 +85,39 @@ def _find(name: str) -> Operator | Property:
     return find_property(name) if plain in properties and name not in OPERATORS else find_operator(name)
 
 
-def _severities(found: Property, canvas: Tensor, ids: Tensor, seed: int) -> list[_Row]:
+def _severities(found: Property, model_input: Tensor, ids: Tensor, seed: int) -> list[_Row]:
     """A row for each direction, from weak to strong along the grid that is searched."""
-    height, width = canvas.shape[2:]
+    height, width = model_input.shape[2:]
     rows = []
     for direction, track in zip(found.facts.directions, found.tracks(height, width), strict=True):
-        images = [("clean", canvas[0])]
+        images = [("clean", model_input[0])]
         for severity in SEVERITIES:
             at = track[max(1, round(severity * len(track))) - 1][None]
             told = found.facts.tell(float(found.amounts(at, height, width)))
-            images.append((told, found.apply(canvas, at, seed=seed, ids=ids)[0]))
+            images.append((told, found.apply(model_input, at, seed=seed, ids=ids)[0]))
         rows.append(
             _Row(f"{found.facts.title}, {direction}" if len(found.facts.directions) > 1 else found.facts.title, images)
         )
     return rows
 
 
-def _levels(operator: Operator, canvas: Tensor, ids: Tensor, levels: list[int], seed: int, model: Model | None) -> _Row:
-    height, width = canvas.shape[2:]
+def _levels(
+    operator: Operator, model_input: Tensor, ids: Tensor, levels: list[int], seed: int, model: Model | None
+) -> _Row:
+    height, width = model_input.shape[2:]
     images = []
     for level in levels:
         told = (
             "clean" if level == 0 else f"level {level}: {operator.facts.tell(operator.facts.amount(level, height, width))}"
         )
-        images.append((told, _at(operator, canvas, ids, level, seed, model)))
+        images.append((told, _at(operator, model_input, ids, level, seed, model)))
     return _Row(operator.facts.title, images)
 
 
-def _at(operator: Operator, canvas: Tensor, ids: Tensor, level: int, seed: int, model: Model | None) -> Tensor:
+def _at(operator: Operator, model_input: Tensor, ids: Tensor, level: int, seed: int, model: Model | None) -> Tensor:
     if model is None:
-        return operator.at(canvas, level, seed=seed, ids=ids)[0]
-    judge, here = model, canvas.to(model.device)
+        return operator.at(model_input, level, seed=seed, ids=ids)[0]
+    judge, here = model, model_input.to(model.device)
     labels = judge.predict(here).argmax(1)
     changed = operator.at(
         here, level, seed=seed, ids=ids.to(judge.device), gradient=lambda images, _: judge.gradient(images, labels)

@@ -8,30 +8,30 @@ from typing import Any
 
 from rich.table import Table
 
-from brinell.criteria import CRITERIA
-from brinell.datasets import SOURCES as DATASETS
+from brinell.criteria.criterion import CRITERIA
+from brinell.datasets.sources import SOURCES as DATASETS
 from brinell.engine.manifest import priced
 from brinell.engine.plan import Plan
 from brinell.errors import UnknownName
-from brinell.geometry import GROUPS
-from brinell.lenses import HIGHLIGHT_READINGS, KINDS, LENSES, LOOKS
-from brinell.models import SOURCES as MODELS
-from brinell.perturb import OPERATORS, PROPERTIES, find_operator, find_property
+from brinell.lenses.analysis import Findings
+from brinell.lenses.fragility.findings import Fragility, Share
+from brinell.lenses.fragility.fragile import KINDS
+from brinell.lenses.fragility.human import Comparison
+from brinell.lenses.fragility.lens import LOOKS
+from brinell.lenses.geometry.findings import Motions
+from brinell.lenses.highlights.findings import Highlights
+from brinell.lenses.highlights.lens import HIGHLIGHT_VARIANTS
+from brinell.lenses.knob.findings import Hardness, Knobs
+from brinell.lenses.lens import LENSES
+from brinell.lenses.photographs.findings import Photographs
+from brinell.lenses.profile.findings import Profiles
+from brinell.models.sources import SOURCES as MODELS
+from brinell.motion.groups import GROUPS
+from brinell.perturb.operator import OPERATORS, find_operator
+from brinell.perturb.property import PROPERTIES, find_property
 from brinell.registry import nearest
-from brinell.results import (
-    Attention,
-    Comparison,
-    Findings,
-    Fragility,
-    Hardness,
-    Highlights,
-    Knobs,
-    Motions,
-    Photographs,
-    Profiles,
-    Share,
-    title,
-)
+from brinell.runs.names import title
+from brinell.saliency.findings import Attention
 
 
 def summary_table(found: Findings) -> list[Any]:
@@ -309,7 +309,7 @@ def _operators() -> Table:
         usual = find_operator(operator.name) is operator
         white = ("white box",) if operator.white_box else ()
         doc = (inspect.getdoc(operator.function) or "").splitlines()[0]
-        table.add_row(operator.name if usual else f"  :{operator.semantics}", ", ".join((*operator.tags, *white)), doc)
+        table.add_row(operator.name if usual else f"  :{operator.variant}", ", ".join((*operator.tags, *white)), doc)
     table.add_section()
     for name, what in LOOKS.items():
         table.add_row(name, "fragility lens", what)
@@ -318,9 +318,9 @@ def _operators() -> Table:
         usual = find_property(one.name) is one
         tags = ("knob lens", one.facts.category, "stochastic" if one.stochastic else "deterministic")
         doc = (inspect.getdoc(one.function) or "").splitlines()[0]
-        table.add_row(one.name if usual else f"  :{one.semantics}", ", ".join(tags), doc)
+        table.add_row(one.name if usual else f"  :{one.variant}", ", ".join(tags), doc)
     table.add_section()
-    for name, what in HIGHLIGHT_READINGS.items():
+    for name, what in HIGHLIGHT_VARIANTS.items():
         table.add_row(name, "highlight lens, deterministic", what)
     for group in GROUPS.values():
         table.add_row(group.name, "geometry lens", f"motions of {group.dimension} coordinates: {', '.join(group.parts)}")

@@ -3,13 +3,13 @@
 from brinell.criteria import classification  # noqa: F401
 from brinell.criteria.criterion import (
     CRITERIA,
-    USUAL,
+    DEFAULT_CRITERION,
     Answer,
     Criterion,
     Scene,
     Verdict,
+    default_criterion,
     find_criterion,
-    usual,
     verdict,
     verdict_of_detector,
 )
@@ -17,14 +17,14 @@ from brinell.criteria.detection import own_regions
 
 __all__ = [
     "CRITERIA",
-    "USUAL",
+    "DEFAULT_CRITERION",
     "Answer",
     "Criterion",
     "Scene",
     "Verdict",
+    "default_criterion",
     "find_criterion",
     "own_regions",
-    "usual",
     "verdict",
     "verdict_of_detector",
 ]

@@ -57,7 +57,7 @@ def verdict_of_detector(probabilities: Tensor, labels: Tensor) -> Verdict:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a detector found on canvases of a height and width, for a batch of N images.
+    """What a detector found on inputs of a height and width, for a batch of N images.
 
     `detections` are those that count as found, `clean` the same of the clean image, whose scores over all classes are
     `clean_probabilities` (N, K). `labels` (N,) are the classes of the preferred objects, and `regions` (N, 4) where they
@@ -121,10 +121,10 @@ Maker = Callable[..., Criterion]
 CRITERIA: Registry[Maker] = Registry("criterion")
 
 
-USUAL = "usual"  # the criterion of each kind of model, unless another is asked for
+DEFAULT_CRITERION = "default"  # the criterion of each kind of model, unless another is asked for
 
 
-def usual(detector: bool) -> str:
+def default_criterion(detector: bool) -> str:
     """What breaks a model, if nothing else is said."""
     return "target_class_missing" if detector else "misclassification"
 
@@ -133,8 +133,8 @@ def find_criterion(
     text: str, classes: Classes | None = None, outputs: int | None = None, *, detector: bool = False
 ) -> Criterion:
     """A criterion from its name, `name(argument, …)`, or several joined by `&`; a class is given by name or index."""
-    if text == USUAL:
-        text = usual(detector)
+    if text == DEFAULT_CRITERION:
+        text = default_criterion(detector)
     parts = [_single(part.strip(), classes, outputs) for part in re.split(r"&(?![^()]*\))", text)]
     joined = parts[0]
     for part in parts[1:]:

@@ -97,7 +97,7 @@ def _false_area(detections: Detections, wrong: Tensor, scene: Scene) -> Tensor:
 
 
 def _inside(detections: Detections, scene: Scene) -> Detections:
-    """What is seen of detections on the canvas."""
+    """What is seen of detections on the model input."""
     boxes = clipped(detections.boxes, scene.height, scene.width)
     return Detections(boxes, detections.labels, detections.scores).where(areas(boxes) > 0)
 

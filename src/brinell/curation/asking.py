@@ -18,18 +18,18 @@ import duckdb
 import pyarrow as pa
 import torch
 
-from brinell.criteria import find_criterion
+from brinell.config.execution import Execution
+from brinell.criteria.criterion import find_criterion
 from brinell.curation.failing import count, drop_unsure
 from brinell.curation.options import CurateOptions
 from brinell.curation.sources import Asked, Source, opened, regions_of
-from brinell.engine.bench import Bench
+from brinell.engine.evaluator import Bench
 from brinell.engine.failures import DISTANCES, FAILURES
 from brinell.engine.progress import Reporter
 from brinell.engine.shards import id_numbers, load_images
 from brinell.errors import RunError
-from brinell.execution import Execution
-from brinell.lenses import LENSES, Trials
-from brinell.models import Model
+from brinell.lenses.lens import LENSES, Trials
+from brinell.models.model import Model
 
 SHARD = 64
 OTHERS = "models have to be asked about each other's failures (--fail)"
@@ -54,7 +54,7 @@ _CANDIDATES = """
     select owner, source, label, lens, operator, image, direction, version, parameters, field, seed, intensity, amount
     from broken where lens in (select unnest($lenses)) order by all
 """
-_ADD = "insert into {table} by name select found.*, canvas from found join models using (source, owner, model)"
+_ADD = "insert into {table} by name select found.*, model_input from found join models using (source, owner, model)"
 
 
 class Asking:
@@ -100,7 +100,7 @@ class Asking:
         asked: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         for question in questions:
             asked[question["owner"], question["source"]].append(question)
-        tick = self.reporter.stage(what, len(questions), "images")
+        advance = self.reporter.stage(what, len(questions), "images")
         for (owner, number), own in asked.items():
             source, known = self.sources[number], self.models[owner, number]
             model = opened(known, source, self.given, self.execution, why)
@@ -113,7 +113,7 @@ class Asking:
                     connection.register("found", pa.Table.from_pylist(found))
                     connection.execute(_ADD.format(table=table))
                     connection.unregister("found")
-                tick(len(mine))
+                advance(len(mine))
 
 
 def _questions(connection: duckdb.DuckDBPyConnection, sql: str, given: dict[str, Any]) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ def _answers(
     for (lens, operator, seed), mine in by_kind.items():
         bench = Bench(
             model,
-            images.canvases,
+            images.inputs,
             id_numbers(entries),
             torch.tensor(list(labels.values())),
             criterion=find_criterion(

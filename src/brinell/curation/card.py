@@ -19,7 +19,7 @@ from brinell.curation.options import CurateOptions
 from brinell.curation.records import class_of
 from brinell.curation.sources import Asked, Source
 from brinell.errors import UnknownName
-from brinell.results import title
+from brinell.runs.names import title
 
 EXAMPLES = 12
 CLASSES = 50

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from brinell.config.execution import Execution
 from brinell.curation.asking import Asking
 from brinell.curation.card import card, contact_sheet, examples_of
 from brinell.curation.failing import Picture, chosen, gather, narrow, needed
@@ -27,9 +28,8 @@ from brinell.engine.progress import Reporter, Silent
 from brinell.engine.shards import in_order, worker_count
 from brinell.engine.threads import torch_alone
 from brinell.errors import RunError
-from brinell.execution import Execution
-from brinell.models import Model
-from brinell.results import Store
+from brinell.models.model import Model
+from brinell.runs.store import Store
 
 A = TypeVar("A")
 
@@ -167,11 +167,11 @@ def _taken(
 def _hashes(pictures: Sequence[Picture], maker: Maker, reporter: Reporter) -> torch.Tensor:
     """The hash of each picture, (N, 64) bits; pictures of one size are hashed together."""
     bits = torch.zeros(len(pictures), 64, dtype=torch.bool)
-    tick = reporter.stage("comparing pictures", len(pictures), "images")
+    advance = reporter.stage("comparing pictures", len(pictures), "images")
     for _, same in groupby(maker.make(pictures), lambda made: made.image.shape):
         for batch in batched(same, HASHED):
             bits[[made.number for made in batch]] = hashes(torch.stack([made.image for made in batch]))
-            tick(len(batch))
+            advance(len(batch))
     return bits
 
 
@@ -218,7 +218,7 @@ def _write(
         for number, files in enumerate(zip(places, beside, strict=True))
         if number in examples or any(file is not None and out.path(file) not in there for file in files)
     ]
-    tick = reporter.stage("writing pictures", len(wanted), "images")
+    advance = reporter.stage("writing pictures", len(wanted), "images")
 
     def write(made: Made) -> Made:
         number = wanted[made.number]
@@ -230,5 +230,5 @@ def _write(
     for made in in_order(pool, write, maker.make([pictures[number] for number in wanted]), 32):
         if wanted[made.number] in examples:
             examples[wanted[made.number]] = made.clean, made.image
-        tick(1)
+        advance(1)
     return [(pictures[number], *pair) for number, pair in examples.items() if pair is not None]

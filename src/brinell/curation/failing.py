@@ -1,7 +1,7 @@
 """From the rows of runs to the versions that are taken: filters, how many models fail, and the least of each image.
 
 Two failures are of one version if what is done to the image is the same, by the same numbers, with the same draws. Each
-model sees it on its own canvas; a picture is a version on one canvas.
+model sees it on its own model input; a picture is a version on one model input.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from brinell.curation.options import CurateOptions
 from brinell.curation.sources import Asked, Source
 from brinell.engine.failures import COLUMNS, DISTANCES, FAILURES
-from brinell.engine.remake import Version
+from brinell.engine.replay import Version
 from brinell.errors import ConfigError, RunError
 from brinell.registry import nearest
 
@@ -36,9 +36,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Picture:
-    """A version on one canvas, by whose `distances` it is measured, and the models that fail on it.
+    """A version on one model input, by whose `distances` it is measured, and the models that fail on it.
 
-    `key` names the version; `fails` is how many models fail on it, whichever canvas they see it on.
+    `key` names the version; `fails` is how many models fail on it, whichever model input they see it on.
     """
 
     key: str
@@ -62,9 +62,9 @@ class Picture:
         return replace(self.version, parameters=own[len(own) // 2 :])
 
     @property
-    def canvas(self) -> Any:
+    def model_input(self) -> Any:
         """How the original gets its size."""
-        return self.failures[0].model.canvas
+        return self.failures[0].model.model_input
 
 
 Measured = list[tuple[Source, str, str]]  # a run, a lens and an operator
@@ -114,7 +114,7 @@ def _measured(connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], 
 
 
 def _of_operators(measured: Measured, asked: Sequence[str]) -> Measured:
-    """Those of the operators that are asked for, by name or name:semantics."""
+    """Those of the operators that are asked for, by name or name:variant."""
     for name in asked:
         if not any(name in (operator, operator.partition(":")[0]) for *_, operator in measured):
             plain = sorted({operator.partition(":")[0] for *_, operator in measured})
@@ -123,9 +123,9 @@ def _of_operators(measured: Measured, asked: Sequence[str]) -> Measured:
 
 
 def _models(models: Sequence[Asked]) -> pa.Table:
-    canvases = list(dict.fromkeys(model.canvas for model in models))
-    columns = [(model.source, model.own, model.name, canvases.index(model.canvas)) for model in models]
-    return pa.table(list(map(pa.array, zip(*columns, strict=True))), names=["source", "model", "owner", "canvas"])
+    inputs = list(dict.fromkeys(model.model_input for model in models))
+    columns = [(model.source, model.own, model.name, inputs.index(model.model_input)) for model in models]
+    return pa.table(list(map(pa.array, zip(*columns, strict=True))), names=["source", "model", "owner", "model_input"])
 
 
 def _changes(measured: Measured, models: Sequence[Asked]) -> pa.Table:
@@ -187,7 +187,7 @@ _LEAST = """
         from failures group by version having fails >= $fail)
     select * from failures join versions using (version)
     qualify dense_rank() over (partition by lens, operator, image {each} order by least nulls last, how, version) <= $most
-    order by lens, operator, image, version, canvas, owner
+    order by lens, operator, image, version, model_input, owner
 """
 
 
@@ -208,7 +208,7 @@ def chosen(
     while rows := answer.fetchmany(10_000):
         for row in rows:
             told = dict(zip(columns, row, strict=True))
-            groups.setdefault((told["version"], told["canvas"], told["owner"] if each else ""), []).append(told)
+            groups.setdefault((told["version"], told["model_input"], told["owner"] if each else ""), []).append(told)
     if not groups:
         many = f"all {fail}" if options.fail == "all" else f"at least {fail}"
         raise RunError(

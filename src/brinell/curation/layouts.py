@@ -19,14 +19,14 @@ from brinell.boxes import areas
 from brinell.curation.failing import Picture
 from brinell.curation.options import CurateOptions
 from brinell.curation.records import digest, folders, slug, stems
-from brinell.engine.remake import boxes_of
+from brinell.engine.replay import boxes_of
 from brinell.errors import ConfigError
-from brinell.results import Store
+from brinell.runs.store import Store
 from brinell.types import Label
 
 
 def encoded(image: Tensor, kind: str) -> bytes:
-    """A canvas as a file that loses nothing."""
+    """A model input as a file that loses nothing."""
     array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
     sink = io.BytesIO()
     options = {"lossless": True, "quality": 80, "exact": True} if kind == "webp" else {}
@@ -68,9 +68,9 @@ LAYOUTS: Mapping[str, Callable[[Sequence[Picture], str], Places]] = {
 
 def places_beside(pictures: Sequence[Picture], places: Sequence[str], options: CurateOptions) -> list[str | None]:
     """Where what is right beside each picture lies: the other of a pair, out of the way of those who read all pictures; in
-    the paper's layout also the clean canvas, one for each size that models see.
+    the paper's layout also the clean model input, one for each size that models see.
     """
-    canvases: dict[str, list[Any]] = {}
+    inputs: dict[str, list[Any]] = {}
     found: list[str | None] = []
     for picture, place in zip(pictures, places, strict=True):
         folder = place.rpartition("/")[0]
@@ -81,10 +81,10 @@ def places_beside(pictures: Sequence[Picture], places: Sequence[str], options: C
         if options.layout != "paper":
             found.append(None)
             continue
-        known = canvases.setdefault(folder, [])
-        if picture.canvas not in known:
-            known.append(picture.canvas)
-        number = known.index(picture.canvas)
+        known = inputs.setdefault(folder, [])
+        if picture.model_input not in known:
+            known.append(picture.model_input)
+        number = known.index(picture.model_input)
         found.append(f"{folder}/original{f'-{number + 1}' if number else ''}.{options.format}")
     return found
 
@@ -97,7 +97,7 @@ def check_boxes(pictures: Sequence[Picture]) -> None:
 
 
 def write_coco(out: Store, pictures: Sequence[Picture], records: Sequence[dict[str, Any]]) -> None:
-    """instances.json: the objects where the changes moved them; what left the canvas is left out."""
+    """instances.json: the objects where the changes moved them; what left the model input is left out."""
     categories: dict[str, int] = {}
     for picture in pictures:
         for name in picture.source.dataset.classes or ():

@@ -7,14 +7,14 @@ import math
 import torch
 from torch import Tensor
 
-from brinell.models import Preprocess
+from brinell.models.preprocess import Preprocess
 
 SIDE, KEPT = 32, 8
 
 
 def hashes(images: Tensor) -> Tensor:
     """Canvases (N, C, H, W), uint8, as 64 bits each: which of the lowest 8×8 frequencies lie above their median."""
-    small = Preprocess(SIDE, SIDE, channels=1, interpolation="bilinear").canvases(images)[:, 0].to(torch.float64)
+    small = Preprocess(SIDE, SIDE, channels=1, interpolation="bilinear").inputs(images)[:, 0].to(torch.float64)
     waves = _cosines()
     low = (waves @ small @ waves.T).flatten(1)
     middle = low[:, 1:].median(1, keepdim=True).values  # the first is the mean grey, which says nothing of structure

@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brinell.criteria import USUAL, find_criterion
+from brinell.config.execution import Execution
+from brinell.criteria.criterion import DEFAULT_CRITERION, find_criterion
 from brinell.curation.failing import Picture
 from brinell.curation.sources import opened
-from brinell.engine.bench import Bench
-from brinell.engine.remake import remade, unasked
+from brinell.engine.evaluator import Bench
+from brinell.engine.replay import remade, unasked
 from brinell.engine.shards import give_back_freed_memory, id_numbers, load_images
-from brinell.execution import Execution
-from brinell.lenses import LENSES
-from brinell.models import Model
+from brinell.lenses.lens import LENSES
+from brinell.models.model import Model
 
 SHARD = 64  # originals that are in memory at a time
 BATCH = 32
@@ -27,7 +27,7 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class Made:
-    """A picture's number, its canvas and what is right beside it, the clean one unless it is of a pair; uint8 (C, H, W)."""
+    """A picture's number, its model input and what is right beside it, the clean one unless it is of a pair; uint8 (C, H, W)."""
 
     number: int
     image: Tensor
@@ -48,7 +48,7 @@ class Maker:
         for number, picture in enumerate(pictures):
             owner = picture.failures[0].model.name if picture.version.change.white_box else ""
             originals = LENSES[picture.lens].originals
-            groups[picture.source.number, picture.seed, picture.canvas, owner, originals].append(number)
+            groups[picture.source.number, picture.seed, picture.model_input, owner, originals].append(number)
         for numbers in groups.values():
             numbers.sort(key=lambda number: _index(pictures[number]))
             yield from self._group(pictures, numbers)
@@ -74,10 +74,10 @@ class Maker:
                 )
             bench = Bench(
                 model,
-                loaded.canvases,
+                loaded.inputs,
                 id_numbers(entries),
                 torch.tensor([labels[image] for image in shard]),
-                criterion=find_criterion(USUAL),
+                criterion=find_criterion(DEFAULT_CRITERION),
                 seed=first.seed,
                 batch=BATCH,
                 originals=loaded.originals,
@@ -89,7 +89,7 @@ class Maker:
             known = list(pairs)
             right = {known[turn]: image for turn, image in remade(bench, list(pairs.values()), places)}
             for place, image in remade(bench, versions, places):
-                yield Made(mine[place], image, right.get(place, loaded.canvases[places[versions[place].image]]))
+                yield Made(mine[place], image, right.get(place, loaded.inputs[places[versions[place].image]]))
             give_back_freed_memory()
 
     def _model(self, picture: Picture) -> Model:

@@ -13,8 +13,9 @@ from brinell.curation.failing import Failure, Picture
 from brinell.curation.sources import Source
 from brinell.datasets.decode import SUFFIXES
 from brinell.engine.failures import FAILURES
-from brinell.lenses import Asked, Motion
-from brinell.perturb import View
+from brinell.lenses.lens import Asked
+from brinell.lenses.tasks import Motion
+from brinell.perturb.view import View
 from brinell.types import Label
 
 
@@ -117,7 +118,7 @@ def credits_of(source: Source, index: int) -> Mapping[str, str]:
 
 def digest(picture: Picture) -> str:
     """10 hex digits that tell a picture from all others."""
-    return hashlib.blake2b(f"{picture.key}|{picture.canvas}".encode(), digest_size=5).hexdigest()
+    return hashlib.blake2b(f"{picture.key}|{picture.model_input}".encode(), digest_size=5).hexdigest()
 
 
 def stems(pictures: Sequence[Picture]) -> dict[str, str]:
@@ -131,7 +132,7 @@ def stems(pictures: Sequence[Picture]) -> dict[str, str]:
 
 
 def folders(pictures: Sequence[Picture]) -> dict[str, str]:
-    """A folder's name for each operator: its own, with its semantics where it is there in several."""
+    """A folder's name for each operator: its own, with its variant where it is there in several."""
     readings = defaultdict(set)
     for picture in pictures:
         readings[picture.version.change.name].add(picture.version.change.id)

@@ -13,17 +13,20 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from brinell.datasets import DataOptions, open_dataset
+from brinell.config.execution import Execution
+from brinell.config.model import ModelOptions
+from brinell.datasets.sources import DataOptions, open_dataset
 from brinell.engine.clean import readable
 from brinell.engine.manifest import preprocess_of
 from brinell.engine.shards import Entry
 from brinell.engine.survey import box_labels_of, labels_of
 from brinell.errors import BrinellError, ConfigError, DataError, RunError
-from brinell.execution import Execution
-from brinell.lenses import LENSES
-from brinell.lenses import Asked as Asks
-from brinell.models import Model, ModelOptions, Preprocess, open_model
-from brinell.results import Store
+from brinell.lenses.lens import LENSES
+from brinell.lenses.lens import Asked as Asks
+from brinell.models.model import Model
+from brinell.models.preprocess import Preprocess
+from brinell.models.sources import open_model
+from brinell.runs.store import Store
 from brinell.types import Dataset, Label
 
 
@@ -52,7 +55,7 @@ class Clean:
 @dataclass(frozen=True)
 class Asked:
     """One of a run's models. `name` tells it from all others, `own` is what its rows call it; those that get the same
-    pixels for an image share a `canvas`.
+    pixels for an image share a `model_input`.
     """
 
     name: str
@@ -63,7 +66,7 @@ class Asked:
     classes: tuple[str, ...] | None
 
     @property
-    def canvas(self) -> Preprocess:
+    def model_input(self) -> Preprocess:
         """How images get their size, whatever is done to them after that."""
         return replace(self.preprocess, mean=(0.0,), std=(1.0,))
 
@@ -98,7 +101,7 @@ class Source:
         return {lens["name"]: lens for lens in self.config["lenses"]}
 
     def change(self, lens: str, operator: str, preprocess: Preprocess) -> Asks:
-        """What an operator of a lens is, by its full name, for a model's canvases."""
+        """What an operator of a lens is, by its full name, for a model's inputs."""
         known = lens, operator, preprocess.height, preprocess.width
         if known not in self._changes:
             again = LENSES[lens].again

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from brinell.boxes import areas
 from brinell.classes import align
-from brinell.datasets import DataOptions
-from brinell.engine.shards import Entry, give_back_freed_memory, load_canvases, one_ahead
+from brinell.datasets.sources import DataOptions
+from brinell.engine.shards import Entry, give_back_freed_memory, load_inputs, one_ahead
 from brinell.engine.survey import labels_of
 from brinell.engine.threads import CORES, answers
 from brinell.engine.truth import Objects
 from brinell.errors import DataError, LabelError, ModelError
-from brinell.models import Model
-from brinell.results import CLEAN
+from brinell.models.model import Model
+from brinell.runs.schema import CLEAN
 from brinell.types import Dataset
 
 NAN_FIX = "try --precision fp32 (or bf16 instead of fp16)"
@@ -80,28 +80,28 @@ def answer_clean(
     *,
     batch: int,
     pool: ThreadPoolExecutor,
-    tick: Callable[[int], None],
+    advance: Callable[[int], None],
     seen: Callable[[Sequence[Entry], Tensor], None] | None = None,
 ) -> pa.Table:
-    """One model's answer on each clean image that has a label; `seen` is shown their canvases as they come."""
+    """One model's answer on each clean image that has a label; `seen` is shown their inputs as they come."""
     asked = [entry for entry in entries if labels is None or entry.index in labels]
     parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     size = batch * (CORES if model.device.type == "cpu" else 2)
 
     def load(start: int) -> tuple[int, Tensor]:
-        return start, load_canvases(dataset, asked[start : start + size], model.preprocess, pool)
+        return start, load_inputs(dataset, asked[start : start + size], model.preprocess, pool)
 
-    for start, canvases in one_ahead(load, range(0, len(asked), size)):
-        scores = answers(model, canvases, batch).cpu()
+    for start, inputs in one_ahead(load, range(0, len(asked), size)):
+        scores = answers(model, inputs, batch).cpu()
         if bool(scores.isnan().any()) and not (model.service is not None and model.service.tolerant):
             name = asked[start + int(scores.isnan().any(1).nonzero()[0])].name
             raise ModelError(f"model {model.name} gave NaN for the clean image {name}; {NAN_FIX}")
         own = None if labels is None else [labels[entry.index] for entry in asked[start : start + size]]
         parts.append(_judged(model, scores, own))
-        tick(len(canvases))
+        advance(len(inputs))
         if seen is not None:
-            seen(asked[start : start + size], canvases)
-        del canvases
+            seen(asked[start : start + size], inputs)
+        del inputs
         give_back_freed_memory()
     truth, predictions, confidences, right = (torch.cat(each).tolist() for each in zip(*parts, strict=True))
     columns = [

@@ -18,16 +18,22 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from brinell.criteria import USUAL, find_criterion
-from brinell.engine.bench import Bench
+from brinell.criteria.criterion import DEFAULT_CRITERION, find_criterion
 from brinell.engine.clean import readable
-from brinell.engine.remake import Version, remade
+from brinell.engine.evaluator import Bench
+from brinell.engine.replay import Version, remade
 from brinell.engine.shards import Entry, id_numbers, load_images
-from brinell.engine.windows import write_window_exhibits
-from brinell.geometry import GROUPS
-from brinell.models import Model
-from brinell.perturb import find_operator, find_property, highlight
-from brinell.results import Breaker, Least, Spotted, Store, breakers, least, profiles, smallest_motions, spotted
+from brinell.lenses.fragility.pictures import write_window_exhibits
+from brinell.lenses.geometry.findings import smallest_motions
+from brinell.lenses.highlights.findings import Spotted, spotted
+from brinell.lenses.knob.findings import Least, least
+from brinell.lenses.profile.findings import Breaker, breakers, profiles
+from brinell.models.model import Model
+from brinell.motion.groups import GROUPS
+from brinell.perturb.highlight import highlight
+from brinell.perturb.operator import find_operator
+from brinell.perturb.property import find_property
+from brinell.runs.store import Store
 from brinell.types import Dataset
 
 BREAKERS = 3  # images shown for each model and operator
@@ -233,13 +239,13 @@ def _make(
     entries = [known[image] for image in labels]
     originals = any(exhibit.colour or exhibit.motion for exhibit in wanted)
     loaded = load_images(dataset, entries, model.preprocess, pool, with_originals=originals)
-    canvases = loaded.canvases
+    inputs = loaded.inputs
     bench = Bench(
         model,
-        canvases,
+        inputs,
         id_numbers(entries),
         torch.tensor(list(labels.values())),
-        criterion=find_criterion(USUAL, detector=model.detector is not None),
+        criterion=find_criterion(DEFAULT_CRITERION, detector=model.detector is not None),
         seed=seed,
         batch=8,
         originals=loaded.originals,
@@ -251,7 +257,7 @@ def _make(
             store.write(clean, exhibit.clean_file)
             store.write(moved, exhibit.file)
         else:
-            store.write(webp(canvases[places[exhibit.image]]), exhibit.clean_file)
+            store.write(webp(inputs[places[exhibit.image]]), exhibit.clean_file)
     still = [exhibit for exhibit in wanted if not exhibit.motion]
     for number, image in remade(bench, [exhibit.version for exhibit in still], places):
         store.write(webp(image), still[number].file)
@@ -279,7 +285,7 @@ def _moved(bench: Bench, exhibit: Exhibit, place: int) -> tuple[bytes, bytes]:
 
 
 def webp(image: Tensor) -> bytes:
-    """A canvas as a small picture file."""
+    """A model input as a small picture file."""
     array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
     return _encoded(Image.fromarray(array))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from brinell.lenses import LENSES
+from brinell.lenses.lens import LENSES
 from brinell.registry import Registry
 
 LEVELS = 30  # as far as operators go

@@ -13,10 +13,11 @@ from urllib.parse import quote
 import numpy as np
 import torch
 
-from brinell.criteria import Verdict
-from brinell.lenses import Outcome
-from brinell.perturb import no_difference
-from brinell.results import Store, Unit
+from brinell.criteria.criterion import Verdict
+from brinell.lenses.lens import Outcome
+from brinell.perturb.difference import no_difference
+from brinell.runs.schema import Unit
+from brinell.runs.store import Store
 
 FOLDER = "unfinished"
 

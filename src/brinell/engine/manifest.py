@@ -13,12 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from brinell.config import RunConfig
+from brinell.config.run import RunConfig
 from brinell.engine.survey import data_fingerprint
 from brinell.engine.tuning import SHARD, best_batch
 from brinell.errors import RunError
-from brinell.models import Model, Preprocess
-from brinell.results import Store
+from brinell.models.model import Model
+from brinell.models.preprocess import Preprocess
+from brinell.runs.store import Store
 from brinell.types import Dataset
 
 FORMAT = 1
@@ -146,7 +147,7 @@ def _described(model: Model) -> dict[str, Any]:
 
 
 def preprocess_of(manifest: dict[str, Any], model: str) -> Preprocess:
-    """How a run's model gets its canvases, from what was described of it."""
+    """How a run's model gets its inputs, from what was described of it."""
     told = manifest["models"][model]
     channels, height, width = told["input"]
     short_side = None if told["resize"] == "stretch" else int(told["resize"].split()[3].rstrip(","))

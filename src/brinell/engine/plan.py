@@ -14,7 +14,7 @@ from brinell.engine.survey import chosen
 from brinell.engine.threads import CORES, one_each_core, torch_alone
 from brinell.engine.tuning import best_batch, images_per_second
 from brinell.errors import UnreadableImage
-from brinell.models import Model
+from brinell.models.model import Model
 
 BYTES_A_ROW = 42  # of a profile in Parquet, as measured on 300 ImageNet images
 BYTES_A_DETECTION = 19  # as measured on COCO images

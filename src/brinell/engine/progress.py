@@ -67,7 +67,7 @@ class _Lines:
         start = last = time.monotonic()
         done = 0
 
-        def tick(count: int) -> None:
+        def advance(count: int) -> None:
             nonlocal last, done
             done += count
             now = time.monotonic()
@@ -77,7 +77,7 @@ class _Lines:
                 left = f", {_clock((total - done) / rate)} left" if done < total else ""
                 self.say(f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {rate:,.0f} {unit}/s{left}")
 
-        return tick
+        return advance
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

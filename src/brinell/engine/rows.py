@@ -10,9 +10,9 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.engine.shards import Entry
-from brinell.lenses import Files, Known, Words
-from brinell.lenses.lens import Columns
-from brinell.results import ROWS, Store, Unit
+from brinell.lenses.lens import Categorical, Columns, Files, Nullable
+from brinell.runs.schema import ROWS, Unit
+from brinell.runs.store import Store
 
 
 def write_rows(store: Store, unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> None:
@@ -66,13 +66,13 @@ def _lists(detections: Detections) -> dict[str, pa.Array]:
     return {name: pa.ListArray.from_arrays(ends, each).cast(ROWS.field(name).type) for name, each in values.items()}
 
 
-def _array(column: Tensor | Known | Words, kind: pa.DataType) -> pa.Array:
-    if isinstance(column, Words):
+def _array(column: Tensor | Nullable | Categorical, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, Categorical):
         places = column.places.numpy()
         return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32(), mask=places < 0), list(column.words))
-    if isinstance(column, Known) and column.values.ndim == 2:
+    if isinstance(column, Nullable) and column.values.ndim == 2:
         values = [row if known else None for row, known in zip(column.values.tolist(), column.known.tolist(), strict=True)]
         return pa.array(values, kind)
-    if isinstance(column, Known):
+    if isinstance(column, Nullable):
         return pa.array(column.values.numpy(), mask=~column.known.numpy()).cast(kind)
     return pa.array(column.cpu().numpy()).cast(kind)

@@ -13,13 +13,12 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from brinell.attention import AttentionOptions
-from brinell.config import RunConfig
-from brinell.criteria import Criterion, find_criterion
-from brinell.datasets import open_dataset
-from brinell.engine.attention import attend
-from brinell.engine.bench import Bench
+from brinell.config.run import RunConfig
+from brinell.config.saliency import AttentionOptions
+from brinell.criteria.criterion import Criterion, find_criterion
+from brinell.datasets.sources import open_dataset
 from brinell.engine.clean import answer_clean, keep, label_indices, readable
+from brinell.engine.evaluator import Bench
 from brinell.engine.exhibits import write_exhibits
 from brinell.engine.journal import Journal
 from brinell.engine.manifest import counted, new_manifest, refuse_other_images, refuse_other_settings
@@ -30,12 +29,16 @@ from brinell.engine.survey import chosen, survey
 from brinell.engine.threads import torch_alone
 from brinell.engine.truth import Objects, Truth, objects_of
 from brinell.errors import ConfigError
-from brinell.lenses import LENSES, Change, Lens, LensOptions
-from brinell.lenses.lens import Columns
-from brinell.lenses.stage import MotionSearch
-from brinell.models import Model, activations, open_model
-from brinell.models.model import probe_images
-from brinell.results import Store, Unit, precisions, require_evaluation, title
+from brinell.lenses.lens import LENSES, Change, Columns, Lens, LensOptions
+from brinell.lenses.profile.precision import precisions, require_evaluation
+from brinell.lenses.tasks import MotionSearch
+from brinell.models.activations import activations
+from brinell.models.model import Model, probe_images
+from brinell.models.sources import open_model
+from brinell.runs.names import title
+from brinell.runs.schema import Unit
+from brinell.runs.store import Store
+from brinell.saliency.compare import attend
 from brinell.types import Dataset
 
 ANSWERED_SCORES = ("confidence", "rank", "probability")
@@ -67,16 +70,16 @@ class Job:
 
     def most(self, operator: Change, entries: Sequence[Entry]) -> int:
         """How many trials images take, at most."""
-        canvas = self.model.preprocess.height, self.model.preprocess.width
+        model_input = self.model.preprocess.height, self.model.preprocess.width
         if self.lens.counted is None:
-            return len(entries) * self.lens.trials(self.options, operator, *canvas)
+            return len(entries) * self.lens.trials(self.options, operator, *model_input)
         sizes = Counter(entry.size for entry in entries)
-        return sum(count * self.lens.counted(self.options, operator, size, canvas) for size, count in sizes.items())
+        return sum(count * self.lens.counted(self.options, operator, size, model_input) for size, count in sizes.items())
 
 
 @dataclass(frozen=True)
 class Walk:
-    """What the steps of a run share; `ready` are canvases that needn't be decoded again, by their place in the dataset."""
+    """What the steps of a run share; `ready` are inputs that needn't be decoded again, by their place in the dataset."""
 
     store: Store
     parts: Parts
@@ -192,10 +195,10 @@ def _evaluated(lens: Lens, model: Model) -> bool:
 
 def _samples(parts: Parts, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:
     indices = chosen(parts.dataset, parts.config.data, parts.config.seed)
-    tick = reporter.stage("reading images", len(indices), "images")
+    advance = reporter.stage("reading images", len(indices), "images")
     objects = parts.config.data.objects(any(model.detector is not None for model in parts.models))
     strict = parts.config.execution.strict
-    table = survey(parts.dataset, indices, pool, strict=strict, tick=tick, objects=objects)
+    table = survey(parts.dataset, indices, pool, strict=strict, advance=advance, objects=objects)
     without = 0 if objects is None else table["problem"].to_pylist().count(objects.missing)
     unreadable = len(table) - table["problem"].null_count - without
     if unreadable:
@@ -225,17 +228,17 @@ def _begin(store: Store, parts: Parts, jobs: list[Job], samples: pa.Table) -> di
 
 
 def _clean(walk: Walk) -> pa.Table:
-    """The clean answers. The canvases of the first shard to come stay `ready`, so that it begins without decoding."""
+    """The clean answers. The inputs of the first shard to come stay `ready`, so that it begins without decoding."""
     store, parts, samples = walk.store, walk.parts, walk.samples
 
-    def keep_first(entries: Sequence[Entry], canvases: Tensor) -> None:
+    def keep_first(entries: Sequence[Entry], inputs: Tensor) -> None:
         room = walk.manifest["execution"]["shard"] - len(walk.ready)
-        walk.ready.update((entry.index, canvas) for entry, canvas in zip(entries[:room], canvases, strict=False))
+        walk.ready.update((entry.index, model_input) for entry, model_input in zip(entries[:room], inputs, strict=False))
 
     if store.exists("clean.parquet"):
         return store.table("clean")
     entries = readable(samples)
-    tick = walk.reporter.stage("clean answers", len(entries) * len(parts.models), "images")
+    advance = walk.reporter.stage("clean answers", len(entries) * len(parts.models), "images")
     tables = []
     for model in parts.models:
         labels = label_indices(samples, parts.dataset, parts.config.data, model)
@@ -250,7 +253,9 @@ def _clean(walk: Walk) -> pa.Table:
         seen = keep_first if model is parts.models[0] else None
         batch = walk.batch(model)
         tables.append(
-            answer_clean(model, parts.dataset, entries, labels, objects, batch=batch, pool=walk.pool, tick=tick, seen=seen)
+            answer_clean(
+                model, parts.dataset, entries, labels, objects, batch=batch, pool=walk.pool, advance=advance, seen=seen
+            )
         )
     table = keep(pa.concat_tables(tables, promote_options="permissive"), parts.config.select)
     store.write_table("clean", table)
@@ -307,7 +312,7 @@ def _measure(walk: Walk, job: Job, kept: list[Entry], truth: Truth) -> None:
     most = {
         unit: job.most(operator, shards[number]) for number in asked for unit, operator in _units_of(job, number, missing)
     }
-    tick = walk.reporter.stage(f"{job.lens.name} of {job.model.name}", sum(most.values()), job.unit)
+    advance = walk.reporter.stage(f"{job.lens.name} of {job.model.name}", sum(most.values()), job.unit)
     batch, first = walk.batch(job.model), walk.parts.models[0]
 
     def load(number: int) -> tuple[int, Images]:
@@ -320,13 +325,13 @@ def _measure(walk: Walk, job: Job, kept: list[Entry], truth: Truth) -> None:
         entries = shards[number]
         bench = Bench(
             job.model,
-            images.canvases,
+            images.inputs,
             id_numbers(entries),
             truth.labels_of(job.model, entries),
             criterion=_criterion(job.options, job.model),
             seed=walk.parts.config.seed,
             batch=batch,
-            tick=tick,
+            advance=advance,
             regions=truth.regions_of(job.model, entries),
             originals=images.originals,
             boxes=_boxes_of(entries),
@@ -334,7 +339,7 @@ def _measure(walk: Walk, job: Job, kept: list[Entry], truth: Truth) -> None:
         for unit, operator in _units_of(job, number, missing):
             asked_before = bench.asked
             _measure_unit(walk.store, job, bench, unit, operator, entries, most[unit])
-            tick(most[unit] - (bench.asked - asked_before))  # what a search could spare
+            advance(most[unit] - (bench.asked - asked_before))  # what a search could spare
         batch = bench.batch  # what memory allowed here holds for the next shard
         del bench, images  # or they would stay until the next ones are there
 

@@ -1,4 +1,4 @@
-"""Images of a dataset as canvases, decoded in threads, one shard ahead of the model."""
+"""Images of a dataset as inputs, decoded in threads, one shard ahead of the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from brinell.errors import DataError
-from brinell.models import Preprocess
+from brinell.models.preprocess import Preprocess
 from brinell.types import Dataset, id_number, image_id
 
 A = TypeVar("A")
@@ -38,9 +38,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Images:
-    """A shard's canvases, uint8 (S, C, H, W), and their originals (each C, H, W) where a lens looks at those."""
+    """A shard's inputs, uint8 (S, C, H, W), and their originals (each C, H, W) where a lens looks at those."""
 
-    canvases: Tensor
+    inputs: Tensor
     originals: list[Tensor]
 
 
@@ -65,9 +65,9 @@ def in_order(pool: ThreadPoolExecutor, work: Callable[[A], B], items: Iterable[A
         wait(waiting)
 
 
-def load_canvases(dataset: Dataset, entries: Sequence[Entry], preprocess: Preprocess, pool: ThreadPoolExecutor) -> Tensor:
-    """The entries' canvases, uint8 (S, C, H, W). An image that changed since it was first read is an error."""
-    return load_images(dataset, entries, preprocess, pool).canvases
+def load_inputs(dataset: Dataset, entries: Sequence[Entry], preprocess: Preprocess, pool: ThreadPoolExecutor) -> Tensor:
+    """The entries' inputs, uint8 (S, C, H, W). An image that changed since it was first read is an error."""
+    return load_images(dataset, entries, preprocess, pool).inputs
 
 
 def load_images(
@@ -79,30 +79,30 @@ def load_images(
     with_originals: bool = False,
     ready: Mapping[int, Tensor] = {},
 ) -> Images:
-    """The entries' canvases and, where they are asked for, the images that they are of.
+    """The entries' inputs and, where they are asked for, the images that they are of.
 
     Canvases that are `ready`, by their places in the dataset, are not made again.
     """
     originals: dict[int, Tensor] = {}
-    canvases = torch.empty(len(entries), preprocess.channels, preprocess.height, preprocess.width, dtype=torch.uint8)
+    inputs = torch.empty(len(entries), preprocess.channels, preprocess.height, preprocess.width, dtype=torch.uint8)
 
     def load(start: int) -> None:
         for place, entry in enumerate(entries[start : start + ERRAND], start):
             if entry.index in ready:
-                canvases[place] = ready[entry.index]
+                inputs[place] = ready[entry.index]
                 continue
             image = dataset[entry.index].image if entry.index < len(dataset) else None
             if image is None or image_id(image) != entry.image:
                 raise DataError(
                     f"{entry.name} has changed or moved since this run began; restore it, or run into another folder"
                 )
-            canvases[place] = preprocess.canvas(image)
+            inputs[place] = preprocess.model_input(image)
             if with_originals:
                 originals[place] = preprocess.coloured(image)
 
     for _ in in_order(pool, load, range(0, len(entries), ERRAND), 64):
         pass
-    return Images(canvases, [originals[place] for place in range(len(originals))])
+    return Images(inputs, [originals[place] for place in range(len(originals))])
 
 
 def id_numbers(entries: Sequence[Entry]) -> Tensor:

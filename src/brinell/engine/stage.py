@@ -9,16 +9,15 @@ import torch
 from torch import Tensor
 
 from brinell.errors import ModelError
-from brinell.geometry import Frames, Pixels
-from brinell.lenses.stage import NO_ANSWER
-from brinell.models import Model
-from brinell.models.model import filled_up
+from brinell.lenses.tasks import NO_ANSWER
+from brinell.models.model import Model, filled_up
+from brinell.motion.frames import Frames, Pixels
 
 
 class Stage:
     """What `brinell.lenses.Stage` says, for one model and one shard.
 
-    `wholes` are uint8 images (C, H, W) before the model's crop, one a sample; where the model has none they are canvases.
+    `wholes` are uint8 images (C, H, W) before the model's crop, one a sample; where the model has none they are inputs.
     """
 
     def __init__(self, model: Model, wholes: Sequence[Tensor], ids: Tensor, labels: Tensor, seed: int) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from brinell.datasets import DataOptions, ObjectRule
+from brinell.datasets.objects import ObjectRule
+from brinell.datasets.sources import DataOptions
 from brinell.draws import shuffled
 from brinell.engine.shards import in_order
 from brinell.errors import DataError, UnreadableImage
-from brinell.results import SAMPLES
+from brinell.runs.schema import SAMPLES
 from brinell.types import Dataset, Label, image_id
 
 
@@ -29,7 +30,7 @@ def survey(
     pool: ThreadPoolExecutor,
     *,
     strict: bool,
-    tick: Callable[[int], None],
+    advance: Callable[[int], None],
     objects: ObjectRule | None = None,
 ) -> pa.Table:
     """A table of the samples. Images that can't be read, or have none of the objects that are asked about, are listed with
@@ -66,7 +67,7 @@ def survey(
     records = []
     for record in in_order(pool, look, indices, 32):
         records.append(record)
-        tick(1)
+        advance(1)
     table = pa.Table.from_pylist(records, schema=SAMPLES)
     if table["problem"].null_count == 0:
         first = table["problem"][0] if len(table) else "it is empty"

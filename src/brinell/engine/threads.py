@@ -20,7 +20,7 @@ from torch import Tensor
 
 from brinell.engine.shards import in_order
 from brinell.errors import ModelError
-from brinell.models import Model
+from brinell.models.model import Model
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -128,12 +128,12 @@ def _flights() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(2, "flight")
 
 
-def answers(model: Model, canvases: Tensor, batch: int) -> Tensor:
-    """A model's probabilities for host canvases: batch after batch on an accelerator, one a core on a CPU."""
+def answers(model: Model, inputs: Tensor, batch: int) -> Tensor:
+    """A model's probabilities for host inputs: batch after batch on an accelerator, one a core on a CPU."""
     if model.device.type != "cpu":
-        parts, _ = halving(lambda part: model.predict(canvases[part].to(model.device)), len(canvases), batch)
+        parts, _ = halving(lambda part: model.predict(inputs[part].to(model.device)), len(inputs), batch)
         return torch.cat(parts)
-    return torch.cat(list(one_each_core(lambda part: model.predict(canvases[part]), batches(len(canvases), batch))))
+    return torch.cat(list(one_each_core(lambda part: model.predict(inputs[part]), batches(len(inputs), batch))))
 
 
 @contextmanager

@@ -11,17 +11,17 @@ from torch import Tensor
 
 from brinell.boxes import areas, clipped
 from brinell.classes import align
-from brinell.datasets import DataOptions
+from brinell.datasets.sources import DataOptions
 from brinell.engine.shards import Entry
 from brinell.engine.survey import box_labels_of
 from brinell.errors import LabelError
-from brinell.models import Model
+from brinell.models.model import Model
 from brinell.types import Dataset, Label
 
 
 @dataclass(frozen=True)
 class Objects:
-    """An image's objects on a model's canvas: boxes (K, 4), the model's outputs that they are of, and the preferred one's
+    """An image's objects on a model's model input: boxes (K, 4), the model's outputs that they are of, and the preferred one's
     box (4,), where there is one. Classes that the model doesn't know are -1.
     """
 
@@ -42,10 +42,10 @@ def objects_of(
         if boxes is None:
             continue
         pre = model.preprocess
-        on_canvas = clipped(pre.boxes(torch.tensor(boxes).reshape(-1, 4), height, width), pre.height, pre.width)
-        seen = areas(on_canvas) > 0  # a crop may have cut it off
+        on_input = clipped(pre.boxes(torch.tensor(boxes).reshape(-1, 4), height, width), pre.height, pre.width)
+        seen = areas(on_input) > 0  # a crop may have cut it off
         kept = [outputs[label] for label, there in zip(own, seen.tolist(), strict=True) if there]
-        found[index] = Objects(on_canvas[seen], kept, None if place is None else on_canvas[place])
+        found[index] = Objects(on_input[seen], kept, None if place is None else on_input[place])
     return found, unknown
 
 

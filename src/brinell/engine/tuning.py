@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from brinell.engine.threads import CORES, answers
-from brinell.models import Model
+from brinell.models.model import Model
 
 LARGEST = {"cpu": 32, "cuda": 1024}
 SHARD = {"cpu": 128, "cuda": 4096}

@@ -16,17 +16,11 @@ from brinell.draws import Draws, key
 from brinell.engine.failures import LEVELS
 from brinell.errors import ConfigError
 from brinell.hardening.options import AugmentOptions, OperatorOptions
-from brinell.perturb import (
-    OPERATORS,
-    PROPERTIES,
-    find_operator,
-    find_property,
-    highlighted,
-    operator_names,
-    property_names,
-)
+from brinell.perturb.highlight import highlighted
+from brinell.perturb.operator import OPERATORS, find_operator, operator_names
+from brinell.perturb.property import PROPERTIES, find_property, property_names
 from brinell.registry import nearest
-from brinell.resampling import Interpolation, resampled
+from brinell.resizing.resample import Interpolation, resampled
 
 # images (B, C, H, W), strengths in [0, 1] (B,) and spare draws (B, 3) in (0, 1), both float64 on the host, a seed, and ids
 # on the images' device
@@ -62,7 +56,7 @@ def found_change(options: OperatorOptions, interpolation: Interpolation) -> Chan
 
 
 def _operator(options: OperatorOptions) -> Apply:
-    operator = find_operator(options.name, options.semantics or "published")
+    operator = find_operator(options.name, options.variant or "published")
     if operator.white_box:
         raise ConfigError(f"{operator.name} follows a model's gradient and can't be trained with; take another operator")
 
@@ -74,7 +68,7 @@ def _operator(options: OperatorOptions) -> Apply:
 
 
 def _property(options: OperatorOptions) -> Apply:
-    found = find_property(options.name, options.semantics or "dsn2020")
+    found = find_property(options.name, options.variant or "dsn2020")
 
     def apply(images: Tensor, strengths: Tensor, spare: Tensor, seed: int, ids: Tensor) -> Tensor:
         tracks = found.tracks(*images.shape[2:])

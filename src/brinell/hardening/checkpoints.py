@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from brinell.errors import ModelError, RunError
 from brinell.models.hardened import refuse_misfit
-from brinell.results import Store
+from brinell.runs.store import Store
 
 LAST, KEPT = ("checkpoints", "last.safetensors"), ("checkpoints", "kept.safetensors")
 _FIX = "remove the folder's checkpoints to train anew, or give another folder with out"

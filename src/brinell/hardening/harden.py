@@ -18,24 +18,19 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from brinell.config import RunConfig, load_config
-from brinell.datasets import open_dataset
-from brinell.engine import Parts, Reporter, Silent, execute
+from brinell.comparison.contrasts import Contrasts, contrasts
+from brinell.comparison.page import comparison_page
+from brinell.config.run import RunConfig, load_config
+from brinell.datasets.sources import open_dataset
+from brinell.engine.progress import Reporter, Silent
+from brinell.engine.runner import Parts, execute
 from brinell.engine.shards import worker_count
 from brinell.engine.threads import answers
 from brinell.errors import ConfigError, DataError
 from brinell.hardening import record as records
 from brinell.hardening.changes import Augmentation
 from brinell.hardening.checkpoints import Standing, weights_of
-from brinell.hardening.material import (
-    Item,
-    Pictures,
-    Subset,
-    classes_of,
-    read_originals,
-    read_pictures,
-    refuse_leaks,
-)
+from brinell.hardening.material import Item, Pictures, Subset, classes_of, read_originals, read_pictures, refuse_leaks
 from brinell.hardening.options import HardenConfig
 from brinell.hardening.recipes import (
     Network,
@@ -50,10 +45,11 @@ from brinell.hardening.sources import opened
 from brinell.hardening.splits import Part, divided
 from brinell.hardening.training import Training, train
 from brinell.hardening.verdict import Effect, Verdict, effect_of, verdict_of
-from brinell.models import Model, from_module, open_model
 from brinell.models.hardened import FACTS_FILE, WEIGHTS_FILE, HardenedFacts, dressed, read_facts
-from brinell.report import comparison_page
-from brinell.results import Contrasts, Store, contrasts
+from brinell.models.model import Model
+from brinell.models.modules import from_module
+from brinell.models.sources import open_model
+from brinell.runs.store import Store
 from brinell.types import Dataset
 
 BATCH = 32  # images that models are asked about at once, of held-out failures
@@ -141,14 +137,14 @@ def _material(
     config: HardenConfig, store: Store, model: Model, data: Any, test: Any, pool: ThreadPoolExecutor, reporter: Reporter
 ) -> Material:
     dataset = open_dataset(config.data if data is None else data)
-    tick = reporter.stage("reading images", len(dataset), "images")
-    originals = read_originals(dataset, config.data, model, config.seed, pool, tick)
+    advance = reporter.stage("reading images", len(dataset), "images")
+    originals = read_originals(dataset, config.data, model, config.seed, pool, advance)
     items = list(originals)
     for number, options in enumerate(config.failures):
         pictures = opened(options, number, store, model, config.execution, reporter)
-        tick = reporter.stage(f"reading failures of {pictures.name}", len(pictures), "images")
+        advance = reporter.stage(f"reading failures of {pictures.name}", len(pictures), "images")
         by_index = options.labels == "index"
-        items += read_pictures(pictures, by_index, options.unrelated, originals, model, pool, tick)
+        items += read_pictures(pictures, by_index, options.unrelated, originals, model, pool, advance)
     shares = config.parts.shares
     if config.test is not None:
         whole = 1 - shares[2]
@@ -159,8 +155,8 @@ def _material(
         tested: Dataset = Subset(dataset, [item.index for item in measured])
     else:
         tested = open_dataset(config.test if test is None else test)
-        tick = reporter.stage("reading test images", len(tested), "images")
-        measured = read_originals(tested, config.test, model, config.seed, pool, tick)
+        advance = reporter.stage("reading test images", len(tested), "images")
+        measured = read_originals(tested, config.test, model, config.seed, pool, advance)
         tested = Subset(tested, [item.index for item in measured])
     refuse_leaks(items, parts, measured)
     return Material(items, parts, tested, measured)
@@ -207,7 +203,7 @@ def _trained(
 
 def _every(pictures: Pictures) -> Iterator[Tensor]:
     for rows in torch.split(torch.arange(len(pictures)), 256):
-        yield pictures.canvases(rows)
+        yield pictures.inputs(rows)
 
 
 # ---- the model's folder ----
@@ -278,7 +274,7 @@ def _by_original(items: Sequence[Item], model: Model, pool: ThreadPoolExecutor) 
     pictures = Pictures(items, model.preprocess, pool, torch.device("cpu"))
     right: dict[str, list[float]] = defaultdict(list)
     for rows in torch.split(torch.arange(len(pictures)), 16 * BATCH):
-        found = answers(model, pictures.canvases(rows), BATCH).argmax(1).cpu() == pictures.labels[rows]
+        found = answers(model, pictures.inputs(rows), BATCH).argmax(1).cpu() == pictures.labels[rows]
         for number, one in zip(rows.tolist(), found.tolist(), strict=True):
             right[items[number].original].append(float(one))
     return np.array([np.mean(own) for own in right.values()])

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from brinell.classes import align
-from brinell.datasets import DataOptions
-from brinell.engine.shards import Entry, in_order, load_canvases
+from brinell.datasets.sources import DataOptions
+from brinell.engine.shards import Entry, in_order, load_inputs
 from brinell.engine.survey import chosen
 from brinell.errors import DataError, LabelError, UnreadableImage
 from brinell.hardening.splits import Part
-from brinell.models import Model, Preprocess
+from brinell.models.model import Model
+from brinell.models.preprocess import Preprocess
 from brinell.types import Dataset, Label, Origin, Sample, id_number, image_id
 
 MOST_BYTES = 4 << 30  # of pictures that are kept in memory; more are read again in every epoch
@@ -67,11 +68,16 @@ class Subset:
 
 
 def read_originals(
-    dataset: Dataset, options: DataOptions, model: Model, seed: int, pool: ThreadPoolExecutor, tick: Callable[[int], None]
+    dataset: Dataset,
+    options: DataOptions,
+    model: Model,
+    seed: int,
+    pool: ThreadPoolExecutor,
+    advance: Callable[[int], None],
 ) -> list[Item]:
     """The labelled images of a dataset, each once; photographs of one scene have one original."""
     found, seen = [], set()
-    for index, sample in _read(dataset, chosen(dataset, options, seed), pool, tick):
+    for index, sample in _read(dataset, chosen(dataset, options, seed), pool, advance):
         image = image_id(sample.image)
         if sample.label is None or image in seen:
             continue
@@ -91,13 +97,13 @@ def read_pictures(
     originals: Sequence[Item],
     model: Model,
     pool: ThreadPoolExecutor,
-    tick: Callable[[int], None],
+    advance: Callable[[int], None],
 ) -> list[Item]:
     """The pictures of a dataset, with the originals that they are of."""
     scenes = {item.image: item.original for item in originals}
     told: Callable[[int], Origin | None] = getattr(dataset, "origin", lambda index: None)
     found = []
-    for index, sample in _read(dataset, list(range(len(dataset))), pool, tick):
+    for index, sample in _read(dataset, list(range(len(dataset))), pool, advance):
         image, origin = image_id(sample.image), told(index)
         if origin is None and not unrelated:
             raise DataError(
@@ -119,7 +125,7 @@ def read_pictures(
 
 
 def _read(
-    dataset: Dataset, indices: list[int], pool: ThreadPoolExecutor, tick: Callable[[int], None]
+    dataset: Dataset, indices: list[int], pool: ThreadPoolExecutor, advance: Callable[[int], None]
 ) -> Iterator[tuple[int, Sample]]:
     """Images that can be read."""
 
@@ -130,7 +136,7 @@ def _read(
             return index, None
 
     for index, sample in in_order(pool, look, indices, 32):
-        tick(1)
+        advance(1)
         if sample is not None:
             yield index, sample
 
@@ -153,7 +159,7 @@ def classes_of(items: Sequence[Item]) -> dict[str, int]:
 
 
 class Pictures:
-    """The canvases of some items, and what is asked of them in batches: where the training is, if they fit there."""
+    """The inputs of some items, and what is asked of them in batches: where the training is, if they fit there."""
 
     def __init__(
         self, items: Sequence[Item], preprocess: Preprocess, pool: ThreadPoolExecutor, device: torch.device
@@ -168,20 +174,20 @@ class Pictures:
 
     @cached_property
     def _resident(self) -> Tensor | None:
-        """All canvases at once, if there is room."""
+        """All inputs at once, if there is room."""
         shape = (self._preprocess.channels, self._preprocess.height, self._preprocess.width)
         if len(self.items) * shape[0] * shape[1] * shape[2] > MOST_BYTES:
             return None
         return self._loaded(range(len(self.items))).to(self.device)
 
-    def canvases(self, rows: Tensor) -> Tensor:
-        """uint8 canvases (B, C, H, W) on the device, of items by number (on the host)."""
+    def inputs(self, rows: Tensor) -> Tensor:
+        """uint8 inputs (B, C, H, W) on the device, of items by number (on the host)."""
         if self._resident is not None:
             return self._resident[rows.to(self.device, non_blocking=True)]
         return self._loaded(rows.tolist()).to(self.device, non_blocking=True)
 
     def _loaded(self, numbers: Sequence[int]) -> Tensor:
-        canvases = torch.empty(
+        inputs = torch.empty(
             len(numbers),
             self._preprocess.channels,
             self._preprocess.height,
@@ -194,8 +200,8 @@ class Pictures:
         for own in places.values():
             chosen = [self.items[numbers[place]] for place in own]
             entries = [Entry(item.index, item.image, item.name) for item in chosen]
-            canvases[torch.tensor(own)] = load_canvases(chosen[0].dataset, entries, self._preprocess, self._pool)
-        return canvases
+            inputs[torch.tensor(own)] = load_inputs(chosen[0].dataset, entries, self._preprocess, self._pool)
+        return inputs
 
 
 def refuse_leaks(items: Sequence[Item], parts: dict[str, Part], measured: Sequence[Item]) -> None:

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
-from brinell.config import one_lens, overridden
-from brinell.curation import CurateOptions
-from brinell.datasets import DataOptions
+from brinell.config.execution import Execution, Precision
+from brinell.config.model import ModelOptions
+from brinell.config.run import one_lens, overridden
+from brinell.curation.options import CurateOptions
+from brinell.datasets.sources import DataOptions
 from brinell.errors import ConfigError
-from brinell.execution import Execution, Precision
-from brinell.lenses import LENSES, LensOptions
-from brinell.models import ModelOptions
+from brinell.lenses.lens import LENSES, LensOptions
 from brinell.models.excitation import REDUCTION
 from brinell.validation import Place, validated
 
@@ -68,7 +68,7 @@ class OperatorOptions(BaseModel):
     model_config = _STRICT
 
     name: str
-    semantics: str | None = None
+    variant: str | None = None
     strength: tuple[float, float] = (0.0, 1.0)
     sigmas: tuple[float, ...] = (10 / 375, 20 / 375, 30 / 375, 40 / 375)  # the paper's, of a photograph of 500 by 375
     sizes: tuple[float, ...] = (0.4, 0.6, 0.8, 1.0)

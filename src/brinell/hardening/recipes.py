@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from brinell.errors import ConfigError, ModelError
 from brinell.hardening.options import HardenConfig, TrainingOptions
-from brinell.models import Model, Preprocess
 from brinell.models.excitation import SqueezeExcitation, chosen_blocks, excite
 from brinell.models.hardened import Excitation
-from brinell.models.model import probe_images
+from brinell.models.model import Model, probe_images
+from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
 
 NORMS = (nn.modules.batchnorm._BatchNorm,)
@@ -30,9 +30,9 @@ class Network:
     probabilities: bool
     excitation: Excitation | None = None
 
-    def scores(self, canvases: Tensor) -> Tensor:
-        """Scores (N, K) before any softmax, of uint8 canvases."""
-        scores: Tensor = self.module(self.preprocess.normalise(canvases))
+    def scores(self, inputs: Tensor) -> Tensor:
+        """Scores (N, K) before any softmax, of uint8 inputs."""
+        scores: Tensor = self.module(self.preprocess.normalise(inputs))
         return scores.clamp(min=1e-30).log() if self.probabilities else scores
 
 

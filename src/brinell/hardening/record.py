@@ -25,8 +25,8 @@ from brinell.hardening.checkpoints import Standing
 from brinell.hardening.material import Item
 from brinell.hardening.options import HardenConfig
 from brinell.hardening.splits import Part
-from brinell.models import Model
-from brinell.results import Store
+from brinell.models.model import Model
+from brinell.runs.store import Store
 
 RECORD, ITEMS = "hardening.json", "parts.jsonl"
 _VERSIONED = ("brinell", "torch", "numpy", "pillow", "safetensors")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from brinell.config import load_config
-from brinell.curation import CurateOptions, curate
-from brinell.datasets import open_dataset
-from brinell.engine import Reporter, assemble, write_moved
+from brinell.config.execution import Execution
+from brinell.config.run import load_config
+from brinell.curation.curate import curate
+from brinell.curation.moved import write_moved
+from brinell.curation.options import CurateOptions
+from brinell.datasets.sources import open_dataset
+from brinell.engine.progress import Reporter
+from brinell.engine.runner import assemble
 from brinell.errors import ConfigError, RunError
-from brinell.execution import Execution
 from brinell.hardening.options import FailureOptions
-from brinell.models import Model
-from brinell.results import Store
+from brinell.models.model import Model
+from brinell.runs.store import Store
 from brinell.types import Dataset
 
 

@@ -26,7 +26,7 @@ from brinell.hardening.material import Pictures
 from brinell.hardening.options import TrainingOptions
 from brinell.hardening.recipes import NORMS, Network, trains
 from brinell.models.modules import DTYPES, tf32
-from brinell.results import Store
+from brinell.runs.store import Store
 
 VALIDATION = 256  # images a batch
 EVERY = 20.0  # seconds after which an epoch says how it goes
@@ -60,18 +60,18 @@ class Training:
         return evenly(numbers, self.options.batch)
 
     def fed(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The epoch's batches: numbers, canvases as they are stored, and as the network sees them, on the device."""
-        for rows, canvases in one_ahead(lambda rows: (rows, self.pictures.canvases(rows)), self.order(epoch)):
-            yield rows, canvases, self.changed(rows, canvases, str(epoch))
+        """The epoch's batches: numbers, inputs as they are stored, and as the network sees them, on the device."""
+        for rows, inputs in one_ahead(lambda rows: (rows, self.pictures.inputs(rows)), self.order(epoch)):
+            yield rows, inputs, self.changed(rows, inputs, str(epoch))
 
-    def changed(self, rows: Tensor, canvases: Tensor, when: str, *, always: bool = False) -> Tensor:
+    def changed(self, rows: Tensor, inputs: Tensor, when: str, *, always: bool = False) -> Tensor:
         """Canvases of which the clean ones met changes."""
         clean = self.pictures.clean[rows].nonzero()[:, 0]
         if len(clean) == len(rows):
-            return self.augmentation(canvases, self.pictures.ids[rows], when, always=always)
-        there = clean.to(canvases.device)
-        made = self.augmentation(canvases[there], self.pictures.ids[rows[clean]], when, always=always)
-        return canvases.index_copy(0, there, made)
+            return self.augmentation(inputs, self.pictures.ids[rows], when, always=always)
+        there = clean.to(inputs.device)
+        made = self.augmentation(inputs[there], self.pictures.ids[rows[clean]], when, always=always)
+        return inputs.index_copy(0, there, made)
 
 
 def train(training: Training, store: Store, reporter: Reporter) -> Standing:
@@ -109,26 +109,26 @@ def _epoch(
 ) -> None:
     """One epoch, which is added to those that stand."""
     number, options, began = len(standing.epochs), training.options, time.monotonic()
-    tick = reporter.stage(f"epoch {number} of {options.epochs}", len(training.pictures), "images")
+    advance = reporter.stage(f"epoch {number} of {options.epochs}", len(training.pictures), "images")
     device = training.pictures.device
     loss_sum, right = torch.zeros((), device=device), torch.zeros((), device=device)
     batches, seen, last = len(training.order(number)), 0, began
     _training_mode(training.network.module, options)
     with _seeded(key(training.seed, "dropout", number), device):
-        for place, (rows, canvases, images) in enumerate(training.fed(number)):
+        for place, (rows, inputs, images) in enumerate(training.fed(number)):
             for group in optimiser.param_groups:
                 group["lr"] = rate_at(options, number - 1 + place / batches)
             labels = training.pictures.labels[rows].to(device, non_blocking=True)
             optimiser.zero_grad(set_to_none=True)
             with tf32(options.precision == "tf32"):
                 with _mixed(options, device):
-                    loss, scores = _loss(training, rows, canvases, images, labels, number)
+                    loss, scores = _loss(training, rows, inputs, images, labels, number)
                 scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
             scaler.step(optimiser)
             scaler.update()
             loss_sum += loss.detach() * len(rows)
             right += (scores.detach().argmax(1) == labels).sum()
-            tick(len(rows))
+            advance(len(rows))
             seen += len(rows)
             if time.monotonic() - last > EVERY:  # looking at figures makes an accelerator wait, so it is done rarely
                 last = time.monotonic()
@@ -147,15 +147,15 @@ def _epoch(
 
 
 def _loss(
-    training: Training, rows: Tensor, canvases: Tensor, images: Tensor, labels: Tensor, epoch: int
+    training: Training, rows: Tensor, inputs: Tensor, images: Tensor, labels: Tensor, epoch: int
 ) -> tuple[Tensor, Tensor]:
     """The loss of a batch, and the scores that it is of."""
     weight = training.augmentation.options.consistency
     if not weight:
         scores = training.network.scores(images).to(torch.float32)
         return cross_entropy(scores, labels), scores
-    versions = [training.changed(rows, canvases, f"{epoch}/{way}", always=True) for way in ("first", "second")]
-    every = training.network.scores(torch.cat([canvases, *versions])).to(torch.float32)
+    versions = [training.changed(rows, inputs, f"{epoch}/{way}", always=True) for way in ("first", "second")]
+    every = training.network.scores(torch.cat([inputs, *versions])).to(torch.float32)
     logs = every.log_softmax(1).view(3, len(rows), -1)
     middle = torch.logsumexp(logs, 0) - math.log(3)
     apart = torch.stack([kl_div(middle, one, reduction="batchmean", log_target=True) for one in logs]).mean()
@@ -206,7 +206,7 @@ def _right(training: Training, rows: Tensor, when: str | None) -> Tensor:
         for part in torch.split(rows, VALIDATION):
             if not len(part):
                 continue
-            images = pictures.canvases(part)
+            images = pictures.inputs(part)
             if when is not None:
                 images = training.augmentation(images, pictures.ids[part], when, always=True)
             found.append((network.scores(images).argmax(1).cpu() == pictures.labels[part]).to(torch.float32))

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from brinell.perturb import OPERATORS
-from brinell.results import AVERAGE, MEASURES, Contrast, Contrasts, Estimate, Measure, operator_title
-from brinell.results.measures import image_values
-from brinell.results.paired import Array, mean_effects, ratio_effects, share_effects
+from brinell.comparison.contrasts import Contrast, Contrasts, operator_title
+from brinell.comparison.measures import AVERAGE, MEASURES, Measure, image_values
+from brinell.comparison.paired import Array, mean_effects, ratio_effects, share_effects
+from brinell.perturb.operator import OPERATORS
+from brinell.runs.statistics import Estimate
 
 Group = Literal["trained", "held out", "clean", "failures"]
 #: what a lens is told by in the sentence
@@ -105,7 +106,7 @@ class Verdict:
 
 
 def verdict_of(found: Contrasts, trained: Iterable[str], failures: Effect | None = None) -> Verdict:
-    """What changed from a pair's old model to its new one. `trained` are names of operators, without their semantics."""
+    """What changed from a pair's old model to its new one. `trained` are names of operators, without their variant."""
     known = set(trained)
     effects: list[Effect] = []
     held_out: list[Effect] = []

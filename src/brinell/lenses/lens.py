@@ -16,9 +16,12 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from brinell.boxes import Detections
-from brinell.criteria import USUAL, Verdict
-from brinell.lenses.stage import Motion, MotionSearch, Task
-from brinell.perturb import Difference, Operator, Property, View
+from brinell.criteria.criterion import DEFAULT_CRITERION, Verdict
+from brinell.lenses.tasks import Motion, MotionSearch, Task
+from brinell.perturb.difference import Difference
+from brinell.perturb.operator import Operator
+from brinell.perturb.property import Property
+from brinell.perturb.view import View
 from brinell.registry import Registry
 
 Size = tuple[int, int]  # height and width
@@ -61,7 +64,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Shard:
-    """What a lens knows of its samples: how many, the size of their canvas, and the answer on the clean images.
+    """What a lens knows of its samples: how many, the size of their model input, and the answer on the clean images.
 
     `full` is how many trials keep the machine busy: with fewer than that left, a search may as well ask ahead. `sizes` are
     the heights and widths of the originals, int64 (N, 2), for a lens that looks at them, and `boxes` where their objects
@@ -80,7 +83,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Known:
+class Nullable:
     """A column that is empty where it is not `known`."""
 
     values: Tensor
@@ -88,7 +91,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Words:
+class Categorical:
     """A column of a few words: their places in a list; -1: empty."""
 
     places: Tensor
@@ -102,7 +105,7 @@ class Files:
     content: Mapping[str, bytes]
 
 
-Columns = dict[str, Tensor | Known | Words | Detections | Files]
+Columns = dict[str, Tensor | Nullable | Categorical | Detections | Files]
 Asking = Generator[Trials | Task, Any, Columns]  # an outcome for trials, and what came of a task
 
 
@@ -113,8 +116,8 @@ class LensOptions(BaseModel):
 
     name: str
     operators: tuple[str, ...] = ("all",)
-    semantics: str = "published"
-    criterion: str = USUAL
+    variant: str = "published"
+    criterion: str = DEFAULT_CRITERION
 
     def names(self, change: Change) -> bool:
         """Whether a change was asked for by its own name."""
@@ -125,7 +128,7 @@ class LensOptions(BaseModel):
 class Again:
     """The way from a lens's rows back to what the model was asked about.
 
-    `change` is told the options, an operator's full name and the canvas's size. `columns` are those of the rows that say
+    `change` is told the options, an operator's full name and the model input's size. `columns` are those of the rows that say
     how far it went: an operator's level, severities, a view's parameters; None where single numbers don't tell it (see
     `engine.failures`). Where images are `resampled`, the level names the random field. What rows tell of failures alone is
     compared with something `weaker`, if that is known.
@@ -153,11 +156,11 @@ def half(trials: Trials) -> Trials:
 class Lens:
     """A registered lens: its options, its generator, and how many trials it asks of a sample at most.
 
-    `trials` is told the options, what is asked about, and the height and width of the canvas. A `searching` lens asks
-    less than that where it finds what it seeks. A lens that looks at `originals` has them beside their canvases, and its
+    `trials` is told the options, what is asked about, and the height and width of the model input. A `searching` lens asks
+    less than that where it finds what it seeks. A lens that looks at `originals` has them beside their inputs, and its
     units hold no more than `unit` images. Where the number of trials depends on an image's size, `counted` is told that,
-    too (heights and widths of image and canvas), and units hold about `trials_a_unit`; of one that must hold more, what was
-    answered is kept while it is measured. `fits` is told the sizes of all images and the canvas's, before anything is
+    too (heights and widths of image and model input), and units hold about `trials_a_unit`; of one that must hold more, what was
+    answered is kept while it is measured. `fits` is told the sizes of all images and the model input's, before anything is
     asked: it says what can't be measured, or raises. `again` says how to make again what the model saw. The rows of a lens
     that is `timed` say how long an image took.
     """

@@ -89,7 +89,7 @@ class Heads:
 
 
 def decoded(heads: Heads, how: Decoding, height: int, width: int) -> Detections:
-    """Detections on a canvas of that size."""
+    """Detections on a model input of that size."""
     boxes = heads.boxes.to(torch.float32)
     if not heads.pixels:
         boxes = _corners(boxes, how.box_format)

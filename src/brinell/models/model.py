@@ -1,4 +1,4 @@
-"""What a model is to the rest of the package: something that scores a batch of canvases."""
+"""What a model is to the rest of the package: something that scores a batch of inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brinell.classes import Classes
 from brinell.errors import BrinellError, ModelError
 from brinell.models.detection import Decoding, Detector, Heads, decoded
 from brinell.models.preprocess import Preprocess
-from brinell.models.service import Service
+from brinell.models.remote.service import Service
 
 A = TypeVar("A")
 Forward = Callable[[Tensor], Tensor]
@@ -58,14 +58,14 @@ class Model:
     detector: Detector | None = None
     insides: Insides | None = None
 
-    def predict(self, canvases: Tensor) -> Tensor:
-        """Probabilities as float32 (N, K) for uint8 canvases on the model's device."""
-        return self.answer(canvases)[0]
+    def predict(self, inputs: Tensor) -> Tensor:
+        """Probabilities as float32 (N, K) for uint8 inputs on the model's device."""
+        return self.answer(inputs)[0]
 
-    def answer(self, canvases: Tensor) -> tuple[Tensor, Detections | None]:
+    def answer(self, inputs: Tensor) -> tuple[Tensor, Detections | None]:
         """Probabilities, and the detections that a detector's are from."""
         with torch.inference_mode():
-            images, count = self.preprocess.normalise(canvases), len(canvases)
+            images, count = self.preprocess.normalise(inputs), len(inputs)
             if self.device.type != "cpu":
                 images = filled_up(images)
             if self.detector is not None:
@@ -74,12 +74,12 @@ class Model:
             scores = checked(self.forward(images), len(images), self.outputs, self.name)[:count]
             return (scores if self.probabilities else scores.softmax(1)), None
 
-    def gradient(self, canvases: Tensor, labels: Tensor) -> Tensor:
+    def gradient(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """The gradient of each image's cross entropy with respect to its values in 0..255, float32 (N, C, H, W)."""
         if self.differentiable is None:
             raise ModelError(f"model {self.name} gives no gradients: white-box operators need a torch model")
         with torch.enable_grad():
-            pixels = canvases.to(torch.float32).requires_grad_()
+            pixels = inputs.to(torch.float32).requires_grad_()
             scores = self.differentiable(self.preprocess.normalise(pixels)).to(torch.float32)
             logs = scores.clamp(min=1e-30).log() if self.probabilities else scores.log_softmax(1)
             loss = -logs.gather(1, labels[:, None]).sum()
@@ -119,8 +119,8 @@ class Probe:
 
 def probe(forward: Forward, preprocess: Preprocess, device: torch.device, name: str) -> Probe:
     """Ask a model about three plain images, and see how many classes it has and whether scores are probabilities."""
-    canvases = probe_images(preprocess).to(device)
-    scores = checked(_first_answer(forward, preprocess, canvases, name), len(canvases), None, name)
+    inputs = probe_images(preprocess).to(device)
+    scores = checked(_first_answer(forward, preprocess, inputs, name), len(inputs), None, name)
     if bool(scores.isnan().any()):
         raise ModelError(f"model {name} gives NaN for plain images; try --precision fp32 or check its weights")
     sums = scores.sum(1)
@@ -172,11 +172,11 @@ def as_detector(
     )
 
 
-def _first_answer(ask: Callable[[Tensor], A], preprocess: Preprocess, canvases: Tensor, name: str) -> A:
+def _first_answer(ask: Callable[[Tensor], A], preprocess: Preprocess, inputs: Tensor, name: str) -> A:
     """What a model says to some first images, or an error that says why it can't."""
     with torch.inference_mode():
         try:
-            return ask(preprocess.normalise(canvases))
+            return ask(preprocess.normalise(inputs))
         except BrinellError:
             raise
         except Exception as error:  # a module may raise anything

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from brinell.classes import Classes
+from brinell.config.execution import Execution
 from brinell.errors import ConfigError, MissingExtra, ModelError
-from brinell.execution import Execution
 from brinell.models.detection import Decoding, Heads, heads_of, scored
 from brinell.models.export import exported
 from brinell.models.model import Forward, Insides, Model, as_detector, filled_up, probe

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brinell.config.execution import Execution
+from brinell.config.model import ModelOptions
 from brinell.errors import MissingExtra, ModelError
-from brinell.execution import Execution
 from brinell.models.detection import Heads, heads_of
 from brinell.models.model import Forward, Model, as_detector, probe
-from brinell.models.options import ModelOptions
 from brinell.models.preprocess import Preprocess
 
 

@@ -1,6 +1,6 @@
 """What a model does to an image before looking at it, in two parts.
 
-The canvas comes first: resize and crop to the model's input size, in whole grey levels. Operators work on it. Then the
+The model input comes first: resize and crop to the model's input size, in whole grey levels. Operators work on it. Then the
 model's own normalisation follows, on the device.
 """
 
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from brinell.lighting import Local
-from brinell.repainting import Repainting
-from brinell.resampling import Interpolation, resampled
+from brinell.resizing.local import Local
+from brinell.resizing.repaint import Repainting
+from brinell.resizing.resample import Interpolation, resampled
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class Preprocess:
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
 
-    def canvas(self, image: Tensor) -> Tensor:
+    def model_input(self, image: Tensor) -> Tensor:
         """An image of any size, grey or RGB (uint8 (C, H, W)), as the model's input in whole grey levels."""
-        return self.canvases(image[None])[0]
+        return self.inputs(image[None])[0]
 
-    def canvases(self, images: Tensor) -> Tensor:
+    def inputs(self, images: Tensor) -> Tensor:
         """The same for images of one size (N, C, H, W), where they are."""
         return self._cut(self.wholes(images))
 
     def wholes(self, images: Tensor) -> Tensor:
-        """The same before the middle is cut out, or the canvases of a model that cuts nothing."""
+        """The same before the middle is cut out, or the inputs of a model that cuts nothing."""
         images = self.coloured(images)
         return resampled(images, *self._full(*images.shape[2:]), self.interpolation)
 
@@ -52,11 +52,11 @@ class Preprocess:
         return Repainting(image, *self._full(*image.shape[1:]), self.interpolation)
 
     def repainted(self, ready: Repainting, local: Local, parameters: Tensor) -> Tensor:
-        """The canvases of such an image under local changes."""
+        """The inputs of such an image under local changes."""
         return self._cut(ready.under(local, parameters))
 
     def corner(self, height: int, width: int) -> tuple[int, int]:
-        """Where in a whole image the canvas begins: rows from the top, columns from the left."""
+        """Where in a whole image the model input begins: rows from the top, columns from the left."""
         left, top = self._corner(width, height)
         return top, left
 
@@ -84,7 +84,7 @@ class Preprocess:
         return (red * 19595 + green * 38470 + blue * 7471 + 0x8000 >> 16).to(torch.uint8).unsqueeze(-3)
 
     def boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
-        """Boxes (K, 4) of an image of that size, where they lie on its canvas; what a crop cuts off sticks out."""
+        """Boxes (K, 4) of an image of that size, where they lie on its model input; what a crop cuts off sticks out."""
         if self.short_side is None:
             return boxes * boxes.new_tensor([self.width / width, self.height / height] * 2)
         wide, tall = self._resized((width, height), self.short_side)
@@ -92,7 +92,7 @@ class Preprocess:
         return boxes * boxes.new_tensor([wide / width, tall / height] * 2) - boxes.new_tensor([left, top] * 2)
 
     def original_boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
-        """Boxes (K, 4) on a canvas, where they lie in the image of that size that it is of."""
+        """Boxes (K, 4) on a model input, where they lie in the image of that size that it is of."""
         corner = self.boxes(boxes.new_zeros(1, 4), height, width)
         unit = self.boxes(boxes.new_ones(1, 4), height, width) - corner
         return (boxes - corner) / unit
@@ -103,19 +103,19 @@ class Preprocess:
         return torch.tensor([[right - left, 0, left], [0, bottom - top, top], [0, 0, 1]], dtype=torch.float64)
 
     def centred(self, matrices: Tensor, height: int, width: int) -> Tensor:
-        """Matrices (…, 3, 3) around the middle of an image of that size, before anything is cut off, on its canvas."""
+        """Matrices (…, 3, 3) around the middle of an image of that size, before anything is cut off, on its model input."""
         tall, wide = self._full(height, width)
         left, top = self._corner(wide, tall)
         away = torch.eye(3, dtype=torch.float64)
         away[:2, 2] = torch.tensor([left - (wide - 1) / 2, top - (tall - 1) / 2])
         return away.inverse() @ matrices @ away
 
-    def normalise(self, canvases: Tensor) -> Tensor:
+    def normalise(self, inputs: Tensor) -> Tensor:
         """Canvases (N, C, H, W), uint8 or float in 0..255, as float32 in the model's scale."""
-        scale, shift = _scale_and_shift(self.mean, self.std, canvases.device)
-        if canvases.requires_grad or canvases.device.type != "cpu":
-            return canvases * scale + shift
-        return canvases.to(torch.float32, copy=True).mul_(scale).add_(shift)
+        scale, shift = _scale_and_shift(self.mean, self.std, inputs.device)
+        if inputs.requires_grad or inputs.device.type != "cpu":
+            return inputs * scale + shift
+        return inputs.to(torch.float32, copy=True).mul_(scale).add_(shift)
 
     def levels(self, images: Tensor) -> Tensor:
         """Images in the model's scale as whole grey levels, uint8: what `normalise` began with."""

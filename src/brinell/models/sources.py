@@ -15,8 +15,9 @@ import torch
 from torch import nn
 
 from brinell.classes import Classes
+from brinell.config.execution import Execution
+from brinell.config.model import WEIGHTS, ModelOptions
 from brinell.errors import ConfigError, MissingExtra, ModelError
-from brinell.execution import Execution
 from brinell.models import zoo
 from brinell.models.fake import grey_threshold
 from brinell.models.hardened import dressed, read_facts
@@ -24,9 +25,8 @@ from brinell.models.imagenet import imagenet_classes
 from brinell.models.model import Model
 from brinell.models.modules import detector_from_module, from_module
 from brinell.models.onnx import from_onnx
-from brinell.models.options import WEIGHTS, ModelOptions
 from brinell.models.preprocess import Preprocess
-from brinell.models.remote import from_url
+from brinell.models.remote.source import from_url
 from brinell.registry import Registry
 from brinell.validation import validated
 

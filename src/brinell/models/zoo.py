@@ -20,7 +20,7 @@ from brinell.errors import MissingExtra, ModelError
 from brinell.models.imagenet import imagenet_classes
 from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
-from brinell.resampling import Interpolation
+from brinell.resizing.resample import Interpolation
 
 Opened = tuple[nn.Module, Preprocess, Classes | None]
 

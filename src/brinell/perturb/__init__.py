@@ -1,19 +1,7 @@
 """What is done to an image. Importing this package registers every operator and every property."""
 
-from brinell.perturb import (
-    blur,
-    codec,
-    colour,
-    exchange,
-    frost,
-    gradient,
-    luminance,
-    motion,
-    noise,
-    occlusion,
-    smear,
-    weather,
-)
+from brinell.perturb import blur, codec, colour, exchange, frost, gradient, luminance, noise, occlusion, smear, weather
+from brinell.perturb import spatial as motion
 from brinell.perturb.difference import Difference, colours, difference, mean_grey, no_difference
 from brinell.perturb.frost import use_frost_template
 from brinell.perturb.highlight import WHITE, grid, highlight, highlighted

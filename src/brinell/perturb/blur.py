@@ -57,7 +57,7 @@ def local_blur(images: Tensor, draws: Draws) -> Tensor:
     return _replace_patches(images, draws, blurred)
 
 
-@step("local_blur", _LOCAL, semantics="paper")
+@step("local_blur", _LOCAL, variant="paper")
 def local_blur_as_written(images: Tensor, draws: Draws) -> Tensor:
     """w+h more rectangles of 2 to 10 pixels a side, each replaced by its mean."""
 

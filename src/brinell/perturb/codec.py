@@ -29,13 +29,13 @@ def jpeg(images: Tensor, levels: Tensor) -> Tensor:
     return _compressed(images, levels, exchanged=True)
 
 
-@pixels("jpeg", _JPEG, semantics="paper")
+@pixels("jpeg", _JPEG, variant="paper")
 def jpeg_as_written(images: Tensor, levels: Tensor) -> Tensor:
     """Encoded and decoded with the channels in their right order."""
     return _compressed(images, levels, exchanged=False)
 
 
-@step("jpeg", _JPEG, semantics="cumulative")
+@step("jpeg", _JPEG, variant="cumulative")
 def jpeg_again(images: Tensor, step: int) -> Tensor:
     """The published codec, each level on top of the last."""
     return jpeg(images, torch.full((len(images),), step + 1))

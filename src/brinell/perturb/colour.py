@@ -151,13 +151,13 @@ def posterise(images: Tensor, levels: Tensor) -> Tensor:
     return _posterised(images, levels, lambda index, count: index * 255 // (count - 1))
 
 
-@pixels("posterise", _POSTERISE, semantics="paper")
+@pixels("posterise", _POSTERISE, variant="paper")
 def posterise_as_written(images: Tensor, levels: Tensor) -> Tensor:
     """Each channel in b bins of equal width; bin i becomes (i+1)·255/b, so that black is lost."""
     return _posterised(images, levels, lambda index, count: (index + 1) * 255 // count)
 
 
-@step("posterise", _POSTERISE, semantics="cumulative")
+@step("posterise", _POSTERISE, variant="cumulative")
 def posterise_again(images: Tensor, step: int) -> Tensor:
     """The published bins, each level on top of the last."""
     return posterise(images, torch.full((len(images),), step + 1, device=images.device))

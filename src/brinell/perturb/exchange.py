@@ -42,7 +42,7 @@ def pixel_exchange(images: Tensor, draws: Draws) -> Tensor:
     return _replay(images, *_random_pairs(images, draws))
 
 
-@step("pixel_exchange", _RANDOM, semantics="paper")
+@step("pixel_exchange", _RANDOM, variant="paper")
 def pixel_exchange_as_written(images: Tensor, draws: Draws) -> Tensor:
     """(w-1)(h-1)/20 more pairs of random pixels that swap their colours."""
     return _replay(images, *_both_ways(*_random_pairs(images, draws)))
@@ -70,7 +70,7 @@ def adjacent_exchange(images: Tensor, draws: Draws) -> Tensor:
     return _replay(images, *_neighbours(images, draws, share=2))
 
 
-@step("adjacent_exchange", _adjacent(20), semantics="paper")
+@step("adjacent_exchange", _adjacent(20), variant="paper")
 def adjacent_exchange_as_written(images: Tensor, draws: Draws) -> Tensor:
     """(w-1)(h-1)/20 more pairs of neighbours that swap their colours."""
     return _replay(images, *_both_ways(*_neighbours(images, draws, share=20)))

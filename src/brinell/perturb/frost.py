@@ -62,7 +62,7 @@ def frost(images: Tensor, severities: Tensor) -> Tensor:
 @pixels(
     "frost",
     PropertyFacts("frost", "weather", "% frost", lambda s, h, w: 100 * FROST_MOST * s[:, 0], points=POINTS),
-    semantics="equations",
+    variant="equations",
 )
 def frost_as_written(images: Tensor, severities: Tensor) -> Tensor:
     """Eq. 11 read as (1 - e·0.5)·x + e·0.8·T.
@@ -86,15 +86,15 @@ def use_frost_template(path: str | Path) -> Property:
             template = _template(picture.convert("RGB"))
     except OSError as error:
         raise ConfigError(f"{path} is no image of frost that can be read ({error.strerror or error})") from error
-    semantics = f"{path.stem}-{hashlib.blake2b(content, digest_size=3).hexdigest()}"
-    name = f"frost:{semantics}"
+    variant = f"{path.stem}-{hashlib.blake2b(content, digest_size=3).hexdigest()}"
+    name = f"frost:{variant}"
     if name in PROPERTIES:
         return PROPERTIES[name]
 
     def frost_of_file(images: Tensor, severities: Tensor) -> Tensor:
         return _frosted(images, severities, template)
 
-    pixels("frost", _FACTS, semantics=semantics)(frost_of_file)
+    pixels("frost", _FACTS, variant=variant)(frost_of_file)
     return PROPERTIES[name]
 
 

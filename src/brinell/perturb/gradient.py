@@ -21,13 +21,13 @@ _GRADIENT = Facts(
 )
 
 
-@step("gradient_descent", _GRADIENT, semantics="sign")
+@step("gradient_descent", _GRADIENT, variant="sign")
 def gradient_descent(images: Tensor, gradient: Tensor) -> Tensor:
     """One grey level along the sign of the loss gradient."""
     return _moved(images, gradient.sign())
 
 
-@step("gradient_descent", _GRADIENT, semantics="l2")
+@step("gradient_descent", _GRADIENT, variant="l2")
 def gradient_descent_l2(images: Tensor, gradient: Tensor) -> Tensor:
     """Along the gradient itself, by as much in L2 as one grey level everywhere, in whole grey levels."""
     length = gradient.flatten(1).norm(dim=1).clamp(min=1e-30)[:, None, None, None]

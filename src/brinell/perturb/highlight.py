@@ -16,9 +16,9 @@ from functools import cache, partial
 import torch
 from torch import Tensor
 
-from brinell.lighting import Local
 from brinell.perturb.view import View
-from brinell.resampling import sent
+from brinell.resizing.local import Local
+from brinell.resizing.resample import sent
 
 Colour = tuple[float, float, float]
 WHITE: Colour = (255.0, 255.0, 255.0)
@@ -76,10 +76,10 @@ def touched(spots: Tensor, height: int, width: int, peak: float = 255.0) -> Tens
     return torch.cat([low, torch.minimum(high, most).maximum(low + 1)], 1).to(torch.int64)
 
 
-def highlight(semantics: str, colour: Colour = WHITE) -> View:
-    """A spot of light on the original as a view; its parameters are those of the spot. `semantics` is who chose them."""
+def highlight(variant: str, colour: Colour = WHITE) -> View:
+    """A spot of light on the original as a view; its parameters are those of the spot. `variant` is who chose them."""
     local = _local(colour)
-    return View("highlight", semantics, local.canvases, local=local)
+    return View("highlight", variant, local.inputs, local=local)
 
 
 @cache

@@ -29,7 +29,7 @@ def brightness(images: Tensor, severities: Tensor) -> Tensor:
 @pixels(
     "brightness",
     PropertyFacts("brightness", "luminance", "grey levels", _whole_levels, points=255, directions=_TWO_SIDED),
-    semantics="equations",
+    variant="equations",
 )
 def brightness_as_written(images: Tensor, severities: Tensor) -> Tensor:
     """Eq. 1: a constant added to every value; whole grey levels, up to 255."""

@@ -55,7 +55,7 @@ def gaussian_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
 @pixels(
     "gaussian_noise",
     PropertyFacts("Gaussian noise", "noise", "grey levels s.d.", lambda s, h, w: 255 * s[:, 0] ** 2),
-    semantics="equations",
+    variant="equations",
 )
 def gaussian_noise_as_written(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """Eq. 7: x + e·N(0, (e·C)²) with C the range: the standard deviation is e² of the range."""

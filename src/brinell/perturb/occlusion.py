@@ -135,7 +135,7 @@ def boxes(images: Tensor, draws: Draws) -> Tensor:
     return _black_boxes(images, draws, extra=1)
 
 
-@step("boxes", _BOXES, semantics="paper")
+@step("boxes", _BOXES, variant="paper")
 def boxes_as_written(images: Tensor, draws: Draws) -> Tensor:
     """(w+h)/10 more black boxes of 2 to 5 pixels."""
     return _black_boxes(images, draws, extra=0)

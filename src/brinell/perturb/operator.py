@@ -8,7 +8,7 @@ names what else it needs: `draws` (its random numbers), `step` (the number of st
 (B,), for `pixels`), `gradient` (of the model's loss at the images). So the signature tells a stochastic operator from a
 deterministic one, and a white-box operator from the rest.
 
-Where a paper's text and its published code differ, the same name is registered once for each reading (its `semantics`).
+Where a paper's text and its published code differ, the same name is registered once for each reading (its `variant`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from brinell.draws import Draws, key
 from brinell.errors import ModelError
-from brinell.registry import Registry, find_reading
+from brinell.registry import Registry, find_variant
 
 Amount = Callable[[int, int, int], float]
 Function = Callable[..., Tensor]
@@ -68,7 +68,7 @@ class Operator:
     """A registered operator: one function under one reading of its source."""
 
     name: str
-    semantics: str
+    variant: str
     kind: Kind
     facts: Facts
     function: Function
@@ -78,7 +78,7 @@ class Operator:
     @property
     def id(self) -> str:
         """The full name, as rows and configs write it."""
-        return f"{self.name}:{self.semantics}"
+        return f"{self.name}:{self.variant}"
 
     @property
     def stochastic(self) -> bool:
@@ -145,22 +145,22 @@ class Operator:
 OPERATORS: Registry[Operator] = Registry("operator")
 
 
-def step(name: str, facts: Facts, *, semantics: str = "published") -> Callable[[Function], Function]:
+def step(name: str, facts: Facts, *, variant: str = "published") -> Callable[[Function], Function]:
     """Register a function as a step operator."""
-    return _register(Kind.STEP, name, facts, semantics, {"draws", "step", "gradient"})
+    return _register(Kind.STEP, name, facts, variant, {"draws", "step", "gradient"})
 
 
-def pixels(name: str, facts: Facts, *, semantics: str = "published") -> Callable[[Function], Function]:
+def pixels(name: str, facts: Facts, *, variant: str = "published") -> Callable[[Function], Function]:
     """Register a function as a pixels operator."""
-    return _register(Kind.PIXELS, name, facts, semantics, {"levels", "draws"})
+    return _register(Kind.PIXELS, name, facts, variant, {"levels", "draws"})
 
 
-def _register(kind: Kind, name: str, facts: Facts, semantics: str, offered: set[str]) -> Callable[[Function], Function]:
+def _register(kind: Kind, name: str, facts: Facts, variant: str, offered: set[str]) -> Callable[[Function], Function]:
     def add(function: Function) -> Function:
         needs = frozenset(list(inspect.signature(function).parameters)[1:])
         if needs - offered:
             raise TypeError(f"{kind} operator {name!r} asks for {needs - offered}; it can have {offered}")
-        operator = Operator(name, semantics, kind, facts, function, needs)
+        operator = Operator(name, variant, kind, facts, function, needs)
         OPERATORS.add(operator.id, operator)
         return function
 
@@ -168,10 +168,10 @@ def _register(kind: Kind, name: str, facts: Facts, semantics: str, offered: set[
 
 
 def operator_names() -> list[str]:
-    """The names without their semantics, in the order they were registered."""
+    """The names without their variant, in the order they were registered."""
     return list(dict.fromkeys(operator.name for operator in OPERATORS.values()))
 
 
-def find_operator(text: str, semantics: str = "published") -> Operator:
-    """An operator by `name` or `name:semantics`; a name alone takes the preferred semantics where it has them."""
-    return find_reading(OPERATORS, text, semantics)
+def find_operator(text: str, variant: str = "published") -> Operator:
+    """An operator by `name` or `name:variant`; a name alone takes the preferred variant where it has them."""
+    return find_variant(OPERATORS, text, variant)

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from brinell.draws import Draws, key
 from brinell.perturb.warp import warp
-from brinell.registry import Registry, find_reading
+from brinell.registry import Registry, find_variant
 
 NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
 Category = Literal["luminance", "spatial", "blur", "noise", "weather"]
@@ -92,7 +92,7 @@ class Property:
     """A registered property: one function under one reading of its source."""
 
     name: str
-    semantics: str
+    variant: str
     kind: PropertyKind
     facts: PropertyFacts
     function: Function
@@ -103,7 +103,7 @@ class Property:
     @property
     def id(self) -> str:
         """The full name, as rows and configs write it."""
-        return f"{self.name}:{self.semantics}"
+        return f"{self.name}:{self.variant}"
 
     def tracks(self, height: int, width: int, points: int | None = None) -> list[Tensor]:
         """Severities from weak to strong, float64 (K, P), for each direction."""
@@ -145,20 +145,20 @@ class Property:
 PROPERTIES: Registry[Property] = Registry("property")
 
 
-def pixels(name: str, facts: PropertyFacts, *, semantics: str = "dsn2020") -> Callable[[Function], Function]:
+def pixels(name: str, facts: PropertyFacts, *, variant: str = "dsn2020") -> Callable[[Function], Function]:
     """Register a function of images as a property."""
-    return _register(PropertyKind.PIXELS, name, facts, semantics)
+    return _register(PropertyKind.PIXELS, name, facts, variant)
 
 
-def motion(name: str, facts: PropertyFacts, *, semantics: str = "dsn2020") -> Callable[[Function], Function]:
+def motion(name: str, facts: PropertyFacts, *, variant: str = "dsn2020") -> Callable[[Function], Function]:
     """Register a function of severities that gives matrices as a property."""
-    return _register(PropertyKind.MOTION, name, facts, semantics)
+    return _register(PropertyKind.MOTION, name, facts, variant)
 
 
-def _register(kind: PropertyKind, name: str, facts: PropertyFacts, semantics: str) -> Callable[[Function], Function]:
+def _register(kind: PropertyKind, name: str, facts: PropertyFacts, variant: str) -> Callable[[Function], Function]:
     def add(function: Function) -> Function:
         stochastic = "draws" in inspect.signature(function).parameters
-        found = Property(name, semantics, kind, facts, function, stochastic)
+        found = Property(name, variant, kind, facts, function, stochastic)
         PROPERTIES.add(found.id, found)
         return function
 
@@ -166,7 +166,7 @@ def _register(kind: PropertyKind, name: str, facts: PropertyFacts, semantics: st
 
 
 def property_names() -> list[str]:
-    """The names without their semantics, category by category."""
+    """The names without their variant, category by category."""
     order = get_args(Category)
     found = sorted(PROPERTIES.values(), key=lambda found: order.index(found.facts.category))
     return list(dict.fromkeys(each.name for each in found))
@@ -177,6 +177,6 @@ def property_facts(name: str) -> PropertyFacts:
     return (PROPERTIES[name] if name in PROPERTIES else find_property(name.partition(":")[0])).facts
 
 
-def find_property(text: str, semantics: str = "dsn2020") -> Property:
-    """A property by `name` or `name:semantics`; a name alone takes the preferred semantics where it has them."""
-    return find_reading(PROPERTIES, text, semantics)
+def find_property(text: str, variant: str = "dsn2020") -> Property:
+    """A property by `name` or `name:variant`; a name alone takes the preferred variant where it has them."""
+    return find_variant(PROPERTIES, text, variant)

@@ -39,7 +39,7 @@ def motion_blur(images: Tensor, severities: Tensor) -> Tensor:
     return _line_mean(images, length, -1)
 
 
-@pixels("motion_blur", _MOTION, semantics="equations")
+@pixels("motion_blur", _MOTION, variant="equations")
 def motion_blur_as_written(images: Tensor, severities: Tensor) -> Tensor:
     """Eq. 4: a vertical line of k pixels, from k//2 above to the rest below; border reflect-101."""
     return _line_mean(images, _kernel(severities, *images.shape[2:]), -2)

@@ -20,14 +20,14 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     height, width = images.shape[2:]
     # grid_sample divides by the sides: for powers of two that is exact
     tall, wide = _power_of_two(height), _power_of_two(width)
-    canvas = pad(images.to(torch.float32), (0, wide - width, 0, tall - height))
+    model_input = pad(images.to(torch.float32), (0, wide - width, 0, tall - height))
     grid = sampling_grid(matrices, height, width, images.device)
-    moved: Tensor = grid_sample(canvas, grid, "bilinear", "zeros", align_corners=False)
+    moved: Tensor = grid_sample(model_input, grid, "bilinear", "zeros", align_corners=False)
     return moved.round_().to(torch.uint8)
 
 
 def sampling_grid(matrices: Tensor, height: int, width: int, device: torch.device) -> Tensor:
-    """For each pixel of the moved image, where it comes from on a canvas whose sides are powers of two, as `grid_sample`
+    """For each pixel of the moved image, where it comes from on a model input whose sides are powers of two, as `grid_sample`
     has it: float32 (B, H, W, 2), -1 to 1 from edge to edge.
     """
     # on the host, where an inverse is the same for every device

@@ -47,7 +47,7 @@ def fog(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
 @pixels(
     "fog",
     PropertyFacts("fog", "weather", "% white", lambda s, h, w: 100 * FOG_MOST * s[:, 0], points=POINTS),
-    semantics="equations",
+    variant="equations",
 )
 def fog_as_written(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """Eq. 10: x + e·κ·DS(e·γ), the plasma's octaves each e·γ times as random as the last.

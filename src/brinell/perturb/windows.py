@@ -1,4 +1,4 @@
-"""Views of parts of an image: square windows of it, and the whole of it, small, somewhere on a black canvas.
+"""Views of parts of an image: square windows of it, and the whole of it, small, somewhere on a black model input.
 
 Parameters of a view are its left, its top and its side, in whole pixels; further ones are not looked at. All windows of a
 column share the pass across, so that a window costs one weighted sum down; weights and rounding are Pillow's, in whole
@@ -15,23 +15,23 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from brinell.perturb.view import ToCanvases, View
-from brinell.resampling import BITS, Interpolation, nearest, resampled, weights
+from brinell.perturb.view import ToInputs, View
+from brinell.resizing.resample import BITS, Interpolation, nearest, resampled, weights
 
 Fit = Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"]
-Make = Callable[[Tensor, int, Tensor], Tensor]  # an original, a side, and corners (T, 2) to canvases
+Make = Callable[[Tensor, int, Tensor], Tensor]  # an original, a side, and corners (T, 2) to inputs
 CHUNK = 2  # windows that a core works on at once: their sums stay in its cache
 
 
 def window_view(size: str, fit: Fit, height: int, width: int) -> View:
-    """Windows as canvases of a height and width: resized as Pillow does; with "pad" as they are, in the middle of black; or
+    """Windows as inputs of a height and width: resized as Pillow does; with "pad" as they are, in the middle of black; or
     brought there the model's "own" way, as if each were a picture of its own.
     """
 
-    def look(original: Tensor, parameters: Tensor, to_canvases: ToCanvases) -> Tensor:
+    def look(original: Tensor, parameters: Tensor, to_inputs: ToInputs) -> Tensor:
         def make(original: Tensor, side: int, corners: Tensor) -> Tensor:
             if fit == "own":
-                return to_canvases(_cut(original, side, corners))
+                return to_inputs(_cut(original, side, corners))
             return windows(original, side, corners, height, width, fit)
 
         return _side_by_side(make, original, parameters)
@@ -41,9 +41,9 @@ def window_view(size: str, fit: Fit, height: int, width: int) -> View:
 
 
 def location_view(size: str, height: int, width: int) -> View:
-    """The whole image, made as small as the side (bilinear), on a black canvas of a height and width."""
+    """The whole image, made as small as the side (bilinear), on a black model input of a height and width."""
 
-    def look(original: Tensor, parameters: Tensor, _: ToCanvases) -> Tensor:
+    def look(original: Tensor, parameters: Tensor, _: ToInputs) -> Tensor:
         return _side_by_side(partial(_located, height, width), original, parameters)
 
     return View("location", size, look, compares=False)
@@ -131,13 +131,13 @@ def _taps(source: int, target: int, how: Interpolation, device: torch.device) ->
 def _located(height: int, width: int, original: Tensor, side: int, corners: Tensor) -> Tensor:
     small = resampled(original[None], side, side)[0]
     across, down = width - side, height - side
-    wide = pad(small, (across, across, down, down))  # a canvas is what is seen of this through a frame
+    wide = pad(small, (across, across, down, down))  # a model input is what is seen of this through a frame
     lefts, tops = corners.to(original.device).unbind(1)
     return wide.unfold(1, height, 1).unfold(2, width, 1)[:, down - tops, across - lefts].transpose(0, 1).contiguous()
 
 
 def _frame(height: int, width: int, fit: Fit, parameters: Tensor) -> Tensor:
-    """Where the corners of the original's pixels come to lie on the canvas, float64 (T, 3, 3)."""
+    """Where the corners of the original's pixels come to lie on the model input, float64 (T, 3, 3)."""
     left, top, side = parameters[:, :3].unbind(1)
     found = torch.zeros(len(parameters), 3, 3, dtype=torch.float64)
     found[:, 2, 2] = 1

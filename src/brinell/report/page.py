@@ -11,12 +11,14 @@ import jinja2
 import vl_convert
 
 from brinell.classes import Classes
-from brinell.criteria import USUAL, usual
+from brinell.criteria.criterion import DEFAULT_CRITERION, default_criterion
 from brinell.engine.manifest import told_queries
-from brinell.report.figures import Figure
+from brinell.lenses.analysis import findings
+from brinell.lenses.profile.charts import Figure
 from brinell.report.parts import PARTS
 from brinell.report.section import Namer, Section, Told
-from brinell.results import Store, findings, title
+from brinell.runs.names import title
+from brinell.runs.store import Store
 
 
 def write_report(store: Store) -> str:
@@ -47,9 +49,12 @@ def render(store: Store) -> str:
 def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
     """A part of the page for each lens that the run has."""
     found = findings(store.connect(), manifest)
-    kinds = dict.fromkeys(usual("detection" in facts) for facts in manifest["models"].values())
+    kinds = dict.fromkeys(default_criterion("detection" in facts) for facts in manifest["models"].values())
     options = {
-        lens["name"]: {**lens, "criterion": " or ".join(kinds) if lens["criterion"] == USUAL else lens["criterion"]}
+        lens["name"]: {
+            **lens,
+            "criterion": " or ".join(kinds) if lens["criterion"] == DEFAULT_CRITERION else lens["criterion"],
+        }
         for lens in manifest["identity"]["config"]["lenses"]
     }
     names = _names(manifest)

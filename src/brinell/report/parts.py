@@ -6,24 +6,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from brinell.report.figures import Figure, area_bars, average_profiles, operator_profiles
-from brinell.report.fragility import fragility_figures, fragility_pictures, fragility_section
-from brinell.report.fragility_figures import fragile_curves, location_curves, recognised_curves
-from brinell.report.highlight import (
+from brinell.lenses.analysis import Findings
+from brinell.lenses.fragility.charts import fragile_curves, location_curves, recognised_curves
+from brinell.lenses.fragility.findings import Fragility
+from brinell.lenses.fragility.show import fragility_figures, fragility_pictures, fragility_section
+from brinell.lenses.geometry.charts import generator_shares, invariance_bars, misclassification, random_bars
+from brinell.lenses.geometry.findings import Motions
+from brinell.lenses.geometry.show import motion_figures, motion_section
+from brinell.lenses.highlights.charts import accuracy_bars, cell_map, drift_bars, place_bars, scene_bars, size_bars
+from brinell.lenses.highlights.findings import Highlights
+from brinell.lenses.highlights.show import (
     attention_figures,
     attention_section,
     highlight_figures,
     highlight_section,
     photograph_section,
 )
-from brinell.report.highlight_figures import accuracy_bars, cell_map, drift_bars, place_bars, scene_bars, size_bars
-from brinell.report.knob import knob_figures, knob_section
-from brinell.report.knob_figures import fooling_bars, robustness_bars, sides, threshold_curves
-from brinell.report.motion_figures import generator_shares, invariance_bars, misclassification, random_bars
-from brinell.report.motions import motion_figures, motion_section
-from brinell.report.profile import profile_figures, profile_section
+from brinell.lenses.knob.charts import fooling_bars, robustness_bars, sides, threshold_curves
+from brinell.lenses.knob.findings import Knobs
+from brinell.lenses.knob.show import knob_figures, knob_section
+from brinell.lenses.photographs.findings import Photographs
+from brinell.lenses.profile.charts import Figure, area_bars, average_profiles, operator_profiles
+from brinell.lenses.profile.findings import Profiles
+from brinell.lenses.profile.show import profile_figures, profile_section
 from brinell.report.section import Section, Told
-from brinell.results import Attention, Findings, Fragility, Highlights, Knobs, Motions, Photographs, Profiles
+from brinell.saliency.findings import Attention
 
 Maker = Callable[..., Figure]
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from brinell.engine import Exhibit, read_exhibits
-from brinell.report.figures import Figure
-from brinell.results import Findings, Store, title
+from brinell.engine.exhibits import Exhibit, read_exhibits
+from brinell.lenses.analysis import Findings
+from brinell.lenses.profile.charts import Figure
+from brinell.runs.names import title
+from brinell.runs.store import Store
 
 Namer = Callable[[int], str]
 

@@ -1,6 +1,6 @@
 """What the server says, as plain data: a model's metadata, and its answers to tensors and to image files.
 
-Axes: canvases are (N, C, H, W), as the metadata has it; (N, H, W, C) is understood, too.
+Axes: inputs are (N, C, H, W), as the metadata has it; (N, H, W, C) is understood, too.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from torch import Tensor
 
 from brinell.datasets.decode import decode
 from brinell.errors import ModelError, UnreadableImage
-from brinell.models import Model
+from brinell.models.model import Model
 
 INPUT, OUTPUT = "images", "probabilities"
-#: a detector's outputs, their types and last axes: xyxy in pixels of the canvas, places among the classes or -1, scores
+#: a detector's outputs, their types and last axes: xyxy in pixels of the model input, places among the classes or -1, scores
 FOUND: dict[str, tuple[Any, ...]] = {"boxes": ("FP32", 4), "labels": ("INT64",), "scores": ("FP32",)}
 
 
@@ -88,7 +88,7 @@ def predict(model: Model, body: bytes, content_type: str) -> dict[str, Any]:
     elif kind == "application/json":
         body = _file_in_json(body)
     image = _image(body)
-    given, names = _outputs(model, model.preprocess.canvas(image)[None]), class_names(model)
+    given, names = _outputs(model, model.preprocess.model_input(image)[None]), class_names(model)
     if model.detector is not None:
         boxes = model.preprocess.original_boxes(given["boxes"][0], *image.shape[1:])
         found = zip(boxes.tolist(), given["labels"][0].tolist(), given["scores"][0].tolist(), strict=True)
@@ -106,9 +106,9 @@ def class_names(model: Model) -> list[str]:
     return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names)]
 
 
-def _outputs(model: Model, canvases: Tensor) -> dict[str, Tensor]:
+def _outputs(model: Model, inputs: Tensor) -> dict[str, Tensor]:
     """A model's answers by the names of its outputs."""
-    scores, found = model.answer(canvases.to(model.device))
+    scores, found = model.answer(inputs.to(model.device))
     if not bool(scores.isfinite().all()):
         raise ModelError(f"model {model.name} gave NaN")
     if found is None:
@@ -117,7 +117,7 @@ def _outputs(model: Model, canvases: Tensor) -> dict[str, Tensor]:
 
 
 def _canvases(model: Model, tensor: dict[str, Any]) -> Tensor:
-    """A request's tensor as canvases in 0..255: UINT8 as they are, FP32 in [0, 1], BYTES as image files in base64."""
+    """A request's tensor as inputs in 0..255: UINT8 as they are, FP32 in [0, 1], BYTES as image files in base64."""
     data, shape, kind = tensor.get("data"), tensor.get("shape"), tensor.get("datatype")
     if not isinstance(data, list) or not data or not isinstance(shape, list):
         raise BadRequest("the tensor needs a shape and data, a list with something in it")
@@ -143,7 +143,7 @@ def _canvases(model: Model, tensor: dict[str, Any]) -> Tensor:
 
 
 def _canvas(model: Model, file: bytes) -> Tensor:
-    return model.preprocess.canvas(_image(file))
+    return model.preprocess.model_input(_image(file))
 
 
 def _image(file: bytes) -> Tensor:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import torch
 
 from brinell.errors import BrinellError, ConfigError
-from brinell.models import Model
+from brinell.models.model import Model
 from brinell.serve.answering import BadRequest, infer, metadata, parsed, path_of, predict
 
 LARGEST = 256 << 20  # bytes of a request

@@ -14,18 +14,16 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from brinell.results import (
-    Attention,
-    Estimate,
-    Findings,
-    Fragility,
-    Highlights,
-    Knobs,
-    Motions,
-    Photographs,
-    Profiles,
-)
-from brinell.results.measures import image_values, measures_of
+from brinell.comparison.measures import image_values, measures_of
+from brinell.lenses.analysis import Findings
+from brinell.lenses.fragility.findings import Fragility
+from brinell.lenses.geometry.findings import Motions
+from brinell.lenses.highlights.findings import Highlights
+from brinell.lenses.knob.findings import Knobs
+from brinell.lenses.photographs.findings import Photographs
+from brinell.lenses.profile.findings import Profiles
+from brinell.runs.statistics import Estimate
+from brinell.saliency.findings import Attention
 
 MINIMAL = "minimal"
 

@@ -19,8 +19,10 @@ from typing import Any
 from brinell.engine.manifest import package_version
 from brinell.engine.progress import Reporter, Silent
 from brinell.errors import RunError, UnknownName
-from brinell.report import write_figures, write_report
-from brinell.results import Findings, Store, findings, title
+from brinell.lenses.analysis import Findings, findings
+from brinell.report.page import write_figures, write_report
+from brinell.runs.names import title
+from brinell.runs.store import Store
 from brinell.tracking.figures import Number, Part, figures, summary, word
 from brinell.tracking.server import Server
 
@@ -68,14 +70,14 @@ def track(store: Store, server: Server, reporter: Reporter | None = None) -> Tra
 
     standing = _standing(server, parent, contents)
     missing = [part for part in parts if part not in standing]
-    tick = reporter.stage("logging", len(missing) + 1, "runs")
+    advance = reporter.stage("logging", len(missing) + 1, "runs")
     several = len({part.model for part in parts}) > 1
     for part in missing:
         run = server.begin(_title(part, several), {PARENT: parent, PART: _key(part)}, started)
         server.log(run, parts[part], _params_of(part, manifest), ended)
         server.end(run, ended)
         server.tag(run, {CONTENT: contents[part]})  # last, so that what was left unfinished is known
-        tick(1)
+        advance(1)
     known, named = (there[0].data.metrics, there[0].data.params) if there else ({}, {})
     changed = {one.name for one in numbers if not math.isclose(known.get(one.name, math.nan), _last(numbers, one.name))}
     params = {key: value for key, value in _params(manifest).items() if key not in named}
@@ -87,7 +89,7 @@ def track(store: Store, server: Server, reporter: Reporter | None = None) -> Tra
         server.keep(parent, Path(folder))
     server.end(parent, ended)
     server.tag(parent, {**tags, CONTENT: content})
-    tick(1)
+    advance(1)
     return Tracked(server.link(parent), parent, server.experiment, len(missing), len(parts) - len(missing))
 
 

@@ -1,0 +1,1 @@
+"""Runs next to each other: paired tests, gates and leaderboards."""

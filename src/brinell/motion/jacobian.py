@@ -1,0 +1,126 @@
+"""How an image changes as it begins to move: the columns of the Jacobian, the metric, directions by projection.
+
+The image gradient is taken by central differences, (I(x + 1) - I(x - 1)) / 2, with zeros outside: a smooth gradient, not
+the derivative of the bilinear image, which jumps at every pixel. A generator moves a pixel at p = (x, y, 1) by G p, so
+that column j is the gradient's share along the flow of G_j.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from brinell.motion.frames import Frames
+from brinell.motion.groups import Group
+
+_NOTHING = 1e-6  # singular values of the normalised Jacobian below this (relative to the largest) count as 0
+
+
+def flows(group: Group, frames: Frames) -> Tensor:
+    """The velocities (d, N or 1, 2, H, W) at which generators move pixels, x first."""
+    return frames.once(f"flows of {group.name}", partial(_flows, group, frames))
+
+
+def _flows(group: Group, frames: Frames) -> Tensor:
+    columns, rows = frames.pixels
+    generators = group.generators.to(columns.device)[:, None]
+    x, y = torch.broadcast_tensors(columns[:, None, :], rows[:, :, None])  # type: ignore[no-untyped-call]
+    velocity = [g[..., 0, None, None] * x + g[..., 1, None, None] * y + g[..., 2, None, None] for g in generators.unbind(2)]
+    return torch.stack([velocity[0] - x * velocity[2], velocity[1] - y * velocity[2]], 2).to(frames.images.dtype)
+
+
+def slopes(images: Tensor) -> tuple[Tensor, Tensor]:
+    """The image gradient across and down, (N, C, H, W) each."""
+    around = pad(images, (1, 1, 1, 1))
+    across = (around[..., 1:-1, 2:] - around[..., 1:-1, :-2]) / 2
+    down = (around[..., 2:, 1:-1] - around[..., :-2, 1:-1]) / 2
+    return across, down
+
+
+def jacobian(images: Tensor, frames: Frames, flow: Tensor) -> Tensor:
+    """The columns (N, d, C, H, W) of moved images (N, C, H, W) of the frames, as they stand."""
+    across, down = slopes(images)
+    flow = flow.transpose(0, 1)[:, :, :, None]  # (N or 1, d, 2, 1, H, W)
+    columns = across[:, None] * flow[:, :, 0]
+    columns.addcmul_(down[:, None], flow[:, :, 1])
+    return columns if frames.inside is None else columns * frames.inside[:, None]
+
+
+def numerical_jacobian(frames: Frames, matrices: Tensor, group: Group, step: float = 1e-4, left: bool = False) -> Tensor:
+    """The same by differences: each image is moved on a little along every generator, and interpolated again.
+
+    `left`: the little motion comes after the others, not before them.
+    """
+    nudges = group.exp(step * torch.eye(group.dimension, dtype=torch.float64))
+    still = matrices[:, None]
+    ahead = frames.moved(nudges @ still if left else still @ nudges)
+    return (ahead - frames.moved(matrices)[:, None]) / step
+
+
+def gram(columns: Tensor) -> Tensor:
+    """The products of columns (N, d, …) with each other, float64 (N, d, d)."""
+    flat = columns.flatten(2)
+    return (flat @ flat.mT).to(torch.float64)
+
+
+def products(images: Tensor, frames: Frames, group: Group, seen: Tensor | None = None) -> Tensor:
+    """The same of moved images' Jacobians, of all pixels or of those that are `seen` (N or 1, 1, H, W); float64 (N, d, d).
+
+    Where all images have one size no column is made: the squares of the gradient, summed over channels, are weighted by
+    the products of flows, which are the same for all images.
+    """
+    size = group.dimension
+    if not frames.alike:
+        columns = jacobian(images, frames, flows(group, frames))
+        return gram(columns if seen is None else columns * seen[:, None])
+    across, down = slopes(images)
+    squares = torch.stack([(a * b).sum(1) for a, b in ((across, across), (across, down), (down, down))], 1)
+    if seen is not None:
+        squares = squares * seen
+    weights = frames.once(f"products of {group.name}", partial(_weights, group, frames))
+    found: Tensor = (squares.flatten(1) @ weights).to(torch.float64).view(-1, size, size)
+    return found
+
+
+def _weights(group: Group, frames: Frames) -> Tensor:
+    """What the gradient's three squares at every pixel add to the products of columns, (3 H W, d²)."""
+    x, y = flows(group, frames)[:, 0].flatten(2).unbind(1)  # (d, H W) each
+    parts = [x[:, None] * x, x[:, None] * y + y[:, None] * x, y[:, None] * y]
+    return torch.cat([part.flatten(0, 1) for part in parts], 1).T.contiguous()
+
+
+def pulls(images: Tensor, gradient: Tensor, frames: Frames, group: Group) -> Tensor:
+    """The columns' products with a gradient (N, C, H, W) of moved images, float64 (N, d)."""
+    across, down = slopes(images)
+    both = torch.stack([(across * gradient).sum(1), (down * gradient).sum(1)], 1)
+    flow = flows(group, frames)
+    if frames.alike:
+        return (both.flatten(1) @ flow[:, 0].flatten(1).T).to(torch.float64)
+    return (flow.transpose(0, 1).flatten(2) @ both.flatten(1)[..., None])[..., 0].to(torch.float64)
+
+
+def metric(group: Group, coordinates: Tensor, products: Tensor) -> Tensor:
+    """The metric (N, d, d) in a group's coordinates (N, d), from the products of an image's columns there."""
+    drift = group.drift(coordinates)
+    return drift.mT @ products @ drift
+
+
+def solved(products: Tensor, pulls: Tensor) -> Tensor:
+    """The least-squares solution u (N, d) of J u = gradient, from JᵀJ and Jᵀ gradient; the smallest where there are many.
+
+    Columns are scaled to one length first: a radian changes an image by far more than a pixel does.
+    """
+    lengths = products.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
+    inverse = torch.where(lengths > _NOTHING * lengths.amax(1, keepdim=True), 1 / lengths, 0).nan_to_num(posinf=0.0)
+    scaled = inverse[:, :, None] * products * inverse[:, None, :]
+    found: Tensor = torch.linalg.pinv(scaled, rtol=_NOTHING, hermitian=True) @ (inverse * pulls)[..., None]
+    return inverse * found[..., 0]
+
+
+def projected(columns: Tensor, gradient: Tensor) -> Tensor:
+    """The same from the columns (N, d, C, H, W) and the gradient (N, C, H, W) themselves; float64."""
+    along = (columns.flatten(2) @ gradient.flatten(1)[..., None])[..., 0].to(torch.float64)
+    return solved(gram(columns), along)

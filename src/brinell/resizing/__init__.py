@@ -1,0 +1,1 @@
+"""Resizing as Pillow does it, to the bit, on any device."""

@@ -1,0 +1,1 @@
+"""A run's folder: its rows, tables and statistics. Nothing here imports torch."""

@@ -1,0 +1,178 @@
+"""A run's folder, on this machine or at any fsspec URL. Files appear whole or not at all.
+
+manifest.json       what ran: config, versions, fingerprints
+samples.parquet     the images, and which could not be read
+clean.parquet       each model's answer on the clean images, and which images were kept
+rows/LENS/MODEL/OPERATOR/SHARD.parquet    what was measured, a file a unit
+precision.parquet   average precision of detectors, computed from the rows once
+attention.parquet   where the models looked, on clean images and on changed ones; pictures in attention/
+exhibits/           pictures for people
+LENS/               what a lens keeps beside its rows, such as maps
+unfinished/         what long units were told so far; gone when their rows are there
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import posixpath
+import uuid
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+import duckdb
+import fsspec
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+
+from brinell.errors import RunError
+from brinell.runs.schema import ATTENTION, CLEAN, PRECISION, ROWS, SAMPLES, Unit
+
+_TABLES = {"samples": SAMPLES, "clean": CLEAN, "precision": PRECISION, "attention": ATTENTION}
+
+
+class Store:
+    """Reads and writes one run's folder."""
+
+    def __init__(self, url: str | os.PathLike[str]) -> None:
+        self.url = os.fspath(url)
+        try:
+            self.fs, path = fsspec.core.url_to_fs(self.url)
+        except (ValueError, ImportError) as error:  # an unknown protocol, or one that needs a package
+            raise RunError(f"can't open {self.url}: {error}") from None
+        self.root = path.rstrip("/")
+
+    def path(self, *parts: str) -> str:
+        """A path inside the run's folder, for its file system."""
+        return posixpath.join(self.root, *parts)
+
+    def place(self, *parts: str) -> str:
+        """The same for people: a path on this machine, a URL elsewhere."""
+        return self.path(*parts) if "file" in self.fs.protocol else posixpath.join(self.url, *parts)
+
+    def exists(self, *parts: str) -> bool:
+        """Whether a file is there."""
+        return bool(self.fs.exists(self.path(*parts)))
+
+    # ---- bytes ----
+
+    def read(self, *parts: str) -> bytes:
+        """A file's bytes."""
+        try:
+            data: bytes = self.fs.cat_file(self.path(*parts))
+        except FileNotFoundError:
+            raise RunError(f"{self.url} has no {'/'.join(parts)}; is it the folder of a brinell run?") from None
+        return data
+
+    def write(self, data: bytes, *parts: str) -> None:
+        """Write a file so that it is there whole or not at all: under another name first, then moved."""
+        target = self.path(*parts)
+        part = f"{target}.{uuid.uuid4().hex}.part"
+        try:
+            self.fs.makedirs(posixpath.dirname(target), exist_ok=True)
+            self.fs.pipe_file(part, data)
+            self.fs.mv(part, target)
+        except OSError as error:
+            self._drop(part)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise RunError(
+                    f"no space left to write {len(data) / 1e6:.1f} MB into {self.url}; nothing finished is lost: free some "
+                    "space and give the same command again"
+                ) from error
+            raise RunError(f"can't write {target}: {error.strerror or error}") from error
+
+    def _drop(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            self.fs.rm_file(path)
+
+    def remove(self, *parts: str) -> None:
+        """Remove a file or folder, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self.fs.rm(self.path(*parts), recursive=True)
+
+    # ---- manifest ----
+
+    def manifest(self) -> dict[str, Any]:
+        """What ran."""
+        try:
+            content: dict[str, Any] = json.loads(self.read("manifest.json"))
+            content["identity"]
+        except (ValueError, KeyError, TypeError):
+            raise RunError(f"the manifest.json in {self.url} is not that of a brinell run; use another folder") from None
+        return content
+
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
+        """Replace the manifest."""
+        self.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode(), "manifest.json")
+
+    # ---- tables ----
+
+    def table(self, name: str) -> pa.Table:
+        """samples.parquet, clean.parquet, precision.parquet or attention.parquet."""
+        return pq.read_table(pa.BufferReader(self.read(f"{name}.parquet")))
+
+    def write_table(self, name: str, table: pa.Table) -> None:
+        """Write one of them."""
+        self.write(_packed(table), f"{name}.parquet")
+
+    def write_unit(self, unit: Unit, table: pa.Table) -> None:
+        """Write the rows of a finished unit."""
+        self.write(_packed(table), *self._unit(unit))
+
+    def missing(self, units: Iterable[Unit]) -> list[Unit]:
+        """The units that have no rows yet."""
+        done = set(self.unit_files())
+        return [unit for unit in units if self.path(*self._unit(unit)) not in done]
+
+    def unit_files(self) -> list[str]:
+        """The files of all finished units."""
+        try:
+            found = self.fs.find(self.path("rows"))
+        except FileNotFoundError:
+            return []
+        return sorted(path for path in found if path.endswith(".parquet"))
+
+    @staticmethod
+    def _unit(unit: Unit) -> tuple[str, ...]:
+        folders = (quote(part, safe="") for part in (unit.lens, unit.model, unit.operator))
+        return "rows", *folders, f"{unit.shard:05d}.parquet"
+
+    def rows(self) -> Any:
+        """All rows, for DuckDB to read as they are asked.
+
+        Files at a URL, which Python reads, are read at once: DuckDB's threads and Arrow's would wait for the interpreter,
+        and now and then for each other.
+        """
+        files = self.unit_files()
+        if not files:
+            return ROWS.empty_table()
+        found = pyarrow.dataset.dataset(files, ROWS, filesystem=self.fs)
+        return found if "file" in self.fs.protocol else found.to_table()
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """A DuckDB connection in which `rows` and those that `_TABLES` lists are tables, read as they are asked."""
+        connection = duckdb.connect()
+        connection.register("rows", self.rows())
+        for name, schema in _TABLES.items():
+            there = self.exists(f"{name}.parquet")
+            connection.register(name, _whole(self.table(name), schema) if there else schema.empty_table())
+        return connection
+
+
+def _whole(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table with all columns: those that runs did not have when it was written are empty."""
+    for field in schema:
+        if field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    repeating = [field.name for field in table.schema if not pa.types.is_list(field.type)]  # boxes hardly ever do
+    pq.write_table(table, sink, compression="zstd", use_dictionary=repeating)
+    return bytes(sink.getvalue().to_pybytes())

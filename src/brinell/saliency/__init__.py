@@ -1,0 +1,1 @@
+"""Where a model looks, and whether that shifts when an image changes."""
