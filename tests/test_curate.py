@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.cli.main import main
-from brinell.config.run import load_config
 from brinell.criteria.criterion import find_criterion
 from brinell.curation.likeness import Seen, hashes
 from brinell.datasets.decode import read_image
@@ -34,6 +33,7 @@ from brinell.perturb.operator import find_operator
 from brinell.perturb.property import Property, find_property
 from brinell.perturb.view import View
 from brinell.perturb.windows import window_view
+from brinell.run_config import load_config
 from brinell.runs.store import Store
 from brinell.types import id_number, image_id
 from conftest import PLAIN

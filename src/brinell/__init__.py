@@ -11,7 +11,6 @@ run.rows("select operator, avg(correct::int) from rows group by 1")
 from brinell.api import Run, compare, curate, gate, harden, leaderboard, run, wrap
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
-from brinell.config.run import RunConfig
 from brinell.curation.curate import Curated
 from brinell.curation.options import CurateOptions
 from brinell.datasets.sources import DataOptions, open_dataset
@@ -35,6 +34,7 @@ from brinell.models.model import Model
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model
 from brinell.perturb.operator import OPERATORS, Operator, find_operator
+from brinell.run_config import RunConfig
 from brinell.types import Dataset, Sample
 
 __version__ = "0.1.0"

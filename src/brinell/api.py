@@ -20,7 +20,6 @@ from brinell.comparison.leaderboard import Leaderboard
 from brinell.comparison.leaderboard import leaderboard as ranked
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
-from brinell.config.run import RunConfig, load_config
 from brinell.config.saliency import AttentionOptions
 from brinell.curation.curate import Curated
 from brinell.curation.curate import curate as curate_stores
@@ -50,6 +49,7 @@ from brinell.registry import nearest
 from brinell.report.page import write_figures, write_report
 from brinell.report.parts import PARTS
 from brinell.resizing.resample import Interpolation
+from brinell.run_config import RunConfig, load_config
 from brinell.runs.store import Store
 from brinell.saliency.findings import Attention
 from brinell.tracking.server import Server

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.classes import Classes, align
+from brinell.config.criterion import DEFAULT_CRITERION, default_criterion
 from brinell.errors import ConfigError
 from brinell.registry import Registry
 
@@ -119,14 +120,6 @@ class Criterion:
 
 Maker = Callable[..., Criterion]
 CRITERIA: Registry[Maker] = Registry("criterion")
-
-
-DEFAULT_CRITERION = "default"  # the criterion of each kind of model, unless another is asked for
-
-
-def default_criterion(detector: bool) -> str:
-    """What breaks a model, if nothing else is said."""
-    return "target_class_missing" if detector else "misclassification"
 
 
 def find_criterion(

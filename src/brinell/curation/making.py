@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from brinell.config.criterion import DEFAULT_CRITERION
 from brinell.config.execution import Execution
-from brinell.criteria.criterion import DEFAULT_CRITERION, find_criterion
+from brinell.criteria.criterion import find_criterion
 from brinell.curation.failing import Picture
 from brinell.curation.sources import opened
 from brinell.engine.evaluator import Bench

@@ -12,12 +12,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsA
 
 from brinell.config.execution import Execution, Precision
 from brinell.config.model import ModelOptions
-from brinell.config.run import one_lens, overridden
 from brinell.curation.options import CurateOptions
 from brinell.datasets.sources import DataOptions
 from brinell.errors import ConfigError
 from brinell.lenses.lens import LENSES, LensOptions
 from brinell.models.excitation import REDUCTION
+from brinell.run_config import one_lens, overridden
 from brinell.validation import Place, validated
 
 Recipe = Literal["plain", "set_normalisation", "squeeze_excitation"]

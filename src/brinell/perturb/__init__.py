@@ -5,13 +5,24 @@ from brinell.perturb import spatial as motion
 from brinell.perturb.difference import Difference, colours, difference, mean_grey, no_difference
 from brinell.perturb.frost import use_frost_template
 from brinell.perturb.highlight import WHITE, grid, highlight, highlighted
-from brinell.perturb.operator import OPERATORS, Facts, Kind, Operator, find_operator, operator_names, pixels, step
+from brinell.perturb.operator import (
+    OPERATORS,
+    Facts,
+    Kind,
+    Operator,
+    find_operator,
+    level_operator,
+    operator_names,
+    step_operator,
+)
 from brinell.perturb.property import (
     PROPERTIES,
     Property,
     PropertyFacts,
     PropertyKind,
     find_property,
+    motion_property,
+    pixel_property,
     property_facts,
     property_names,
 )
@@ -44,19 +55,21 @@ __all__ = [
     "grid",
     "highlight",
     "highlighted",
+    "level_operator",
     "location_view",
     "luminance",
     "mean_grey",
     "motion",
+    "motion_property",
     "no_difference",
     "noise",
     "occlusion",
     "operator_names",
-    "pixels",
+    "pixel_property",
     "property_facts",
     "property_names",
     "smear",
-    "step",
+    "step_operator",
     "use_frost_template",
     "warp",
     "weather",

@@ -19,9 +19,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from brinell.config.run import RunConfig
+from brinell.config.criterion import DEFAULT_CRITERION
 from brinell.config.saliency import AttentionOptions
-from brinell.criteria.criterion import DEFAULT_CRITERION, find_criterion
+from brinell.criteria.criterion import find_criterion
 from brinell.draws import shuffled
 from brinell.engine.clean import readable
 from brinell.engine.evaluator import Bench
@@ -33,6 +33,7 @@ from brinell.engine.threads import halving, one_each_core
 from brinell.lenses.lens import LENSES, Lens, LensOptions, Trials
 from brinell.models.model import Model
 from brinell.perturb.operator import Operator
+from brinell.run_config import RunConfig
 from brinell.runs.schema import ATTENTION
 from brinell.runs.store import Store
 from brinell.saliency.layers import NoAttention
