@@ -22,6 +22,12 @@ from brinell.resizing.resample import sent
 
 Colour = tuple[float, float, float]
 WHITE: Colour = (255.0, 255.0, 255.0)
+SPOT = ("spot_x", "spot_y", "sigma", "strength")  # the parameters of a spot
+TITLES = {
+    "exact": "a spot of light",
+    "authors": "a spot of light (the authors' grid)",
+    "least": "the faintest spot of light",
+}
 
 
 def highlighted(images: Tensor, spots: Tensor, colour: Colour = WHITE, corners: Tensor | None = None) -> Tensor:
@@ -79,7 +85,8 @@ def touched(spots: Tensor, height: int, width: int, peak: float = 255.0) -> Tens
 def highlight(variant: str, colour: Colour = WHITE) -> View:
     """A spot of light on the original as a view; its parameters are those of the spot. `variant` is who chose them."""
     local = _local(colour)
-    return View("highlight", variant, local.inputs, local=local)
+    title = TITLES.get(variant, "a spot of light")
+    return View("highlight", variant, local.inputs, title=title, parameters=SPOT, local=local)
 
 
 @cache

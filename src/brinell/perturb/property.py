@@ -32,8 +32,10 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
+from brinell.perturb.change import ActsOn, ChangeDefaults, Layout, Renderer, rows_of
 from brinell.perturb.warp import warp
 from brinell.registry import Registry, find_variant
+from brinell.units import format_amount
 
 NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
 Category = Literal["luminance", "spatial", "blur", "noise", "weather"]
@@ -78,17 +80,13 @@ class PropertyFacts:
     grid: Grid = evenly
     source: str = field(kw_only=True)
 
-    def tell(self, amount: float) -> str:
-        """An amount with its unit: "12.6 degrees", "1 flake", "× 1.5"."""
-        number = f"{amount:,.0f}" if float(amount).is_integer() else f"{amount:.3g}"
-        if self.unit in ("×", "sigma"):
-            return f"{self.unit} {number}"
-        one = abs(amount) == 1 and self.unit in ("degrees", "flakes", "grey levels")
-        return f"{number} {self.unit[:-1] if one else self.unit}"
+    def format(self, amount: float) -> str:
+        """Return an amount with its unit: "12.6 degrees", "1 flake", "× 1.5"."""
+        return format_amount(amount, self.unit)
 
 
 @dataclass(frozen=True)
-class Property:
+class Property(ChangeDefaults):
     """A registered property: one function under one reading of its source."""
 
     name: str
@@ -98,12 +96,48 @@ class Property:
     function: Function
     stochastic: bool
 
-    white_box = False
-
     @property
     def id(self) -> str:
-        """The full name, as rows and configs write it."""
+        """Full name, as rows and configs write it."""
         return f"{self.name}:{self.variant}"
+
+    @property
+    def title(self) -> str:
+        """Name for people, with the variant unless it is the default one."""
+        default = find_property(self.name).variant
+        return self.facts.title if self.variant == default else f"{self.facts.title} ({self.variant})"
+
+    @property
+    def unit(self) -> str:
+        """Natural unit of its amounts."""
+        return self.facts.unit
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its severities."""
+        return ("severity", "severity_x", "severity_y")
+
+    @property
+    def acts_on(self) -> ActsOn:
+        """It changes the model input."""
+        return "input"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the facts that a run's manifest stores; `neutral` is the amount that changes nothing."""
+        neutral = float(self.facts.amount(torch.zeros(1, 3, dtype=torch.float64), 224, 224))
+        more = {"directions": list(self.facts.directions), "category": self.facts.category, "neutral": neutral}
+        return {**super().describe(), **more}
+
+    def images(self, renderer: Renderer, samples: Tensor, parameters: Tensor, fields: Tensor | None = None) -> Tensor:
+        """Return samples at their severities."""
+        rows = rows_of(samples, renderer.inputs.device)
+        return self.apply(renderer.inputs[rows], parameters, seed=renderer.seed, ids=renderer.ids[rows], fields=fields)
+
+    def matrices(self, parameters: Tensor, layout: Layout) -> Tensor | None:
+        """Return where a motion takes pixels of the model input; None for a property that moves nothing."""
+        if self.kind is not PropertyKind.MOTION:
+            return None
+        return self.function(parameters, layout.preprocess.height, layout.preprocess.width)
 
     def tracks(self, height: int, width: int, points: int | None = None) -> list[Tensor]:
         """Severities from weak to strong, float64 (K, P), for each direction."""
@@ -116,11 +150,6 @@ class Property:
         """Severities (K, P) in the natural unit, float64 (K,)."""
         return self.facts.amount(severities, height, width).to(torch.float64)
 
-    def matrices(self, severities: Tensor, height: int, width: int) -> Tensor:
-        """Where a motion takes pixels, float64 (B, 3, 3)."""
-        assert self.kind is PropertyKind.MOTION
-        return self.function(severities, height, width)
-
     def apply(self, images: Tensor, severities: Tensor, *, seed: int, ids: Tensor, fields: Tensor | None = None) -> Tensor:
         """uint8 images (B, C, H, W) at their severities, float64 (B, P) on the host.
 
@@ -128,7 +157,7 @@ class Property:
         fields is drawn, 0 where it is left out.
         """
         if self.kind is PropertyKind.MOTION:
-            moved = warp(images, self.matrices(severities, *images.shape[2:]))
+            moved = warp(images, self.function(severities, *images.shape[2:]))
         else:
             given: dict[str, Any] = {}
             if self.stochastic:

@@ -20,7 +20,14 @@ from brinell.resizing.resample import BITS, Interpolation, nearest, resampled, w
 
 Fit = Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"]
 Make = Callable[[Tensor, int, Tensor], Tensor]  # an original, a side, and corners (T, 2) to inputs
+PARAMETERS = ("left", "top", "side")
 CHUNK = 2  # windows that a core works on at once: their sums stay in its cache
+
+
+def title_of(view: str, size: str) -> str:
+    """Return the name of a view of a size, for people."""
+    text = size.replace("px", " px") if size.endswith("px") else f"P = {size}"
+    return {"windows": text, "location": f"on black ({text})", "minimal": "minimal images"}[view]
 
 
 def window_view(size: str, fit: Fit, height: int, width: int) -> View:
@@ -37,7 +44,7 @@ def window_view(size: str, fit: Fit, height: int, width: int) -> View:
         return _side_by_side(make, original, parameters)
 
     frame = None if fit == "own" else partial(_frame, height, width, fit)
-    return View("windows", size, look, compares=False, frame=frame)
+    return View("windows", size, look, title_of("windows", size), PARAMETERS, "pixels", compares=False, frame=frame)
 
 
 def location_view(size: str, height: int, width: int) -> View:
@@ -46,7 +53,7 @@ def location_view(size: str, height: int, width: int) -> View:
     def look(original: Tensor, parameters: Tensor, _: ToInputs) -> Tensor:
         return _side_by_side(partial(_located, height, width), original, parameters)
 
-    return View("location", size, look, compares=False)
+    return View("location", size, look, title_of("location", size), PARAMETERS, "pixels", compares=False)
 
 
 def _side_by_side(make: Make, original: Tensor, parameters: Tensor) -> Tensor:

@@ -1,1 +1,12 @@
-"""x"""
+"""Where does one pixel flip the answer?"""
+
+from brinell.lenses.lens import Lens
+
+LENS = Lens(
+    name="fragility",
+    question="Where does one pixel flip the answer?",
+    summary="windows of an image whose answer flips after one pixel of shift or two of shrink",
+    source="ICLR 2019",
+    package=__name__,
+    order=3,
+)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from brinell.lenses.fragility.fragile import KINDS, Answers, By, Change, best_pair, fragile, inside
 from brinell.lenses.fragility.windows import Neighbourhood
-from brinell.lenses.lens import Categorical, Columns, Nullable
+from brinell.lenses.method import Categorical, Columns, Nullable
 
 MEASURED, TOO_SMALL, MINIMAL_IMAGE, NOT_RECOGNISED, CUT, NO_END = range(6)
 STATES = ("measured", "too small", "minimal", "not recognised", "minimal, not all searched", "recognised to the end")

@@ -1,18 +1,15 @@
-"""The fragility lens (seed 4): where does one pixel of shift, or two of shrink, flip the answer?
+"""The fragility lens (fragile recognition, ICLR 2019): windows whose answer flips after one pixel of shift or two of shrink.
 
-Every square window of an image is asked about, and the smaller windows inside; their answers are maps, and where
-neighbours in them differ, recognition is fragile. Maps are kept as files beside the rows; a row counts the fragile windows
-of one image, size and kind.
+Every square window of an image is queried, and the smaller windows inside it. The answers are maps; where neighbours differ,
+recognition is fragile. Maps are stored as files next to the rows; a row counts the fragile windows of one image, size and kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Literal
 from urllib.parse import quote
 
 import torch
-from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from brinell.errors import ConfigError
@@ -30,89 +27,25 @@ from brinell.lenses.fragility.counts import (
 from brinell.lenses.fragility.fragile import Answers
 from brinell.lenses.fragility.maps import LEVELS, Maps, packed
 from brinell.lenses.fragility.minimal import Descent, Windows, descend, first_windows
-from brinell.lenses.fragility.windows import SMALLEST, Grid, Neighbourhood, called, window_side
-from brinell.lenses.lens import (
-    LENSES,
-    Again,
-    Asking,
-    Categorical,
-    Change,
-    Files,
-    Lens,
-    LensOptions,
-    Nullable,
-    Outcome,
-    Shard,
-    Trials,
-)
+from brinell.lenses.fragility.options import LOCATION, MINIMAL, SMALLEST, VIEWS, FragilityOptions
+from brinell.lenses.fragility.pictures import draw
+from brinell.lenses.fragility.windows import Grid, Neighbourhood, called, window_side
+from brinell.lenses.method import Categorical, Files, Measuring, Method, Nullable, Outcome, Shard, Size, Trials
+from brinell.models.activations import activations
+from brinell.models.model import Model, probe_images
+from brinell.perturb.change import Change
 from brinell.perturb.view import View
-from brinell.perturb.windows import location_view, window_view
+from brinell.perturb.windows import PARAMETERS, location_view, title_of, window_view
 from brinell.registry import nearest
 from brinell.types import id_text
 
-LOOKS = {
-    "windows": "all square windows of a size, and the smaller ones inside",
-    "location": "the whole image, made small, at every place of a black model_input",
-    "minimal": "a tree search for the smallest windows that are still recognised",
-}
-WINDOWS, LOCATION, MINIMAL = LOOKS
 PIECE = 16_384  # windows that are asked about at once: what is lost when a run is stopped
 UNIT = 16_384  # windows of a unit, as far as images allow
 
 
-class FragilityOptions(LensOptions):
-    """Which windows are asked about, and what counts as a small change.
-
-    `operators`: "windows" of the image; "location", the whole image, small, on a black model input; "minimal", a search for
-    minimal images. `sizes` are shares P of the shorter side in (0, 1], or pixels. With a `stride` one window in stride² is
-    judged, each by its neighbours one pixel away. `fit` brings windows to the model's input: resized as Pillow does
-    ("bilinear" …), padded with black ("pad"), or by the model's "own" preprocessing. A shift goes to 8 or 4 `neighbours`.
-    The search shrinks windows to the share `step` (a whole number above 1: by so many pixels) and follows the `beam` most
-    confident of each image. `layers` of a torch model are those whose activations are shown for a pair of windows: without
-    names, its first and its last convolution.
-    """
-
-    name: Literal["fragility"] = "fragility"
-    operators: tuple[str, ...] = (WINDOWS,)
-    sizes: tuple[float, ...] = Field((0.2, 0.4, 0.6, 0.8), min_length=1)
-    stride: int = Field(1, ge=1)
-    fit: Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"] = "bilinear"
-    neighbours: Literal[8, 4] = 8
-    step: float = Field(0.8, gt=0, le=64)
-    beam: int = Field(500, ge=1)
-    layers: tuple[str, ...] = ()
-
-    @field_validator("sizes", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return [value] if isinstance(value, (int, float, str)) else value
-
-    @field_validator("sizes")
-    @classmethod
-    def _possible(cls, sizes: tuple[float, ...]) -> tuple[float, ...]:
-        for size in sizes:
-            if not (0 < size <= 1 or (size > 1 and size.is_integer())):
-                raise ConfigError(
-                    f"a size is a share of the shorter side in (0, 1], or a whole number of pixels; not {size:g}"
-                )
-            if 1 < size < SMALLEST:
-                raise ConfigError(f"windows of {size:g} pixels can't be shrunk by two; take {SMALLEST} or more")
-        return tuple(dict.fromkeys(sizes))
-
-    @model_validator(mode="after")
-    def _searchable(self) -> FragilityOptions:
-        if self.step > 1 and not self.step.is_integer():
-            raise ConfigError(f"a step is a share of a window's side, or a whole number of pixels; not {self.step:g}")
-        if self.fit == "pad" and {MINIMAL, "all"} & set(self.operators):
-            raise ConfigError(
-                "the search for minimal images begins at the whole image, which can't be padded; use another fit"
-            )
-        return self
-
-
-def fragility(shard: Shard, operator: View, options: LensOptions) -> Asking:
-    """Map every sample's windows, and count the fragile ones; or search its minimal images."""
-    assert isinstance(options, FragilityOptions) and shard.sizes is not None
+def measure(shard: Shard, operator: View, options: FragilityOptions) -> Measuring:
+    """Map every sample's windows and count the fragile ones; or search its minimal images."""
+    assert shard.sizes is not None
     located = operator.name == LOCATION
     if shard.clean.detections is not None and (located or options.fit == "own"):
         raise ConfigError(
@@ -144,7 +77,7 @@ def fragility(shard: Shard, operator: View, options: LensOptions) -> Asking:
     return columns_of(rows) | {"files": Files(files)}
 
 
-def _size(operator: View) -> float:
+def _size(operator: Change) -> float:
     return float(operator.variant.removesuffix("px"))
 
 
@@ -193,7 +126,7 @@ def _box(shard: Shard, sample: int, located: bool) -> Tensor | None:
     return shard.boxes[sample]
 
 
-def _search(shard: Shard, operator: View, options: FragilityOptions) -> Asking:
+def _search(shard: Shard, operator: View, options: FragilityOptions) -> Measuring:
     """A row for each minimal image, and one for each image without any, which tells why."""
     assert shard.sizes is not None
     view = window_view(operator.variant, options.fit, shard.height, shard.width)
@@ -224,22 +157,21 @@ def _search(shard: Shard, operator: View, options: FragilityOptions) -> Asking:
     }
 
 
-def chosen_views(options: LensOptions) -> list[View]:
-    """What is asked about: every size of windows and places, and the search."""
-    assert isinstance(options, FragilityOptions)
+def select_views(options: FragilityOptions) -> list[View]:
+    """Return the views that the options name: every size of windows and locations, and the minimal search."""
     views = []
-    for asked in options.operators:
-        for look in LOOKS if asked == "all" else [asked]:
-            if look not in LOOKS:
-                raise ConfigError(f"the fragility lens has no {look!r} to look at; {nearest(look, [*LOOKS])}")
-            sizes = [called(options.step)] if look == MINIMAL else [called(size) for size in options.sizes]
-            views += [View(look, size, window_view(size, "own", 0, 0).inputs, compares=False) for size in sizes]
+    for given in options.operators:
+        for name in VIEWS if given == "all" else [given]:
+            if name not in VIEWS:
+                raise ConfigError(f"the fragility lens has no operator {name!r}; {nearest(name, [*VIEWS])}")
+            sizes = [called(options.step)] if name == MINIMAL else [called(size) for size in options.sizes]
+            look = window_view("", "own", 0, 0).look
+            views += [View(name, size, look, title_of(name, size), PARAMETERS, "pixels", compares=False) for size in sizes]
     return list({view.id: view for view in views}.values())
 
 
-def windows_asked(options: LensOptions, operator: Change, image: tuple[int, int], model_input: tuple[int, int]) -> int:
-    """How many windows of an image of a height and width are asked about; of a search, how many at most."""
-    assert isinstance(options, FragilityOptions) and isinstance(operator, View)
+def count_windows(options: FragilityOptions, operator: Change, image: Size, model_input: Size) -> int:
+    """Return how many windows of an image are queried; for the minimal search, at most."""
     if operator.name == MINIMAL:
         descent = Descent(options.step, options.beam)
         return 3 + descent.generations(min(image)) * options.beam * (9 if options.step > 1 else 5)
@@ -248,15 +180,17 @@ def windows_asked(options: LensOptions, operator: Change, image: tuple[int, int]
     return 0 if hood is None else sum(len(grid) for grid in _grids(hood, located))
 
 
-def fits(options: LensOptions, sizes: Tensor, model_input: tuple[int, int]) -> list[str]:
-    """What is to be said of images (their heights and widths, int64 (N, 2)) that are too small for a size of windows."""
+def check(options: FragilityOptions, model: Model, sizes: Tensor) -> list[str]:
+    """Return warnings about images (heights and widths, int64 (N, 2)) that are too small for a size; raise if all are."""
+    if options.layers and model.detector is None:
+        activations(model, probe_images(model.preprocess), options.layers)  # raises if the layers don't exist
     lines = []
-    for operator in chosen_views(options):
-        counts = [windows_asked(options, operator, (height, width), model_input) for height, width in sizes.tolist()]
+    model_input = model.preprocess.height, model.preprocess.width
+    for operator in select_views(options):
+        counts = [count_windows(options, operator, (height, width), model_input) for height, width in sizes.tolist()]
         small = counts.count(0)
         if small == len(counts):
             smallest = tuple(sizes[sizes.amin(1).argmax()].tolist())
-            assert isinstance(options, FragilityOptions)
             side = window_side(_size(operator), *smallest)
             why = f"windows of {side} pixels in images of at most {smallest[1]}×{smallest[0]}"
             if operator.name == LOCATION:
@@ -270,25 +204,20 @@ def fits(options: LensOptions, sizes: Tensor, model_input: tuple[int, int]) -> l
     return lines
 
 
-def _named(options: FragilityOptions, name: str, size: tuple[int, int]) -> View:
-    """Windows, or places, by their full name."""
-    look, _, variant = name.partition(":")
-    return location_view(variant, *size) if look == LOCATION else window_view(variant, options.fit, *size)
+def replay(options: FragilityOptions, name: str, size: Size) -> View:
+    """Return windows or locations by their id."""
+    view, _, variant = name.partition(":")
+    return location_view(variant, *size) if view == LOCATION else window_view(variant, options.fit, *size)
 
 
-LENSES.add(
-    "fragility",
-    Lens(
-        name="fragility",
-        what="windows of an image whose answer one pixel of shift or two of shrink flips (ICLR 2019)",
-        options=FragilityOptions,
-        ask=fragility,
-        operators=chosen_views,
-        trials=lambda options, operator, *model_input: windows_asked(options, operator, model_input, model_input),
-        originals=True,
-        counted=windows_asked,
-        fits=fits,
-        trials_a_unit=UNIT,
-        again=Again(_named),
-    ),
+METHOD = Method(
+    changes=select_views,
+    measure=measure,
+    trials=count_windows,
+    replay=replay,
+    by_window=True,
+    with_originals=True,
+    trials_per_unit=UNIT,
+    check=check,
+    draw=draw,
 )

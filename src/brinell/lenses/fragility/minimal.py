@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from brinell.lenses.fragility.windows import SMALLEST, window_side
-from brinell.lenses.lens import Outcome, Trials
+from brinell.lenses.method import Outcome, Trials
 from brinell.perturb.view import View
 
 

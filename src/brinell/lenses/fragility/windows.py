@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from brinell.lenses.fragility.options import SHRINK, SMALLEST
+
 NEARLY = 1e-9  # so that 0.29 of 200 pixels is 58 and not 57.999…
-SHRINK = 2  # pixels that a shrunken window is smaller by: it has a middle, and 3 x 3 places inside the window
-SMALLEST = SHRINK + 1
 
 
 def window_side(size: float, height: int, width: int) -> int:

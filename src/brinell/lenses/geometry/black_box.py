@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.lenses.tasks import NO_ANSWER, Done, Stage, Task
+from brinell.lenses.method import NO_ANSWER, Done, Stage, Task
 from brinell.motion.frames import Frames
 from brinell.motion.geodesic import chords, reach, scores
 from brinell.motion.groups import Group

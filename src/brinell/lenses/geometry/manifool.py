@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from brinell.lenses.tasks import NO_ANSWER, Done, Stage, Task
+from brinell.lenses.method import NO_ANSWER, Done, Stage, Task
 from brinell.motion.geodesic import scores
 from brinell.motion.groups import Group
 from brinell.motion.jacobian import gram, numerical_jacobian, products, pulls, solved
@@ -52,7 +52,7 @@ class Pace:
 
     lengths: Tensor
     momentum: float
-    again: Tensor | None = None
+    retry: Tensor | None = None
     most: int = 50
     targets: int = 10
     eta: float = 0.05
@@ -64,7 +64,7 @@ class Pace:
     left: bool = False
 
 
-def usual_pace(height: int, width: int) -> tuple[int, float, float]:
+def default_pace(height: int, width: int) -> tuple[int, float, float]:
     """How many lengths, the largest, and the momentum, as published for MNIST, CIFAR-10 and ImageNet."""
     side = min(height, width)
     if side <= 28:
@@ -72,7 +72,7 @@ def usual_pace(height: int, width: int) -> tuple[int, float, float]:
     return (20, 1.0, 0.0) if side <= 64 else (20, 1.0, 0.2)
 
 
-def usual_again(height: int, width: int) -> float:
+def default_retry(height: int, width: int) -> float:
     """The longest step of a second try, in pixels: for photographs a 32nd of the shorter side, for small images none."""
     side = min(height, width)
     return side / 32 if side > 64 else 0.0
@@ -122,8 +122,8 @@ def manifool(group: Group, count: int, pace: Pace, truth: Tensor | None = None) 
     found.reason[first["label"] != original] = WRONG
     found.reason[first["label"] == NO_ANSWER] = SILENT
     yield from _tried(group, first["others"], original, found, pace, 0)
-    if pace.again is not None:
-        yield from _tried(group, first["others"], original, found, replace(pace, lengths=pace.again), pace.most)
+    if pace.retry is not None:
+        yield from _tried(group, first["others"], original, found, replace(pace, lengths=pace.retry), pace.most)
     return found
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from brinell.lenses.geometry.manifool import BACKTRACKS, FLAT, FOOLED, NOT_ON_GRID, SILENT, WRONG, Fooled
-from brinell.lenses.tasks import NO_ANSWER, Done, Stage, Task
+from brinell.lenses.method import NO_ANSWER, Done, Stage, Task
 from brinell.motion.geodesic import scores
 from brinell.motion.groups import Group
 from brinell.motion.jacobian import metric, products

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from brinell.lenses.knob.search import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED, measured
-from brinell.lenses.lens import Categorical, Columns, Nullable, Outcome, Shard, Trials
+from brinell.lenses.method import Categorical, Columns, Nullable, Outcome, Shard, Trials
+from brinell.lenses.outcomes import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED, flatten, wrong_when_clean
+from brinell.perturb.highlight import SPOT
 from brinell.perturb.view import View
 
 AROUND = 8  # spots tried in a round
@@ -55,7 +56,7 @@ class _State:
         better = least < self.light[samples]
         self._move(samples, spots, least, place, better)
         self.status[samples[better]] = BROKEN
-        for name, values in measured(outcome).items():
+        for name, values in flatten(outcome).items():
             kept = self.found.setdefault(name, torch.zeros(len(self.spots), dtype=values.dtype))
             kept[samples[better]] = values.view(-1, tried)[better, place[better]]
         lowest, place = probability.min(1)
@@ -69,14 +70,12 @@ class _State:
         self.light[samples[where]] = light[where]
 
 
-def searched(
-    shard: Shard, view: View, starts: Tensor, budget: int, *, fainter: bool
+def search_faintest(
+    shard: Shard, view: View, starts: Tensor, budget: int, *, vary_strength: bool
 ) -> Generator[Trials, Outcome, Columns]:
     """The least light that breaks each sample, from spots to start with (N, K, 4); a row a sample."""
     assert shard.sizes is not None
-    wrong = shard.clean.broken.cpu()
-    if shard.clean.detections is None:  # a detector is right if it finds its object, whatever else it finds
-        wrong = wrong | (shard.clean.verdict.rank > 0).cpu()
+    wrong = wrong_when_clean(shard)
     state = _State(
         spots=starts[:, 0].clone(),
         light=torch.full((shard.count,), math.inf, dtype=torch.float64),
@@ -94,12 +93,12 @@ def searched(
         state.learn(alive, spots, outcome)
         spent = int(state.queries.max())
         alive = alive[(state.step[alive] > LAST) & (spent < budget) & (state.status[alive] != FAILED)]
-        proposed = _around(state, shard.sizes, min(AROUND, budget - spent), turn, fainter) if len(alive) else proposed
+        proposed = _around(state, shard.sizes, min(AROUND, budget - spent), turn, vary_strength) if len(alive) else proposed
         turn += 1
     return _columns(state)
 
 
-def _around(state: _State, sizes: Tensor, count: int, turn: int, fainter: bool) -> Tensor:
+def _around(state: _State, sizes: Tensor, count: int, turn: int, vary_strength: bool) -> Tensor:
     """Spots around the best ones (N, count, 4): beside them, and with less light where those broke."""
     places = torch.arange(count, dtype=torch.float64)
     angle = GOLDEN * (places + count * turn)
@@ -108,7 +107,7 @@ def _around(state: _State, sizes: Tensor, count: int, turn: int, fainter: bool) 
     broke = state.light.isfinite()[:, None]
     # the share of the light that is left: the nearest give up the most of it
     left = torch.where(broke, 1 - state.step[:, None] * (1 - places / count), 1.0)
-    shrunk, dimmed = (left**0.25, left**0.5) if fainter else (left**0.5, torch.ones_like(left))
+    shrunk, dimmed = (left**0.25, left**0.5) if vary_strength else (left**0.5, torch.ones_like(left))
     radius = 2 * sigma[:, None] * far
     most = (sizes - 1).to(torch.float64)
     return torch.stack(
@@ -130,6 +129,6 @@ def _columns(state: _State) -> Columns:
         "status": Categorical(state.status, STATUSES),
         "queries": state.queries,
     }
-    for name, values in zip(("spot_x", "spot_y", "sigma", "strength"), state.spots.unbind(1), strict=True):
+    for name, values in zip(SPOT, state.spots.unbind(1), strict=True):
         columns[name] = Nullable(values, broke)
     return columns | {name: Nullable(values, broke) for name, values in state.found.items()}

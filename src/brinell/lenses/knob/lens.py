@@ -1,75 +1,42 @@
-"""The knob lens (seed 3): each property is turned up until the model breaks; the smallest change that does is the finding.
+"""The knob lens (DSN 2020): turn each property up until the model breaks, and report the smallest change that does.
 
 The search (see `search`) goes over a property's grid of severities, once for each of its directions.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from brinell.errors import ConfigError
-from brinell.lenses.knob.search import BROKEN, FAILED, SEARCHES, STATUSES, SURVIVED, Search
-from brinell.lenses.lens import (
-    LENSES,
-    Again,
-    Asking,
-    Categorical,
-    Change,
-    Columns,
-    Lens,
-    LensOptions,
-    Nullable,
-    Shard,
-    Size,
-    half,
-)
+from brinell.lenses.knob.options import KnobOptions
+from brinell.lenses.knob.search import SEARCHES, Search
+from brinell.lenses.method import Categorical, Columns, Measuring, Method, Nullable, Shard, Size, halve
+from brinell.lenses.outcomes import BROKEN, FAILED, STATUSES, SURVIVED
+from brinell.perturb.change import Change
 from brinell.perturb.frost import use_frost_template
 from brinell.perturb.operator import operator_names
 from brinell.perturb.property import PROPERTIES, Property, find_property, property_names
 from brinell.registry import select_variants
 
 
-class KnobOptions(LensOptions):
-    """How the smallest breaking change is searched.
-
-    `exact`: the first of the grid's points that breaks. `bracket`: doubling, then bisection, for when queries cost money;
-    it assumes that a model that broke stays broken. `bands`: the whole grid, and every interval in which the model fails.
-    `points` a direction are the property's own unless given. With `resample` a random property is drawn afresh at every
-    point, as the authors did; without it each image has one field that is scaled. `distance` decides which of two
-    directions is the smaller change. `frost` is a photograph of frost to take instead of the one that is grown.
-    """
-
-    name: Literal["knob"] = "knob"
-    variant: str = "dsn2020"
-    search: Literal["exact", "bracket", "bands"] = "exact"
-    points: int | None = Field(None, ge=1, le=30_000)
-    resample: bool = False
-    distance: Literal["mse", "mae", "l1", "l2", "linf", "l0", "changed"] = "mse"
-    frost: str | None = None
-
-
-def knob(shard: Shard, operator: Property, options: LensOptions) -> Asking:
-    """Search the smallest breaking change of every sample; a row a sample and direction, or a breaking interval of it."""
-    assert isinstance(options, KnobOptions)
-    points, lengths = _points(operator, shard.height, shard.width, options)
-    search = Search.of(shard, operator, points, lengths, resample=options.resample)
+def measure(shard: Shard, change: Property, options: KnobOptions) -> Measuring:
+    """Search the smallest breaking change of every sample; one row per sample and direction, or per breaking interval."""
+    points, lengths = _points(change, shard.height, shard.width, options)
+    search = Search.of(shard, change, points, lengths, resample=options.resample)
     if len(search.alive):
         search = yield from SEARCHES[options.search](search, search.alive)
     return _columns(search, options)
 
 
-def _points(operator: Property, height: int, width: int, options: KnobOptions) -> tuple[Tensor, Tensor]:
+def _points(change: Property, height: int, width: int, options: KnobOptions) -> tuple[Tensor, Tensor]:
     """Each direction's severities, padded to (directions, K, P), and how many they are.
 
     Points that mean the same, such as shifts by as many whole pixels, are asked once, unless each is drawn afresh.
     """
-    tracks = operator.tracks(height, width, options.points)
-    if not (options.resample and operator.stochastic):
-        tracks = [_distinct(track, operator.amounts(track, height, width)) for track in tracks]
+    tracks = change.tracks(height, width, options.points)
+    if not (options.resample and change.stochastic):
+        tracks = [_distinct(track, change.amounts(track, height, width)) for track in tracks]
     lengths = torch.tensor([len(track) for track in tracks])
     return torch.nn.utils.rnn.pad_sequence(tracks, batch_first=True), lengths
 
@@ -89,13 +56,13 @@ def _columns(search: Search, options: KnobOptions) -> Columns:
     own = search.points[search.directions, search.place.clamp(min=0)]
     severities[:, : own.shape[1]] = own
     until = search.points[search.directions, search.until.clamp(min=0), 0]
-    amounts = search.operator.amounts(own, search.shard.height, search.shard.width)
+    amounts = search.change.amounts(own, search.shard.height, search.shard.width)
     several = broke & (own.shape[1] > 1)
     columns: Columns = {
         "sample": search.samples,
         "correct": Nullable(search.status == SURVIVED, search.status != FAILED),
         "status": Categorical(search.status, STATUSES),
-        "direction": Categorical(search.directions, search.operator.facts.directions),
+        "direction": Categorical(search.directions, search.change.facts.directions),
         "smallest": _smallest(search, options.distance),
         "queries": search.queries,
         "level": Nullable(search.place + 1, broke),
@@ -147,46 +114,36 @@ def _same_as_before(values: Tensor) -> Tensor:
     return same
 
 
-def chosen_properties(options: LensOptions) -> list[Property]:
-    """The properties that were asked for, each once; "all" are all of them in the preferred variant."""
-    names = [name for asked in options.operators for name in (property_names() if asked == "all" else [asked])]
+def select_properties(options: KnobOptions) -> list[Property]:
+    """Return the properties that the options name, each once."""
+    names = [name for given in options.operators for name in (property_names() if given == "all" else [given])]
     for name in names:
         if name.partition(":")[0] in operator_names():
-            raise ConfigError(f"{name} is an operator with levels, which the profile lens takes: --lens profile")
-    if isinstance(options, KnobOptions) and options.frost is not None:
+            raise ConfigError(f"{name} is an operator with levels; use it with --lens profile")
+    if options.frost is not None:
         if "frost" not in names:
-            raise ConfigError("a photograph of frost is given, but the property frost is not asked for")
+            raise ConfigError("a photograph of frost is given, but the property frost is not selected; add --operator frost")
         own = use_frost_template(options.frost).id
         names = [own if name == "frost" else name for name in names]
     return select_variants(PROPERTIES, names, options.variant)
 
 
-def most_trials(options: LensOptions, operator: Change, height: int, width: int) -> int:
-    """The points of the grid, in all directions; as many queries as bracketing can need, where that is asked for."""
-    assert isinstance(options, KnobOptions) and isinstance(operator, Property)
-    _, lengths = _points(operator, height, width, options)
+def count_trials(options: KnobOptions, change: Change, image: Size, model_input: Size) -> int:
+    """Return the grid points of all directions, or the most queries that bracketing can need."""
+    assert isinstance(change, Property)
+    _, lengths = _points(change, *model_input, options)
     if options.search == "bracket":
         return sum(2 * int(length).bit_length() for length in lengths)
     return int(lengths.sum())
 
 
-def named(options: KnobOptions, name: str, size: Size) -> Property:
-    """A property by its full name, with the options' own photograph of frost."""
+def replay(options: KnobOptions, name: str, size: Size) -> Property:
+    """Return a property by its id, with the options' own photograph of frost."""
     if options.frost is not None and name.partition(":")[0] == "frost":
         use_frost_template(options.frost)
     return find_property(name)
 
 
-LENSES.add(
-    "knob",
-    Lens(
-        name="knob",
-        what="the smallest real-world change that breaks a model (DSN 2020)",
-        options=KnobOptions,
-        ask=knob,
-        operators=chosen_properties,
-        trials=most_trials,
-        searching=True,
-        again=Again(named, ("severity", "severity_x", "severity_y"), lambda options: bool(options.resample), half),
-    ),
+METHOD = Method(
+    changes=select_properties, measure=measure, trials=count_trials, replay=replay, search=True, weaker=halve
 )

@@ -12,13 +12,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from brinell.lenses.lens import Outcome, Shard, Trials
+from brinell.lenses.method import Outcome, Shard, Trials
+from brinell.lenses.outcomes import BROKEN, FAILED, SKIPPED, SURVIVED, flatten, wrong_when_clean
 from brinell.perturb.property import Property
 
-STATUSES = ("broken", "survived", "skipped", "failed")
-BROKEN, SURVIVED, SKIPPED, FAILED = range(4)
-DISTANCES = ("mse", "mae", "l1", "l2", "linf", "l0", "changed")
-ANSWERS = ("prediction", "confidence", "rank", "probability")
 AHEAD = 8  # as many points of a pair are asked at once, at most: what lies behind the first break is asked for nothing
 
 
@@ -32,7 +29,7 @@ class Search:
     """
 
     shard: Shard
-    operator: Property
+    change: Property
     resample: bool
     points: Tensor  # severities (directions, K, P)
     lengths: Tensor  # how many of them a direction has
@@ -46,20 +43,17 @@ class Search:
     uneven: Tensor | None = None
 
     @staticmethod
-    def of(shard: Shard, operator: Property, points: Tensor, lengths: Tensor, *, resample: bool) -> Search:
+    def of(shard: Shard, change: Property, points: Tensor, lengths: Tensor, *, resample: bool) -> Search:
         """Before anything is asked: samples that are wrong when clean, or broken by the criterion, are skipped; of those
         that got no answer when clean nothing more is asked.
         """
         directions = torch.arange(len(points)).repeat_interleave(shard.count)
         samples = torch.arange(shard.count).repeat(len(points))
-        wrong = shard.clean.broken.cpu()
-        if shard.clean.detections is None:  # a detector is right if it finds its object, whatever else it finds
-            wrong = wrong | (shard.clean.verdict.rank > 0).cpu()
-        status = torch.where(wrong[samples], SKIPPED, SURVIVED)
+        status = torch.where(wrong_when_clean(shard)[samples], SKIPPED, SURVIVED)
         status[shard.clean.verdict.confidence.isnan().cpu()[samples]] = FAILED
         place, until = torch.full_like(samples, -1), torch.full_like(samples, -1)
         queries = torch.zeros_like(samples)
-        return Search(shard, operator, resample, points, lengths, samples, directions, status, place, until, queries)
+        return Search(shard, change, resample, points, lengths, samples, directions, status, place, until, queries)
 
     @property
     def alive(self) -> Tensor:
@@ -69,16 +63,16 @@ class Search:
     def ask(self, pairs: Tensor, places: Tensor) -> Generator[Trials, Outcome, Outcome]:
         """The outcome of each pair at a point of its direction."""
         self.queries.index_add_(0, pairs, torch.ones_like(pairs))
-        fields = places + 1 if self.resample and self.operator.stochastic else None
+        fields = places + 1 if self.resample and self.change.stochastic else None
         severities = self.points[self.directions[pairs], places]
-        return (yield Trials(self.samples[pairs], self.operator, severities, fields, may_fail=True))
+        return (yield Trials(self.samples[pairs], self.change, severities, fields, may_fail=True))
 
     def keep(self, pairs: Tensor, places: Tensor, outcome: Outcome, rows: Tensor) -> None:
         """Note that pairs broke at their places, as the outcome's rows say."""
         self.status[pairs] = BROKEN
         self.place[pairs] = places
         self.until[pairs] = places
-        for name, values in measured(outcome).items():
+        for name, values in flatten(outcome).items():
             kept = self.found.setdefault(name, torch.zeros(len(self.samples), dtype=values.dtype))
             kept[pairs] = values[rows]
 
@@ -148,7 +142,7 @@ def bands(search: Search, alive: Tensor) -> Searching:
         outcome = yield from search.ask(pairs, points)
         broken[pairs, points], failed[pairs, points] = _judged(outcome)
         asked.append((pairs, points))
-        outcomes.append(measured(outcome))
+        outcomes.append(flatten(outcome))
     return _as_bands(search, broken, failed, asked, outcomes)
 
 
@@ -209,9 +203,3 @@ def _judged(outcome: Outcome) -> tuple[Tensor, Tensor]:
     """Which trials broke the model, and for which it gave no answer."""
     failed = outcome.verdict.confidence.isnan().cpu()
     return outcome.broken.cpu() & ~failed, failed
-
-
-def measured(outcome: Outcome) -> dict[str, Tensor]:
-    """All that is kept of an outcome, on the host."""
-    answers = {name: getattr(outcome.verdict, name).cpu() for name in ANSWERS}
-    return answers | {name: getattr(outcome.difference, name).cpu() for name in DISTANCES}

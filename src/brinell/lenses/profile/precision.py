@@ -14,8 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from brinell.errors import MissingExtra
-from brinell.runs.schema import PRECISION
+from brinell.runs.schema import NAME
 
+PRECISION = pa.schema(
+    [
+        ("model", NAME),
+        ("operator", NAME),
+        ("level", pa.int16()),
+        ("map", pa.float64()),  # mean average precision over IoU 0.5 to 0.95
+        ("map50", pa.float64()),  # at 0.5
+    ]
+)
 _LEVELS = """
     select distinct model, operator, level from rows where lens = 'profile' and detected_boxes is not null order by all
 """

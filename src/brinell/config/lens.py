@@ -1,0 +1,26 @@
+"""The options that every lens has."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from brinell.config.criterion import DEFAULT_CRITERION
+
+
+class LensOptions(BaseModel):
+    """Base of a lens's options. `name` is the lens's own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str
+    operators: tuple[str, ...] = Field(("all",), description="Operators to apply, as NAME or NAME:VARIANT (default: all).")
+    variant: str = Field("published", description="Variant of operators that are given by name alone.")
+    criterion: str = Field(
+        DEFAULT_CRITERION,
+        description="What counts as broken: NAME, NAME(argument) or several joined by & (default: misclassification, or for a "
+        "detector a missing target).",
+    )
+
+    def requests(self, name: str) -> bool:
+        """Whether a change was requested by its own name, rather than as one of all."""
+        return any(operator.partition(":")[0] == name for operator in self.operators)
