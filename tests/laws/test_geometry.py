@@ -12,8 +12,9 @@ from torch import Tensor
 
 from brinell.motion.frames import Frames, Pixels
 from brinell.motion.geodesic import chords, reach, scores
-from brinell.motion.groups import GROUPS, Group, logarithm, told
+from brinell.motion.groups import GROUPS, Group, logarithm
 from brinell.motion.jacobian import flows, gram, jacobian, metric, numerical_jacobian, products, projected, pulls, solved
+from brinell.motion.names import GROUP_FACTS, describe
 
 groups = pytest.mark.parametrize("group", GROUPS.values(), ids=list(GROUPS))
 SMALL = {"b31": 0.002, "b32": 0.002}
@@ -271,8 +272,10 @@ def test_a_ray_ends_where_the_image_left_the_frame_or_turned_by_half() -> None:
     assert not nothing.reached.any()
 
 
-def test_a_motion_is_told_as_it_looks() -> None:
-    assert told(GROUPS["similarity"], [0.2, 3.0, -1.0, 0.1]) == "11.5° anticlockwise, 3 px left, 1 px down, × 0.905"
+def test_a_motion_is_described_as_the_image_moves() -> None:
+    assert (
+        describe(GROUP_FACTS["similarity"], [0.2, 3.0, -1.0, 0.1]) == "11.5° anticlockwise, 3 px left, 1 px down, × 0.905"
+    )
     image = torch.zeros(1, 1, 9, 9)
     image[..., 4, 6] = 1
     moved = Frames.of(image).moved(GROUPS["translation"].exp(torch.tensor([[3.0, 0.0]])))
