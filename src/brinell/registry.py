@@ -22,9 +22,17 @@ def nearest(name: str, known: list[str]) -> str:
 class Registry(Generic[T]):
     """A dictionary of parts of one kind that can only grow."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *, built_in: Callable[[Registry[T]], None] | None = None) -> None:
         self.kind = kind
         self._parts: dict[str, T] = {}
+        self._built_in = built_in  # registers the parts of this package, on the first read
+
+    def _load(self) -> dict[str, T]:
+        """Return the parts, after loading the built-in ones."""
+        if self._built_in is not None:
+            register, self._built_in = self._built_in, None
+            register(self)
+        return self._parts
 
     def add(self, name: str, part: T) -> T:
         """Put a part under a name that must be free."""
@@ -38,22 +46,23 @@ class Registry(Generic[T]):
         return lambda part: self.add(name, part)
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._parts:
-            raise UnknownName(f"there is no {self.kind} {name!r}; {nearest(name, list(self._parts))}")
-        return self._parts[name]
+        parts = self._load()
+        if name not in parts:
+            raise UnknownName(f"there is no {self.kind} {name!r}; {nearest(name, list(parts))}")
+        return parts[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._parts
+        return name in self._load()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
+        return iter(self._load())
 
     def __len__(self) -> int:
-        return len(self._parts)
+        return len(self._load())
 
     def values(self) -> list[T]:
         """All parts in the order they were registered."""
-        return list(self._parts.values())
+        return list(self._load().values())
 
 
 class Variant(Protocol):
