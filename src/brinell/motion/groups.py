@@ -80,7 +80,7 @@ class Group(GroupFacts):
         columns: Tensor = brackets.flatten(-2) @ torch.linalg.pinv(basis.flatten(1))
         return columns.mT
 
-    def drift(self, coordinates: Tensor) -> Tensor:
+    def right_jacobian(self, coordinates: Tensor) -> Tensor:
         """How coordinates change a motion from its own place: exp(t + e) = exp(t) exp(drift(t) e) for small e, (…, d, d).
 
         It is (1 - exp(-ad)) / ad, read off the exponential of a block matrix.
