@@ -84,7 +84,7 @@ class Plan:
 def plan(setup: RunSetup) -> Plan:
     """The cost of a run on this machine."""
     indices = chosen(setup.dataset, setup.config.data, setup.config.seed)
-    jobs = jobs_of(parts)
+    jobs = jobs_of(setup)
     looked = _looked_at(setup, indices) if any(job.method.by_window for job in jobs) else []
     with torch_alone():
         costs = tuple(_cost(job, len(indices), looked, setup.config.execution.batch) for job in jobs)
@@ -132,7 +132,9 @@ def _cost(job: Job, images: int, looked: list[Entry], batch: int | None) -> Cost
         queries=queries,
         price=None if service is None else service.price,
         windows=trials if method.by_window else 0,
-        detections=0 if searching or method.by_window or job.model.detector is None else job.model.detector.how.max_detections,
+        detections=0
+        if searching or method.by_window or job.model.detector is None
+        else job.model.detector.how.max_detections,
     )
 
 

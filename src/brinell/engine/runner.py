@@ -151,9 +151,7 @@ def _clean(context: RunContext) -> pa.Table:
         objects = _objects(context, model)
         batch, pool = context.batch(model), context.pool
         tables.append(
-            answer_clean(
-                model, setup.dataset, entries, labels, objects, batch=batch, pool=pool, advance=advance, seen=seen
-            )
+            answer_clean(model, setup.dataset, entries, labels, objects, batch=batch, pool=pool, advance=advance, seen=seen)
         )
     table = keep(pa.concat_tables(tables, promote_options="permissive"), setup.config.select)
     store.write_table("clean", table)

@@ -31,6 +31,4 @@ def find(run: Run, summary: Mapping[str, Any] | None = None) -> dict[str, Findin
     """Return the findings of every lens of the run, and of further analyses, by name."""
     if not run.measured:
         raise RunError(f"the run in {run.folder} has no rows yet; rerun its command to finish it")
-    return {
-        name: analysis.reader.find(run, run.lens(name), summary or {}) for name, analysis in analyses_of(run).items()
-    }
+    return {name: analysis.reader.find(run, run.lens(name), summary or {}) for name, analysis in analyses_of(run).items()}
