@@ -40,7 +40,7 @@ def random_bars(findings: GeometryFindings) -> Chart:
 
 def misclassification(findings: GeometryFindings) -> Chart:
     """Draw the misclassification rate over the score of random motions (Figs. 6 and 8), with 95 % intervals over images."""
-    records = [
+    records: list[dict[str, Any]] = [
         {
             "model": rate.model,
             "group": findings.title(rate.operator),

@@ -37,8 +37,8 @@ class Invariance:
     """One model under one group, searched by one method. Means are over the images that were fooled.
 
     `score` is the paper's ρ̂: the mean geodesic score of the smallest motions. `by_retry` images were fooled by ManiFool's
-    second try alone, which the paper doesn't have; `first_try` is the mean score without them. For `failed` images no motion
-    was found, for these `reasons`; `skipped` ones were wrong when clean; `no_answer` ones got no answer.
+    second try alone, which the paper doesn't have; `first_try` is the mean score without them. For `failed` images no
+    motion was found, for these `reasons`; `skipped` ones were wrong when clean; `no_answer` ones got no answer.
     """
 
     model: str
