@@ -123,9 +123,13 @@ class Property(ChangeDefaults):
         return "input"
 
     def describe(self) -> dict[str, Any]:
-        """Return the facts that a run's manifest stores; `neutral` is the amount that changes nothing."""
+        """Return the facts that a run's manifest stores: `neutral` is the amount that changes nothing, `order` the position
+        in a listing by category.
+        """
         neutral = float(self.facts.amount(torch.zeros(1, 3, dtype=torch.float64), 224, 224))
-        more = {"directions": list(self.facts.directions), "category": self.facts.category, "neutral": neutral}
+        order = property_names().index(self.name)
+        facts = self.facts
+        more = {"directions": list(facts.directions), "category": facts.category, "neutral": neutral, "order": order}
         return {**super().describe(), **more}
 
     def images(self, renderer: Renderer, samples: Tensor, parameters: Tensor, fields: Tensor | None = None) -> Tensor:

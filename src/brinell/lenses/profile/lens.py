@@ -8,18 +8,19 @@ from torch import Tensor
 from brinell.boxes import Detections
 from brinell.errors import ConfigError
 from brinell.lenses.method import Columns, Measuring, Method, Outcome, Shard, Size, Trials
-from brinell.lenses.outcomes import ANSWERS, DISTANCES
+from brinell.lenses.outcomes import ANSWERS
 from brinell.lenses.profile.options import ProfileOptions
 from brinell.perturb.change import Change
 from brinell.perturb.operator import OPERATORS, Operator, find_operator, operator_names
 from brinell.perturb.property import property_names
 from brinell.registry import select_variants
+from brinell.runs.schema import DISTANCES
 
 
 def measure(shard: Shard, operator: Operator, options: ProfileOptions) -> Measuring:
     """Query every sample at every level; one row per answer, the clean one included."""
     levels = torch.arange(1, options.levels + 1).repeat_interleave(shard.count)
-    # all levels at once: the engine knows best how far batches of one level may overlap with those of the next
+    # all levels at once, so that the engine may overlap the batches of one level with those of the next
     samples = torch.arange(shard.count).repeat(options.levels)
     outcome = yield Trials(samples, operator, levels[:, None].to(torch.float64))
     return _columns(shard, operator, options.levels, (shard.clean, outcome))
