@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from brinell.criteria.criterion import DEFAULT_CRITERION, default_criterion
+from brinell.config.criterion import DEFAULT_CRITERION, default_criterion
 from brinell.errors import ConfigError, RunError
 from brinell.registry import nearest
 from brinell.runs.store import Store

@@ -18,7 +18,8 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from brinell.criteria.criterion import DEFAULT_CRITERION, find_criterion
+from brinell.config.criterion import DEFAULT_CRITERION
+from brinell.criteria.criterion import find_criterion
 from brinell.engine.clean import readable
 from brinell.engine.evaluator import Bench
 from brinell.engine.replay import Version, remade

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from brinell.boxes import Detections
-from brinell.criteria.criterion import DEFAULT_CRITERION, Verdict
+from brinell.config.criterion import DEFAULT_CRITERION
+from brinell.criteria.verdict import Verdict
 from brinell.lenses.tasks import Motion, MotionSearch, Task
 from brinell.perturb.difference import Difference
 from brinell.perturb.operator import Operator

@@ -15,7 +15,8 @@ from torch.nn.functional import pad
 
 from brinell.resizing.local import Local
 from brinell.resizing.repaint import Repainting
-from brinell.resizing.resample import Interpolation, resampled
+from brinell.resizing.resample import resampled
+from brinell.types import Interpolation
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import jinja2
 import vl_convert
 
 from brinell.classes import Classes
-from brinell.criteria.criterion import DEFAULT_CRITERION, default_criterion
+from brinell.config.criterion import DEFAULT_CRITERION, default_criterion
 from brinell.engine.manifest import told_queries
 from brinell.lenses.analysis import findings
 from brinell.lenses.profile.charts import Figure

@@ -19,9 +19,10 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from brinell.config.criterion import DEFAULT_CRITERION
 from brinell.config.run import RunConfig
 from brinell.config.saliency import AttentionOptions
-from brinell.criteria.criterion import DEFAULT_CRITERION, find_criterion
+from brinell.criteria.criterion import find_criterion
 from brinell.draws import shuffled
 from brinell.engine.clean import readable
 from brinell.engine.evaluator import Bench
