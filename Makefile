@@ -1,19 +1,25 @@
-# make demo   two real networks on real photographs, and a report          make test      all tests
-# make check  format, lint, types, layers                                  make test-zoo  timm, torchvision, Hugging Face
-# make bench  docs/performance.md                                          make fidelity  docs/fidelity.md
+# make demo   two real networks on real photographs, and a report          make test      the fast tests
+# make check  format, lint, types, layers                                  make test-all  all tests
+# make bench  docs/performance.md                                          make test-zoo  timm, torchvision, Hugging Face
+#                                                                          make fidelity  docs/fidelity.md
 
 PYTHON ?= python3
 VENV := .venv
 ZOO := .venv-zoo
+# Each worker is a process that computes in one thread.
+PARALLEL := --numprocesses 2 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check format test-zoo bench fidelity clean
+.PHONY: demo test test-all check format test-zoo bench fidelity clean
 
 demo: $(VENV)/demo
 	$(VENV)/bin/brinell demo
 
 test: $(VENV)/dev
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m 'not slow'
+
+test-all: $(VENV)/dev
+	$(VENV)/bin/python -m pytest $(PARALLEL)
 
 check: $(VENV)/dev
 	$(VENV)/bin/ruff format --check .

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brinell.perturb.operator import OPERATORS, find_operator, operator_names, step
+from brinell.perturb.operator import OPERATORS, find_operator, operator_names, step_operator
 from fidelity.compare import Array, Outcomes, area, distance, first_below, interval, kept, rank_correlation, resampled
 from fidelity.measure import ASSETS, LITE0, Curve, Measured, measure, published, published_networks
 
@@ -177,6 +177,6 @@ def raw_gradients() -> dict[str, int]:
 
 
 def _add_raw_gradient(rate: int) -> None:
-    @step(ATTACK, find_operator(ATTACK).facts, variant=f"raw{rate}")
+    @step_operator(ATTACK, find_operator(ATTACK).facts, variant=f"raw{rate}")
     def along(images: Tensor, gradient: Tensor) -> Tensor:
         return (images.to(torch.float32) + rate * gradient).round_().clamp_(0, 255).to(torch.uint8)

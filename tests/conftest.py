@@ -1,14 +1,29 @@
-"""What tests share: the folder of real models and images, and small datasets made on the spot."""
+"""Shared fixtures: the folder of real models and images, and small datasets generated on the fly."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
+# One thread per operation, here and in the processes that tests start: threads that share a small operation mostly spin.
+for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_variable] = "1"
+
+from pathlib import Path
+from typing import Any
+
+import cv2
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+
+# The engine reads its number of worker threads from torch on import: two, so that runs have batches in flight at once.
+torch.set_num_threads(2)
+from brinell.engine.threads import CORES
+
+torch.set_num_threads(1)
+cv2.setNumThreads(1)
+assert CORES == 2, "brinell.engine.threads was imported before conftest.py"
 
 from brinell.config.execution import Execution
 
@@ -49,3 +64,31 @@ def greys(tmp_path: Path) -> Path:
         noise = generator.integers(-20, 21, (40, 48, 3))
         Image.fromarray(np.clip(level + noise, 0, 255).astype(np.uint8)).save(folder / f"{index:02d}.png")
     return tmp_path / "greys"
+
+
+# ---- a note on the slow tests that were left out ----
+
+SLOW = pytest.StashKey[int]()
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    slow = sum(item.get_closest_marker("slow") is not None for item in items)
+    if items:
+        stash = items[0].config.stash
+        stash[SLOW] = stash.get(SLOW, 0) + slow
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Pass the count from a worker of pytest-xdist to the process that prints the summary."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["slow"] = session.config.stash.get(SLOW, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[SLOW] = getattr(node, "workeroutput", {}).get("slow", 0)  # every worker collects the same tests
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if slow := config.stash.get(SLOW, 0):
+        terminalreporter.write_line(f"{slow} slow tests deselected; `make test-all` runs them")

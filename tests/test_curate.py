@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.cli.main import main
-from brinell.config.run import load_config
 from brinell.criteria.criterion import find_criterion
 from brinell.curation.likeness import Seen, hashes
 from brinell.datasets.decode import read_image
@@ -29,11 +28,12 @@ from brinell.engine.runner import assemble, execute
 from brinell.lenses.lens import LENSES, Again, Asking, Lens, LensOptions, Shard, Trials
 from brinell.lenses.tasks import Motion
 from brinell.motion.groups import GROUPS
-from brinell.perturb.highlight import highlighted
+from brinell.perturb.highlight import add_highlights
 from brinell.perturb.operator import find_operator
 from brinell.perturb.property import Property, find_property
 from brinell.perturb.view import View
 from brinell.perturb.windows import window_view
+from brinell.run_config import load_config
 from brinell.runs.store import Store
 from brinell.types import id_number, image_id
 from conftest import PLAIN
@@ -582,7 +582,7 @@ def test_spots_of_light_are_made_again_on_the_original(unlabelled: dict[str, Any
         originals = {dataset[index].name: dataset[index].image for index in range(len(dataset))}
         for record in records:
             spot = torch.tensor([record["parameters"]["spot"]], dtype=torch.float64)
-            lit = highlighted(originals[record["original"]][None], spot, (255, 200, 100))
+            lit = add_highlights(originals[record["original"]][None], spot, (255, 200, 100))
             picture = read_image(tmp_path / fail / record["file_name"])
             assert torch.equal(picture, models[0].preprocess.inputs(lit)[0]) and len(record["models"]) >= count
             for failure in record["failures"]:

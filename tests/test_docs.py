@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 import brinell
-from brinell.config.run import load_config
 from brinell.criteria.criterion import find_criterion
 from brinell.hardening.options import AugmentOptions, HardenConfig, TrainingOptions, load_harden_config
 from brinell.models.remote.mapping import CallOptions, Mapping, RequestOptions, ResponseOptions
 from brinell.models.remote.protocol import scores_of
+from brinell.run_config import load_config
 from brinell.runs.schema import ATTENTION, CLEAN, PRECISION, ROWS, SAMPLES
 from brinell.validation import validated
 from conftest import PLAIN

@@ -14,7 +14,6 @@ from rich.console import Console
 from torch import Tensor, nn
 
 import brinell
-from brinell.config.run import load_config
 from brinell.criteria.criterion import find_criterion
 from brinell.engine import progress
 from brinell.engine.evaluator import Bench
@@ -26,6 +25,7 @@ from brinell.errors import ModelError
 from brinell.lenses.lens import Trials
 from brinell.perturb.difference import difference
 from brinell.perturb.operator import find_operator
+from brinell.run_config import load_config
 from conftest import PLAIN
 
 # ---- batches ----

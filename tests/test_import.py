@@ -45,7 +45,7 @@ assert not heavy, heavy
 
 
 def test_import_brinell_imports_nothing_else() -> None:
-    code = "import sys, brinell; print(*(name for name in sys.modules if name.startswith(('brinell', 'numpy', 'pydantic'))))"
+    code = "import sys, brinell; print(*(m for m in sys.modules if m.startswith(('brinell', 'numpy', 'pydantic'))))"
     assert run_python(code).split() == ["brinell"]
 
 

@@ -436,8 +436,8 @@ def test_both_lenses_in_one_run_and_one_report(greys: Path, tmp_path: Path) -> N
         "out": str(tmp_path / "run"),
         "execution": {"runtime": "torch", "batch": 4, "shard": 8},
     }
-    from brinell.config.run import load_config
     from brinell.engine.runner import assemble, execute
+    from brinell.run_config import load_config
 
     run = brinell.Run(execute(assemble(load_config(config))).url)
     assert list(run.findings()) == ["profile", "knob"]

@@ -19,9 +19,9 @@ from pytest import approx
 
 import brinell
 from brinell.cli.main import main
-from brinell.config.run import load_config
 from brinell.engine.runner import assemble, execute
 from brinell.lenses.fragility.findings import Fragility, MinimalImages
+from brinell.run_config import load_config
 from brinell.runs.statistics import Estimate
 from brinell.tracking.figures import Part, figures, flat, word
 from brinell.tracking.server import Server

@@ -11,13 +11,13 @@ from PIL import Image
 from torch import Tensor
 
 import brinell
-from brinell.config.run import load_config
 from brinell.criteria.criterion import find_criterion
 from brinell.engine.evaluator import Bench
 from brinell.engine.runner import assemble, execute
 from brinell.lenses.lens import LENSES, Asking, Files, Lens, LensOptions, Shard, Trials
 from brinell.models.preprocess import Preprocess
 from brinell.perturb.view import View
+from brinell.run_config import load_config
 from brinell.runs.store import Store
 from conftest import PLAIN
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from brinell.config.data import DataOptions
     from brinell.config.execution import Execution
     from brinell.config.model import ModelOptions
-    from brinell.config.run import RunConfig
     from brinell.curation.curate import Curated
     from brinell.curation.options import CurateOptions
     from brinell.datasets.sources import open_dataset
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from brinell.models.preprocess import Preprocess
     from brinell.models.sources import open_model
     from brinell.perturb.operator import OPERATORS, Operator, find_operator
+    from brinell.run_config import RunConfig
     from brinell.types import Dataset, Sample
 
 __version__ = "0.1.0"
@@ -94,7 +94,6 @@ _MODULES = {
     "brinell.config.data": ("DataOptions",),
     "brinell.config.execution": ("Execution",),
     "brinell.config.model": ("ModelOptions",),
-    "brinell.config.run": ("RunConfig",),
     "brinell.curation.curate": ("Curated",),
     "brinell.curation.options": ("CurateOptions",),
     "brinell.datasets.sources": ("open_dataset",),
@@ -119,6 +118,7 @@ _MODULES = {
     "brinell.models.preprocess": ("Preprocess",),
     "brinell.models.sources": ("open_model",),
     "brinell.perturb.operator": ("OPERATORS", "Operator", "find_operator"),
+    "brinell.run_config": ("RunConfig",),
     "brinell.types": ("Dataset", "Sample"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -22,7 +22,6 @@ from brinell.config.data import DataOptions
 from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
-from brinell.config.run import RunConfig, load_config
 from brinell.config.saliency import AttentionOptions
 from brinell.curation.curate import Curated
 from brinell.curation.curate import curate as curate_stores
@@ -49,6 +48,7 @@ from brinell.models.sources import open_model
 from brinell.registry import nearest
 from brinell.report.page import write_figures, write_report
 from brinell.report.parts import PARTS
+from brinell.run_config import RunConfig, load_config
 from brinell.runs.store import Store
 from brinell.saliency.findings import Attention
 from brinell.tracking.server import Server

@@ -40,12 +40,16 @@ def load_reference(reference: str) -> Any:
 class Registry(Generic[T]):
     """A dictionary of parts of one kind, to which parts can only be added.
 
-    Parts of other packages are loaded from the entry points of `group` when the registry is first read.
+    On the first read `built_in` registers brinell's own parts, if importing doesn't register them, and the parts of other
+    packages are loaded from the entry points of `group`.
     """
 
-    def __init__(self, kind: str, *, group: str | None = None) -> None:
+    def __init__(
+        self, kind: str, *, group: str | None = None, built_in: Callable[[Registry[T]], None] | None = None
+    ) -> None:
         self.kind, self.group = kind, group
         self._parts: dict[str, T] = {}
+        self._built_in = built_in
         self._pending: list[EntryPoint] | None = None if group else []  # None: not looked for yet
         self._loading = False
         self._lock = threading.RLock()
@@ -81,28 +85,31 @@ class Registry(Generic[T]):
         return list(self._read().values())
 
     def _read(self) -> dict[str, T]:
-        """Return the parts, after loading those of installed packages."""
-        if self._pending != []:
-            self._load_plugins()
+        """Return the parts, after loading those that are not loaded yet."""
+        if self._built_in is not None or self._pending != []:
+            self._load_all()
         return self._parts
 
-    def _load_plugins(self) -> None:
+    def _load_all(self) -> None:
         with self._lock:
-            if self._loading:  # a plugin that reads the registry while it is loaded sees what is there so far
+            if self._loading:  # a part that reads the registry while it is loaded sees what is there so far
                 return
             self._loading = True
             try:
+                if self._built_in is not None:
+                    self._built_in(self)
+                    self._built_in = None
                 if self._pending is None:
                     assert self.group is not None
                     found = entry_points(group=self.group)
                     self._pending = sorted(found, key=lambda point: (_package(point), point.name))
                 while self._pending:  # one that fails stays pending, so that every read reports it
-                    self._load(self._pending[0])
+                    self._load_plugin(self._pending[0])
                     del self._pending[0]
             finally:
                 self._loading = False
 
-    def _load(self, point: EntryPoint) -> None:
+    def _load_plugin(self, point: EntryPoint) -> None:
         try:
             part = point.load()
             if not isinstance(part, ModuleType):

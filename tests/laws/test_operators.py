@@ -12,7 +12,7 @@ import reference
 from brinell.errors import ModelError, UnknownName
 from brinell.perturb import codec
 from brinell.perturb.occlusion import line_coverage
-from brinell.perturb.operator import OPERATORS, Facts, Kind, Operator, find_operator, operator_names, step
+from brinell.perturb.operator import OPERATORS, Facts, Kind, Operator, find_operator, operator_names, step_operator
 
 ALL = [pytest.param(operator, id=operator.id) for operator in OPERATORS.values()]
 STOCHASTIC = [pytest.param(operator, id=operator.id) for operator in OPERATORS.values() if operator.stochastic]
@@ -212,11 +212,11 @@ def test_semantics_fall_back_to_the_only_ones() -> None:
 
 
 def test_registering_twice_or_asking_for_too_much_is_refused() -> None:
-    facts = Facts("x", "x", lambda level, h, w: level, "local", "pixel")
+    facts = Facts("x", "x", lambda level, h, w: level, "local", "pixel", source="a test")
     with pytest.raises(ValueError, match="registered twice"):
-        step("noise", facts)(lambda images: images)
+        step_operator("noise", facts)(lambda images: images)
     with pytest.raises(TypeError, match="asks for"):
-        step("something", facts)(lambda images, weather: images)
+        step_operator("something", facts)(lambda images, weather: images)
 
 
 def test_tags_follow_from_what_a_function_needs() -> None:

@@ -18,7 +18,6 @@ from brinell.cli.harden import harden
 from brinell.cli.settings import with_settings
 from brinell.cli.tables import comparison_table, listing, plan_lines, summary_table
 from brinell.config.execution import Execution
-from brinell.config.run import RunConfig, load_config
 from brinell.engine.manifest import told_queries
 from brinell.engine.plan import plan as plan_of
 from brinell.engine.progress import reporter
@@ -26,6 +25,7 @@ from brinell.engine.runner import assemble, execute
 from brinell.errors import BrinellError, ConfigError
 from brinell.lenses.profile.findings import THRESHOLDS
 from brinell.models.sources import open_model
+from brinell.run_config import RunConfig, load_config
 from brinell.serve.server import Server, served_lines
 from brinell.tracking.server import Server as Tracker
 from brinell.tracking.track import Tracked

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from brinell.config.run import RunConfig, load_config
 from brinell.errors import ConfigError
+from brinell.run_config import RunConfig, load_config
 from brinell.validation import read_yaml
 
 _WHAT, _HOW = "What is measured", "How it is carried out"

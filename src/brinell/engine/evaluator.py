@@ -22,11 +22,11 @@ from brinell.errors import ModelError
 from brinell.lenses.lens import Asked, Asking, Columns, Outcome, Shard, Trials
 from brinell.lenses.tasks import Motion, Task
 from brinell.models.model import Model
-from brinell.perturb.difference import Difference, colours, difference, mean_grey, no_difference
+from brinell.perturb.difference import Difference, count_colours, difference, mean_grey, no_difference
 from brinell.perturb.operator import Kind, Operator
 from brinell.perturb.property import Property, PropertyKind
 from brinell.perturb.view import View
-from brinell.resizing.repaint import Repainting
+from brinell.resizing.repaint import Repainter
 
 A = TypeVar("A")
 SMALL = 4  # images of a batch that keep a core nearly as busy as many do
@@ -65,7 +65,7 @@ class Bench:
         self._advance = advance
         self.asked = 0
         self._levels = _Levels(self.inputs)
-        self._repaintings: dict[int, Repainting] = {}
+        self._repaintings: dict[int, Repainter] = {}
         # where the preferred objects are, for a detector; NaN: where it finds them itself
         given = torch.full((len(inputs), 4), torch.nan) if regions is None else regions
         self._regions = given.to(model.device)
@@ -224,7 +224,7 @@ class Bench:
             return self.model.preprocess.repainted(self._ready(sample), view.local, parameters)
         return view.inputs(self.originals[sample], parameters, self.model.preprocess.inputs)
 
-    def _ready(self, sample: int) -> Repainting:
+    def _ready(self, sample: int) -> Repainter:
         """An original, ready to be changed in windows."""
         if sample not in self._repaintings:
             self._repaintings[sample] = self.model.preprocess.repainting(self.originals[sample])
@@ -253,7 +253,7 @@ class Bench:
             if compares
             else no_difference(len(images), images.device),
             grey=mean_grey(images) if told == "grey" else None,
-            colours=colours(images) if told == "colours" else None,
+            colours=count_colours(images) if told == "colours" else None,
             detections=detections,
         )
 
@@ -265,7 +265,7 @@ class Bench:
     def _ask_clean(self, part: slice) -> Outcome:
         images = self.inputs[part]
         read, broken, detections = self.judged(images, part)
-        return Outcome(read, broken, difference(images, images), mean_grey(images), colours(images), detections)
+        return Outcome(read, broken, difference(images, images), mean_grey(images), count_colours(images), detections)
 
     def judged(
         self,

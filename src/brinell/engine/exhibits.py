@@ -31,7 +31,7 @@ from brinell.lenses.knob.findings import Least, least
 from brinell.lenses.profile.findings import Breaker, breakers, profiles
 from brinell.models.model import Model
 from brinell.motion.groups import GROUPS
-from brinell.perturb.highlight import highlight
+from brinell.perturb.highlight import highlight_view
 from brinell.perturb.operator import find_operator
 from brinell.perturb.property import find_property
 from brinell.runs.store import Store
@@ -70,7 +70,7 @@ class Exhibit:
         """How the picture is made."""
         if self.colour:
             red, green, blue = self.colour
-            return Version(self.image, highlight("exact", (red, green, blue)), self.severities)
+            return Version(self.image, highlight_view("exact", (red, green, blue)), self.severities)
         if self.severities:
             return Version(self.image, find_property(self.operator), self.severities, self.field)
         return Version(self.image, find_operator(self.operator), (self.level,))

@@ -13,12 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from brinell.config.run import RunConfig
 from brinell.engine.survey import data_fingerprint
 from brinell.engine.tuning import SHARD, best_batch
 from brinell.errors import RunError
 from brinell.models.model import Model
 from brinell.models.preprocess import Preprocess
+from brinell.run_config import RunConfig
 from brinell.runs.store import Store
 from brinell.types import Dataset
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from brinell.config.run import RunConfig
 from brinell.config.saliency import AttentionOptions
 from brinell.criteria.criterion import Criterion, find_criterion
 from brinell.datasets.objects import object_rule
@@ -36,6 +35,7 @@ from brinell.lenses.tasks import MotionSearch
 from brinell.models.activations import activations
 from brinell.models.model import Model, probe_images
 from brinell.models.sources import open_model
+from brinell.run_config import RunConfig
 from brinell.runs.names import title
 from brinell.runs.schema import Unit
 from brinell.runs.store import Store

@@ -32,13 +32,13 @@ class Stage:
         self._frames, self._sizes = Frames.of(images, sizes), sizes
         self._corners = torch.tensor([model.preprocess.corner(int(tall), int(wide)) for tall, wide in sizes])
         self._whole = bool((sizes == torch.tensor([model.preprocess.height, model.preprocess.width])).all())
-        if self._frames.alike:
+        if self._frames.same_size:
             self._corners = self._corners[:1]
             self._all_seen = self._places(self._frames.corners, self._corners)
 
     def frames(self, samples: Tensor) -> Frames:
         """The whole images of samples."""
-        return self._frames.at(samples)
+        return self._frames.select(samples)
 
     def shape(self, sample: int) -> tuple[int, int]:
         """The height and width of a whole image."""
@@ -49,18 +49,18 @@ class Stage:
         """Which pixels of whole images the model sees."""
         if self._whole:
             return None
-        return self._frames.once("seen", partial(self._mask, samples))
+        return self._frames.compute_once("seen", partial(self._mask, samples))
 
     def moved(self, samples: Tensor, matrices: Tensor) -> Tensor:
         """Whole images of samples under motions, in whole grey levels; smaller ones lie at the top left."""
-        return self.model.preprocess.levels(self.frames(samples).moved(matrices))
+        return self.model.preprocess.levels(self.frames(samples).move(matrices))
 
     def view(self, samples: Tensor, matrices: Tensor | None = None) -> Tensor:
         """What the model sees of samples, as they are or moved; nothing else is moved."""
-        frames = self._frames.at(samples)
+        frames = self._frames.select(samples)
         if matrices is None:
             return self._cut(frames.images, samples)
-        return frames.moved(matrices, self._pixels(samples))
+        return frames.move(matrices, self._pixels(samples))
 
     def scores(self, samples: Tensor, matrices: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Scores (N, K) before any softmax, and the labels that win."""
@@ -109,13 +109,17 @@ class Stage:
         return torch.stack([image[..., top : top + height, left : left + width] for image, (top, left) in parts])
 
     def _own_corners(self, samples: Tensor) -> Tensor:
-        return self._corners if self._frames.alike else self._corners[samples]
+        return self._corners if self._frames.same_size else self._corners[samples]
 
     def _pixels(self, samples: Tensor) -> Pixels | None:
         """Where the pixels that the model sees lie in whole images; None: it sees all."""
         if self._whole:
             return None
-        return self._all_seen if self._frames.alike else self._places(self._frames.corners[samples], self._corners[samples])
+        return (
+            self._all_seen
+            if self._frames.same_size
+            else self._places(self._frames.corners[samples], self._corners[samples])
+        )
 
     def _places(self, first: Tensor, corners: Tensor) -> Pixels:
         starts = first + corners.flip(1)

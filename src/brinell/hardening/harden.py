@@ -20,7 +20,6 @@ from torch import Tensor
 
 from brinell.comparison.contrasts import Contrasts, contrasts
 from brinell.comparison.page import comparison_page
-from brinell.config.run import RunConfig, load_config
 from brinell.datasets.sources import open_dataset
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.runner import Parts, execute
@@ -50,6 +49,7 @@ from brinell.models.hardened import FACTS_FILE, WEIGHTS_FILE, HardenedFacts, dre
 from brinell.models.model import Model
 from brinell.models.modules import from_module
 from brinell.models.sources import open_model
+from brinell.run_config import RunConfig, load_config
 from brinell.runs.store import Store
 from brinell.types import Dataset
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from brinell.config.execution import Execution
-from brinell.config.run import load_config
 from brinell.curation.curate import curate
 from brinell.curation.moved import write_moved
 from brinell.curation.options import CurateOptions
@@ -13,6 +12,7 @@ from brinell.engine.runner import assemble
 from brinell.errors import ConfigError, RunError
 from brinell.hardening.options import FailureOptions
 from brinell.models.model import Model
+from brinell.run_config import load_config
 from brinell.runs.store import Store
 from brinell.types import Dataset
 

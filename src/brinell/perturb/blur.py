@@ -10,13 +10,17 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, pad
 
 from brinell.draws import Draws
-from brinell.perturb.operator import Facts, step
-from brinell.perturb.patches import Patches, draw_patches, waves
+from brinell.perturb.operator import Facts, step_operator
+from brinell.perturb.papers import SWINGLER_2022
+from brinell.perturb.patches import Patches, assign_rounds, draw_patches
 
 LONGEST = 10  # the longest side of a rectangle of local blur
 
 
-@step("global_blur", Facts("global blur", "5×5 convolutions", lambda level, h, w: level, "global", "pixel"))
+@step_operator(
+    "global_blur",
+    Facts("global blur", "5×5 convolutions", lambda level, h, w: level, "global", "pixel", source=SWINGLER_2022),
+)
 def global_blur(images: Tensor) -> Tensor:
     """One more 5×5 box mean, border reflect-101, rounded to whole grey levels."""
     if images.device.type != "cpu":  # where a pool reads the image once; on a CPU it does so 25 times
@@ -43,10 +47,10 @@ def _twenty_fifth(sums: Tensor) -> Tensor:
     return sums.to(torch.float32).mul_(1 / 25).round_()
 
 
-_LOCAL = Facts("local blur", "small boxes", lambda level, h, w: level * (w + h), "local", "pixel")
+_LOCAL = Facts("local blur", "small boxes", lambda level, h, w: level * (w + h), "local", "pixel", source=SWINGLER_2022)
 
 
-@step("local_blur", _LOCAL)
+@step_operator("local_blur", _LOCAL)
 def local_blur(images: Tensor, draws: Draws) -> Tensor:
     """w+h more rectangles of 2 to 10 pixels a side, each blurred 5×5 inside itself (reflect-101 at its own border)."""
 
@@ -57,7 +61,7 @@ def local_blur(images: Tensor, draws: Draws) -> Tensor:
     return _replace_patches(images, draws, blurred)
 
 
-@step("local_blur", _LOCAL, variant="paper")
+@step_operator("local_blur", _LOCAL, variant="paper")
 def local_blur_as_written(images: Tensor, draws: Draws) -> Tensor:
     """w+h more rectangles of 2 to 10 pixels a side, each replaced by its mean."""
 
@@ -129,7 +133,7 @@ def _each_channel(pixels: Tensor, channels: int, change: Callable[[Tensor], Tens
 
 def _rounds(patches: Patches) -> Iterator[tuple[Patches, Tensor]]:
     """The rectangles round by round, as many for each image as the fullest one has, and which of them are real."""
-    wave = waves(patches)
+    wave = assign_rounds(patches)
     order = wave.argsort(dim=1, stable=True)
     counts = torch.stack([(wave == number).sum(1) for number in range(int(wave.max()) + 1)], 1)
     starts = counts.cumsum(1) - counts

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from brinell.perturb.dct import jpeg_in_tensors
-from brinell.perturb.operator import Facts, pixels, step
+from brinell.perturb.operator import Facts, level_operator, step_operator
+from brinell.perturb.papers import SWINGLER_2022
 
 
 def quality(level: int) -> int:
@@ -20,22 +21,22 @@ def quality(level: int) -> int:
     return 100 if level == 0 else max(2, 32 - level)
 
 
-_JPEG = Facts("JPEG", "quality", lambda level, h, w: quality(level), "global", "colour")
+_JPEG = Facts("JPEG", "quality", lambda level, h, w: quality(level), "global", "colour", source=SWINGLER_2022)
 
 
-@pixels("jpeg", _JPEG)
+@level_operator("jpeg", _JPEG)
 def jpeg(images: Tensor, levels: Tensor) -> Tensor:
     """Encoded and decoded with red and blue exchanged inside the codec, as the published code does."""
     return _compressed(images, levels, exchanged=True)
 
 
-@pixels("jpeg", _JPEG, variant="paper")
+@level_operator("jpeg", _JPEG, variant="paper")
 def jpeg_as_written(images: Tensor, levels: Tensor) -> Tensor:
     """Encoded and decoded with the channels in their right order."""
     return _compressed(images, levels, exchanged=False)
 
 
-@step("jpeg", _JPEG, variant="cumulative")
+@step_operator("jpeg", _JPEG, variant="cumulative")
 def jpeg_again(images: Tensor, step: int) -> Tensor:
     """The published codec, each level on top of the last."""
     return jpeg(images, torch.full((len(images),), step + 1))

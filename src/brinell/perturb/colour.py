@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
-from brinell.perturb.operator import Facts, pixels, step
+from brinell.perturb.operator import Facts, level_operator, step_operator
+from brinell.perturb.papers import SWINGLER_2022
 
 
-@step(
+@step_operator(
     "white_fog",
     Facts(
         "white fog",
@@ -23,6 +24,7 @@ from brinell.perturb.operator import Facts, pixels, step
         "local",
         "pixel",
         told="grey",
+        source=SWINGLER_2022,
     ),
 )
 def white_fog(images: Tensor, draws: Draws) -> Tensor:
@@ -44,16 +46,17 @@ def _fade(target: str) -> Facts:
         "global",
         "colour",
         told="amount" if target == "grey" else "grey",
+        source=SWINGLER_2022,
     )
 
 
-@step("fade_black", _fade("black"))
+@step_operator("fade_black", _fade("black"))
 def fade_black(images: Tensor) -> Tensor:
     """Every value times 0.9, rounded half to even."""
     return _tenths(images, 9)
 
 
-@step("fade_white", _fade("white"))
+@step_operator("fade_white", _fade("white"))
 def fade_white(images: Tensor) -> Tensor:
     """Every value times 1.1, rounded half to even, at most 255."""
     return _tenths(images, 11)
@@ -70,7 +73,7 @@ def _scaled(tenths: int, device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=torch.uint8, device=device)
 
 
-@step("fade_grey", _fade("grey"))
+@step_operator("fade_grey", _fade("grey"))
 def fade_grey(images: Tensor) -> Tensor:
     """Saturation times 0.9 in 8-bit HSV, rounded down; grey images stay as they are.
 
@@ -137,6 +140,7 @@ _POSTERISE = Facts(
     "global",
     "colour",
     told="colours",
+    source=SWINGLER_2022,
 )
 
 
@@ -145,19 +149,19 @@ def bins(level: int) -> int:
     return 256 if level == 0 else max(2, 32 - level)
 
 
-@pixels("posterise", _POSTERISE)
+@level_operator("posterise", _POSTERISE)
 def posterise(images: Tensor, levels: Tensor) -> Tensor:
     """Each channel in b bins of equal width; bin i becomes i·255/(b-1), so that black and white stay."""
     return _posterised(images, levels, lambda index, count: index * 255 // (count - 1))
 
 
-@pixels("posterise", _POSTERISE, variant="paper")
+@level_operator("posterise", _POSTERISE, variant="paper")
 def posterise_as_written(images: Tensor, levels: Tensor) -> Tensor:
     """Each channel in b bins of equal width; bin i becomes (i+1)·255/b, so that black is lost."""
     return _posterised(images, levels, lambda index, count: (index + 1) * 255 // count)
 
 
-@step("posterise", _POSTERISE, variant="cumulative")
+@step_operator("posterise", _POSTERISE, variant="cumulative")
 def posterise_again(images: Tensor, step: int) -> Tensor:
     """The published bins, each level on top of the last."""
     return posterise(images, torch.full((len(images),), step + 1, device=images.device))

@@ -6,12 +6,15 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
-from brinell.perturb.operator import Facts, step
+from brinell.perturb.operator import Facts, step_operator
+from brinell.perturb.papers import SWINGLER_2022
 
 
-@step(
+@step_operator(
     "noise",
-    Facts("random noise", "pixels redrawn", lambda level, h, w: level * (w * h // 50), "local", "pixel"),
+    Facts(
+        "random noise", "pixels redrawn", lambda level, h, w: level * (w * h // 50), "local", "pixel", source=SWINGLER_2022
+    ),
 )
 def noise(images: Tensor, draws: Draws) -> Tensor:
     """wh/50 more pixels, drawn with replacement, each given a random colour."""
@@ -33,16 +36,17 @@ _RANDOM = Facts(
     lambda level, h, w: level * ((w - 1) * (h - 1) // 20),
     "local",
     "pixel",
+    source=SWINGLER_2022,
 )
 
 
-@step("pixel_exchange", _RANDOM)
+@step_operator("pixel_exchange", _RANDOM)
 def pixel_exchange(images: Tensor, draws: Draws) -> Tensor:
     """(w-1)(h-1)/20 more pixels that take another random pixel's colour: the published swap is a copy."""
     return _replay(images, *_random_pairs(images, draws))
 
 
-@step("pixel_exchange", _RANDOM, variant="paper")
+@step_operator("pixel_exchange", _RANDOM, variant="paper")
 def pixel_exchange_as_written(images: Tensor, draws: Draws) -> Tensor:
     """(w-1)(h-1)/20 more pairs of random pixels that swap their colours."""
     return _replay(images, *_both_ways(*_random_pairs(images, draws)))
@@ -61,16 +65,17 @@ def _adjacent(share: int) -> Facts:
         lambda level, h, w: level * ((w - 1) * (h - 1) // share),
         "local",
         "pixel",
+        source=SWINGLER_2022,
     )
 
 
-@step("adjacent_exchange", _adjacent(2))
+@step_operator("adjacent_exchange", _adjacent(2))
 def adjacent_exchange(images: Tensor, draws: Draws) -> Tensor:
     """(w-1)(h-1)/2 more pixels that take a neighbour's colour."""
     return _replay(images, *_neighbours(images, draws, share=2))
 
 
-@step("adjacent_exchange", _adjacent(20), variant="paper")
+@step_operator("adjacent_exchange", _adjacent(20), variant="paper")
 def adjacent_exchange_as_written(images: Tensor, draws: Draws) -> Tensor:
     """(w-1)(h-1)/20 more pairs of neighbours that swap their colours."""
     return _replay(images, *_both_ways(*_neighbours(images, draws, share=20)))

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from brinell.draws import Draws, key
 from brinell.errors import ConfigError
-from brinell.perturb.property import PROPERTIES, Property, PropertyFacts, per_image, pixels
+from brinell.perturb.papers import ZHONG_2020
+from brinell.perturb.property import PROPERTIES, Property, PropertyFacts, per_image, pixel_property
 from brinell.perturb.weather import POINTS
 
 SIDE = 512  # of the grown template
@@ -44,6 +45,7 @@ _FACTS = PropertyFacts(
     "% frost",
     lambda s, h, w: torch.where(s[:, 0] == 0, 0.0, 100 * _weight(s)),
     points=POINTS,
+    source=ZHONG_2020,
 )
 
 
@@ -53,15 +55,17 @@ def _frosted(images: Tensor, severities: Tensor, template: Template) -> Tensor:
     return images.mul_(per_image(clear, images)).add_(ice)
 
 
-@pixels("frost", _FACTS)
+@pixel_property("frost", _FACTS)
 def frost(images: Tensor, severities: Tensor) -> Tensor:
     """(1 - 0.5e)·x + (0.3 + 0.5e)·T: the least frost is strong already."""
     return _frosted(images, severities, _grown())
 
 
-@pixels(
+@pixel_property(
     "frost",
-    PropertyFacts("frost", "weather", "% frost", lambda s, h, w: 100 * FROST_MOST * s[:, 0], points=POINTS),
+    PropertyFacts(
+        "frost", "weather", "% frost", lambda s, h, w: 100 * FROST_MOST * s[:, 0], points=POINTS, source=ZHONG_2020
+    ),
     variant="equations",
 )
 def frost_as_written(images: Tensor, severities: Tensor) -> Tensor:
@@ -94,7 +98,7 @@ def use_frost_template(path: str | Path) -> Property:
     def frost_of_file(images: Tensor, severities: Tensor) -> Tensor:
         return _frosted(images, severities, template)
 
-    pixels("frost", _FACTS, variant=variant)(frost_of_file)
+    pixel_property("frost", _FACTS, variant=variant)(frost_of_file)
     return PROPERTIES[name]
 
 

@@ -10,7 +10,8 @@ import math
 import torch
 from torch import Tensor
 
-from brinell.perturb.operator import Facts, step
+from brinell.perturb.operator import Facts, step_operator
+from brinell.perturb.papers import SWINGLER_2022
 
 _GRADIENT = Facts(
     "gradient descent",
@@ -18,16 +19,17 @@ _GRADIENT = Facts(
     lambda level, h, w: level,
     "local",
     "pixel",
+    source=SWINGLER_2022,
 )
 
 
-@step("gradient_descent", _GRADIENT, variant="sign")
+@step_operator("gradient_descent", _GRADIENT, variant="sign")
 def gradient_descent(images: Tensor, gradient: Tensor) -> Tensor:
     """One grey level along the sign of the loss gradient."""
     return _moved(images, gradient.sign())
 
 
-@step("gradient_descent", _GRADIENT, variant="l2")
+@step_operator("gradient_descent", _GRADIENT, variant="l2")
 def gradient_descent_l2(images: Tensor, gradient: Tensor) -> Tensor:
     """Along the gradient itself, by as much in L2 as one grey level everywhere, in whole grey levels."""
     length = gradient.flatten(1).norm(dim=1).clamp(min=1e-30)[:, None, None, None]

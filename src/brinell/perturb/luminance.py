@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from brinell.perturb.property import PropertyFacts, per_image, pixels
+from brinell.perturb.papers import ZHONG_2020
+from brinell.perturb.property import PropertyFacts, per_image, pixel_property
 
 _TWO_SIDED = ("lighter", "darker")
 
@@ -20,15 +21,20 @@ def _whole_levels(severities: Tensor, height: int = 0, width: int = 0) -> Tensor
     return (severities[:, 0] * 255).round()
 
 
-@pixels("brightness", PropertyFacts("brightness", "luminance", "×", _factor, points=500, directions=_TWO_SIDED))
+@pixel_property(
+    "brightness",
+    PropertyFacts("brightness", "luminance", "×", _factor, points=500, directions=_TWO_SIDED, source=ZHONG_2020),
+)
 def brightness(images: Tensor, severities: Tensor) -> Tensor:
     """Every value times a factor, which is 1.508 at the first step up and 0.998 at the first step down."""
     return images.mul_(per_image(_factor(severities), images))
 
 
-@pixels(
+@pixel_property(
     "brightness",
-    PropertyFacts("brightness", "luminance", "grey levels", _whole_levels, points=255, directions=_TWO_SIDED),
+    PropertyFacts(
+        "brightness", "luminance", "grey levels", _whole_levels, points=255, directions=_TWO_SIDED, source=ZHONG_2020
+    ),
     variant="equations",
 )
 def brightness_as_written(images: Tensor, severities: Tensor) -> Tensor:
@@ -36,7 +42,9 @@ def brightness_as_written(images: Tensor, severities: Tensor) -> Tensor:
     return images.add_(per_image(_whole_levels(severities), images))
 
 
-@pixels("contrast", PropertyFacts("contrast", "luminance", "% less contrast", lambda s, h, w: 100 * s[:, 0]))
+@pixel_property(
+    "contrast", PropertyFacts("contrast", "luminance", "% less contrast", lambda s, h, w: 100 * s[:, 0], source=ZHONG_2020)
+)
 def contrast(images: Tensor, severities: Tensor) -> Tensor:
     """Eq. 2: towards the middle of the range, (1 - e)·x + e·127.5."""
     share = severities[:, 0]

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
-from brinell.perturb.property import PropertyFacts, per_image, pixels
+from brinell.perturb.papers import ZHONG_2020
+from brinell.perturb.property import PropertyFacts, per_image, pixel_property
 
 
 def _signed_uniform(draws: Draws, shape: torch.Size) -> Tensor:
@@ -36,15 +37,20 @@ def _quantiles(device: torch.device) -> Tensor:
     return (middles / middles.square().mean().sqrt()).to(torch.float32).to(device)
 
 
-@pixels("uniform_noise", PropertyFacts("uniform noise", "noise", "grey levels at most", lambda s, h, w: 255 * s[:, 0] ** 2))
+@pixel_property(
+    "uniform_noise",
+    PropertyFacts("uniform noise", "noise", "grey levels at most", lambda s, h, w: 255 * s[:, 0] ** 2, source=ZHONG_2020),
+)
 def uniform_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """Eq. 6: x + e·U(-e, e), so noise of amplitude e² of the range."""
     return images.add_(_signed_uniform(draws, images.shape).mul_(per_image(255 * severities[:, 0] ** 2, images)))
 
 
-@pixels(
+@pixel_property(
     "gaussian_noise",
-    PropertyFacts("Gaussian noise", "noise", "grey levels s.d.", lambda s, h, w: 255 * s[:, 0] ** 2 / math.sqrt(3)),
+    PropertyFacts(
+        "Gaussian noise", "noise", "grey levels s.d.", lambda s, h, w: 255 * s[:, 0] ** 2 / math.sqrt(3), source=ZHONG_2020
+    ),
 )
 def gaussian_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """X + e·N(0, (e/√3)²): the standard deviation is e²/√3 of the range, that of the uniform noise."""
@@ -52,9 +58,9 @@ def gaussian_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     return images.add_(_normal(draws, images.shape).mul_(per_image(deviation, images)))
 
 
-@pixels(
+@pixel_property(
     "gaussian_noise",
-    PropertyFacts("Gaussian noise", "noise", "grey levels s.d.", lambda s, h, w: 255 * s[:, 0] ** 2),
+    PropertyFacts("Gaussian noise", "noise", "grey levels s.d.", lambda s, h, w: 255 * s[:, 0] ** 2, source=ZHONG_2020),
     variant="equations",
 )
 def gaussian_noise_as_written(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
@@ -62,7 +68,9 @@ def gaussian_noise_as_written(images: Tensor, severities: Tensor, draws: Draws) 
     return images.add_(_normal(draws, images.shape).mul_(per_image(255 * severities[:, 0] ** 2, images)))
 
 
-@pixels("blended_noise", PropertyFacts("blended noise", "noise", "% noise", lambda s, h, w: 100 * s[:, 0]))
+@pixel_property(
+    "blended_noise", PropertyFacts("blended noise", "noise", "% noise", lambda s, h, w: 100 * s[:, 0], source=ZHONG_2020)
+)
 def blended_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """Eq. 8: towards an image of uniform noise, (1 - e)·x + e·u.
 
@@ -75,7 +83,10 @@ def blended_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     return images.mul_(per_image(1 - share, images)).add_(field)
 
 
-@pixels("salt_and_pepper", PropertyFacts("salt & pepper", "noise", "% of pixels", lambda s, h, w: 100 * s[:, 0]))
+@pixel_property(
+    "salt_and_pepper",
+    PropertyFacts("salt & pepper", "noise", "% of pixels", lambda s, h, w: 100 * s[:, 0], source=ZHONG_2020),
+)
 def salt_and_pepper(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """Eq. 9: a share e of pixels is white or black, in all channels at once."""
     batch, _, height, width = images.shape

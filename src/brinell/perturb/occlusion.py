@@ -9,23 +9,24 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
-from brinell.perturb.operator import Facts, step
+from brinell.perturb.operator import Facts, step_operator
+from brinell.perturb.papers import SWINGLER_2022
 from brinell.perturb.patches import Patches, draw_patches
 
 ONE = 1 << 16  # fixed point of line drawing, as OpenCV's
 
 
 def _line_facts(colour: str) -> Facts:
-    return Facts(f"{colour} lines", "lines", lambda level, h, w: level, "local", "pixel")
+    return Facts(f"{colour} lines", "lines", lambda level, h, w: level, "local", "pixel", source=SWINGLER_2022)
 
 
-@step("black_lines", _line_facts("black"))
+@step_operator("black_lines", _line_facts("black"))
 def black_lines(images: Tensor, draws: Draws) -> Tensor:
     """One more thin black line, from the left or top edge to the right or bottom edge."""
     return _draw_line(images, draws, 0)
 
 
-@step("white_lines", _line_facts("white"))
+@step_operator("white_lines", _line_facts("white"))
 def white_lines(images: Tensor, draws: Draws) -> Tensor:
     """One more thin white line."""
     return _draw_line(images, draws, 255)
@@ -126,16 +127,16 @@ def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.tensor(weight, device=device), torch.tensor(slopes, device=device)
 
 
-_BOXES = Facts("black boxes", "boxes", lambda level, h, w: level * ((w + h) // 10), "local", "pixel")
+_BOXES = Facts("black boxes", "boxes", lambda level, h, w: level * ((w + h) // 10), "local", "pixel", source=SWINGLER_2022)
 
 
-@step("boxes", _BOXES)
+@step_operator("boxes", _BOXES)
 def boxes(images: Tensor, draws: Draws) -> Tensor:
     """(w+h)/10 more black boxes of 3 to 6 pixels: sides from 2..5, and the far corner is drawn too."""
     return _black_boxes(images, draws, extra=1)
 
 
-@step("boxes", _BOXES, variant="paper")
+@step_operator("boxes", _BOXES, variant="paper")
 def boxes_as_written(images: Tensor, draws: Draws) -> Tensor:
     """(w+h)/10 more black boxes of 2 to 5 pixels."""
     return _black_boxes(images, draws, extra=0)

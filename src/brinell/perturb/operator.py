@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -53,7 +53,7 @@ class Facts:
     reach: Literal["global", "local"]
     domain: Literal["colour", "pixel"]
     told: Literal["amount", "grey", "colours"] = "amount"
-    source: str = "Swingler, IJCCI 2022"
+    source: str = field(kw_only=True)
 
     def tell(self, amount: float) -> str:
         """An amount with its unit: "1 line", "4,480 small boxes", "quality 7"."""
@@ -145,13 +145,13 @@ class Operator:
 OPERATORS: Registry[Operator] = Registry("operator")
 
 
-def step(name: str, facts: Facts, *, variant: str = "published") -> Callable[[Function], Function]:
-    """Register a function as a step operator."""
+def step_operator(name: str, facts: Facts, *, variant: str = "published") -> Callable[[Function], Function]:
+    """Register a function that adds one increment to images it changed before."""
     return _register(Kind.STEP, name, facts, variant, {"draws", "step", "gradient"})
 
 
-def pixels(name: str, facts: Facts, *, variant: str = "published") -> Callable[[Function], Function]:
-    """Register a function as a pixels operator."""
+def level_operator(name: str, facts: Facts, *, variant: str = "published") -> Callable[[Function], Function]:
+    """Register a function that makes any level from the clean image."""
     return _register(Kind.PIXELS, name, facts, variant, {"levels", "draws"})
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
@@ -76,7 +76,7 @@ class PropertyFacts:
     points: int | Callable[[int, int], int] = 1000
     directions: tuple[str, ...] = ("stronger",)
     grid: Grid = evenly
-    source: str = "Zhong, Hu and Chen, DSN 2020"
+    source: str = field(kw_only=True)
 
     def tell(self, amount: float) -> str:
         """An amount with its unit: "12.6 degrees", "1 flake", "× 1.5"."""
@@ -145,12 +145,12 @@ class Property:
 PROPERTIES: Registry[Property] = Registry("property")
 
 
-def pixels(name: str, facts: PropertyFacts, *, variant: str = "dsn2020") -> Callable[[Function], Function]:
+def pixel_property(name: str, facts: PropertyFacts, *, variant: str = "dsn2020") -> Callable[[Function], Function]:
     """Register a function of images as a property."""
     return _register(PropertyKind.PIXELS, name, facts, variant)
 
 
-def motion(name: str, facts: PropertyFacts, *, variant: str = "dsn2020") -> Callable[[Function], Function]:
+def motion_property(name: str, facts: PropertyFacts, *, variant: str = "dsn2020") -> Callable[[Function], Function]:
     """Register a function of severities that gives matrices as a property."""
     return _register(PropertyKind.MOTION, name, facts, variant)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from brinell.perturb.property import NEARLY, PropertyFacts, per_image, pixels
+from brinell.perturb.papers import ZHONG_2020
+from brinell.perturb.property import NEARLY, PropertyFacts, per_image, pixel_property
 
 _FIRST, _SECOND = 16, 12  # bits of the weights of the two passes of a Gaussian blur
 _SIGMA = 0.2  # of the longer side, at severity 1
@@ -23,10 +24,12 @@ def _kernel(severities: Tensor, height: int, width: int) -> Tensor:
     return (severities[:, 0] * min(height, width) + NEARLY).floor().clamp(min=1)
 
 
-_MOTION = PropertyFacts("motion blur", "blur", "px", _kernel, points=lambda height, width: min(height, width, 224))
+_MOTION = PropertyFacts(
+    "motion blur", "blur", "px", _kernel, points=lambda height, width: min(height, width, 224), source=ZHONG_2020
+)
 
 
-@pixels("motion_blur", _MOTION)
+@pixel_property("motion_blur", _MOTION)
 def motion_blur(images: Tensor, severities: Tensor) -> Tensor:
     """A horizontal line of k pixels; border reflect-101.
 
@@ -39,7 +42,7 @@ def motion_blur(images: Tensor, severities: Tensor) -> Tensor:
     return _line_mean(images, length, -1)
 
 
-@pixels("motion_blur", _MOTION, variant="equations")
+@pixel_property("motion_blur", _MOTION, variant="equations")
 def motion_blur_as_written(images: Tensor, severities: Tensor) -> Tensor:
     """Eq. 4: a vertical line of k pixels, from k//2 above to the rest below; border reflect-101."""
     return _line_mean(images, _kernel(severities, *images.shape[2:]), -2)
@@ -58,7 +61,7 @@ def _sigma(severities: Tensor, height: int, width: int) -> Tensor:
     return _SIGMA * severities[:, 0] * max(height, width)
 
 
-@pixels("gaussian_blur", PropertyFacts("Gaussian blur", "blur", "sigma", _sigma))
+@pixel_property("gaussian_blur", PropertyFacts("Gaussian blur", "blur", "sigma", _sigma, source=ZHONG_2020))
 def gaussian_blur(images: Tensor, severities: Tensor) -> Tensor:
     """Eq. 5: a standard deviation of up to a fifth of the longer side, cut off at four of them; border reflected.
 

@@ -11,7 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from brinell.perturb.property import NEARLY, PropertyFacts, motion
+from brinell.perturb.papers import ZHONG_2020
+from brinell.perturb.property import NEARLY, PropertyFacts, motion_property
 
 REACH = 5  # pixels that `spatial` moves at most, each way
 
@@ -43,9 +44,11 @@ def _turned_and_moved(degrees: Tensor, along: Tensor, down: Tensor, height: int,
     return torch.stack([across, downwards, flat], 1)
 
 
-@motion(
+@motion_property(
     "rotation",
-    PropertyFacts("rotation", "spatial", "degrees", _degrees, points=500, directions=("anticlockwise", "clockwise")),
+    PropertyFacts(
+        "rotation", "spatial", "degrees", _degrees, points=500, directions=("anticlockwise", "clockwise"), source=ZHONG_2020
+    ),
 )
 def rotation(severities: Tensor, height: int, width: int) -> Tensor:
     """A turn by up to 180 degrees each way."""
@@ -53,7 +56,7 @@ def rotation(severities: Tensor, height: int, width: int) -> Tensor:
     return _turned_and_moved(_degrees(severities, height, width), still, still, height, width)
 
 
-@motion(
+@motion_property(
     "horizontal_translation",
     PropertyFacts(
         "horizontal translation",
@@ -62,6 +65,7 @@ def rotation(severities: Tensor, height: int, width: int) -> Tensor:
         _along,
         points=lambda height, width: min(50, width),
         directions=("right", "left"),
+        source=ZHONG_2020,
     ),
 )
 def horizontal_translation(severities: Tensor, height: int, width: int) -> Tensor:
@@ -70,7 +74,7 @@ def horizontal_translation(severities: Tensor, height: int, width: int) -> Tenso
     return _turned_and_moved(still, _along(severities, height, width), still, height, width)
 
 
-@motion(
+@motion_property(
     "vertical_translation",
     PropertyFacts(
         "vertical translation",
@@ -79,6 +83,7 @@ def horizontal_translation(severities: Tensor, height: int, width: int) -> Tenso
         _down,
         points=lambda height, width: min(50, height),
         directions=("down", "up"),
+        source=ZHONG_2020,
     ),
 )
 def vertical_translation(severities: Tensor, height: int, width: int) -> Tensor:
@@ -137,9 +142,9 @@ def _by_displacement(points: int, height: int, width: int) -> Tensor:
     return candidates[_displacement(candidates, height, width).argsort(stable=True)]
 
 
-@motion(
+@motion_property(
     "spatial",
-    PropertyFacts("spatial", "spatial", "px rms", _displacement, grid=_by_displacement),
+    PropertyFacts("spatial", "spatial", "px rms", _displacement, grid=_by_displacement, source=ZHONG_2020),
 )
 def spatial(severities: Tensor, height: int, width: int) -> Tensor:
     """A turn by up to 180 degrees and then a move of up to 5 pixels right or left, down or up.

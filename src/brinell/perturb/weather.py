@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
-from brinell.perturb.property import PropertyFacts, per_image, pixels
+from brinell.perturb.papers import ZHONG_2020
+from brinell.perturb.property import PropertyFacts, per_image, pixel_property
 
 POINTS = 999  # the authors' thousand without 0
 FLAKES = 100  # at severity 1
@@ -27,9 +28,11 @@ def _thickness(severities: Tensor) -> Tensor:
     return FOG + (FOG_MOST - FOG) * severities[:, 0]
 
 
-@pixels(
+@pixel_property(
     "fog",
-    PropertyFacts("fog", "weather", "% white", lambda s, h, w: _unless_0(s, 100 * _thickness(s)), points=POINTS),
+    PropertyFacts(
+        "fog", "weather", "% white", lambda s, h, w: _unless_0(s, 100 * _thickness(s)), points=POINTS, source=ZHONG_2020
+    ),
 )
 def fog(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """(x + p·F)·m/(m + p): a plasma F of values in [0, 1] added, and the whole scaled so that the brightest value m stays.
@@ -44,9 +47,9 @@ def fog(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     return images.add_(plasma).mul_(brightest / (brightest + white))
 
 
-@pixels(
+@pixel_property(
     "fog",
-    PropertyFacts("fog", "weather", "% white", lambda s, h, w: 100 * FOG_MOST * s[:, 0], points=POINTS),
+    PropertyFacts("fog", "weather", "% white", lambda s, h, w: 100 * FOG_MOST * s[:, 0], points=POINTS, source=ZHONG_2020),
     variant="equations",
 )
 def fog_as_written(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
@@ -89,7 +92,7 @@ def _flakes(severities: Tensor, height: int = 0, width: int = 0) -> Tensor:
     return _unless_0(severities, (1 + severities[:, 0] * (FLAKES - 1)).floor())
 
 
-@pixels("snow", PropertyFacts("snow", "weather", "flakes", _flakes, points=POINTS))
+@pixel_property("snow", PropertyFacts("snow", "weather", "flakes", _flakes, points=POINTS, source=ZHONG_2020))
 def snow(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """1 to 100 flakes, each a disc with a radius of √(0.1·min(h, w)) smeared along 45°; where they overlap, they add up.
 

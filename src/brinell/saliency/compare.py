@@ -20,10 +20,9 @@ import torch
 from torch import Tensor
 
 from brinell.config.criterion import DEFAULT_CRITERION
-from brinell.config.run import RunConfig
 from brinell.config.saliency import AttentionOptions
 from brinell.criteria.criterion import find_criterion
-from brinell.draws import shuffled
+from brinell.draws import permutation
 from brinell.engine.clean import readable
 from brinell.engine.evaluator import Bench
 from brinell.engine.exhibits import webp
@@ -34,6 +33,7 @@ from brinell.engine.threads import halving, one_each_core
 from brinell.lenses.lens import LENSES, Lens, LensOptions, Trials
 from brinell.models.model import Model
 from brinell.perturb.operator import Operator
+from brinell.run_config import RunConfig
 from brinell.runs.schema import ATTENTION
 from brinell.runs.store import Store
 from brinell.saliency.layers import NoAttention
@@ -172,7 +172,7 @@ def _chosen(connection: Any, lens: str, model: str, operator: str, most: int, se
     kept = []
     for kind in (failed, ~failed):
         places = np.flatnonzero(kind)
-        kept.append(places[shuffled(len(places), seed)[:most]])
+        kept.append(places[permutation(len(places), seed)[:most]])
     order = np.sort(np.concatenate(kept))  # by image
     return {name: values[order] for name, values in found.items()}
 

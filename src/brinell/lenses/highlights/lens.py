@@ -17,7 +17,7 @@ from brinell.errors import ConfigError
 from brinell.lenses.highlights.faintest import searched
 from brinell.lenses.knob.search import ANSWERS, DISTANCES
 from brinell.lenses.lens import LENSES, Again, Asking, Change, Columns, Lens, LensOptions, Nullable, Shard, Trials
-from brinell.perturb.highlight import WHITE, grid, highlight
+from brinell.perturb.highlight import WHITE, highlight_grid, highlight_view
 from brinell.perturb.view import View
 from brinell.registry import nearest
 
@@ -103,7 +103,7 @@ def highlights(shard: Shard, operator: View, options: LensOptions) -> Asking:
 
 
 def _grid(options: HighlightOptions, centres: str, height: int, width: int) -> Tensor:
-    return grid(height, width, options.cells, options.sigmas_of(height, width), options.strength, centres)
+    return highlight_grid(height, width, options.cells, options.sigmas_of(height, width), options.strength, centres)
 
 
 def _behind(values: Tensor, clean: int) -> Nullable:
@@ -124,7 +124,7 @@ def chosen_views(options: LensOptions) -> list[View]:
         for name in names:
             if name not in every:
                 raise ConfigError(f"the highlight lens has no operator {name!r}; {nearest(name, every)}")
-            found.append(highlight(name.partition(":")[2], options.colour))
+            found.append(highlight_view(name.partition(":")[2], options.colour))
     return list({view.id: view for view in found}.values())
 
 
@@ -145,6 +145,6 @@ LENSES.add(
         trials=most_trials,
         originals=True,
         unit=UNIT,
-        again=Again(lambda options, name, size: highlight(name.partition(":")[2], options.colour), SPOT),
+        again=Again(lambda options, name, size: highlight_view(name.partition(":")[2], options.colour), SPOT),
     ),
 )
