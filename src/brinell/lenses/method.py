@@ -16,7 +16,7 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.config.lens import LensOptions
-from brinell.criteria.criterion import Verdict
+from brinell.criteria.verdict import Verdict
 from brinell.models.model import Model
 from brinell.motion.frames import Frames
 from brinell.perturb.change import Change
