@@ -14,8 +14,9 @@ import pytest
 import torch
 from PIL import Image
 
+from brinell.config.data import DataOptions
 from brinell.datasets.decode import decode, from_array, read_image
-from brinell.datasets.sources import DataOptions, open_dataset
+from brinell.datasets.sources import open_dataset
 from brinell.errors import DataError, UnreadableImage
 from brinell.types import Sample, image_id
 

@@ -9,7 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from brinell.classes import Classes
-from brinell.criteria.criterion import CRITERIA, Answer, Criterion, find_criterion, verdict
+from brinell.criteria.criterion import CRITERIA, Answer, Criterion, find_criterion
+from brinell.criteria.verdict import verdict
 from brinell.errors import ConfigError, LabelError, UnknownName
 
 

@@ -85,4 +85,4 @@ def _built_in(registry: Registry[Lens]) -> None:
         registry.add(lens.name, lens)
 
 
-LENSES: Registry[Lens] = Registry("lens", built_in=_built_in)
+LENSES: Registry[Lens] = Registry("lens", group="brinell.lenses", built_in=_built_in)
