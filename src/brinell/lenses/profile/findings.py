@@ -252,5 +252,4 @@ READER = Reader(
     exhibits=select_exhibits,
     requires=require_pycocotools,
     finish=write_precision,
-    summary_options=("thresholds",),
 )
