@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from brinell.boxes import Detections
+from brinell.catalogue import Entry
 from brinell.config.lens import LensOptions
 from brinell.criteria.verdict import Verdict
 from brinell.models.model import Model
@@ -180,6 +181,7 @@ class Method(Generic[Options]):
     draw: Callable[[Drawing, Options], None] | None = None
     timed: bool = False
     weaker: Callable[[Trials], Trials] | None = None
+    catalogue: Callable[[], Iterable[Entry]] = tuple
 
 
 def halve(trials: Trials) -> Trials:
