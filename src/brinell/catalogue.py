@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import resources
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from brinell.lenses.lens import LENSES, Entry
+
 FILE = "catalogue.json"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An operator of a lens, or a criterion: its name, tags and what it does."""
-
-    name: str
-    tags: tuple[str, ...]
-    description: str
 
 
 Catalogue = dict[str, list[Entry]]  # operators by lens, and criteria
@@ -41,8 +34,7 @@ def read() -> Catalogue:
 
 def build() -> Catalogue:
     """Return the catalogue of everything that is registered."""
-    from brinell.criteria.criterion import CRITERIA
-    from brinell.lenses.lens import LENSES
+    from brinell.criteria.criterion import CRITERIA  # imports torch
 
     catalogue = {lens.name: list(lens.method.catalogue()) for lens in LENSES.values()}
     catalogue["criteria"] = [

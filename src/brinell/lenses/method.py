@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from brinell.boxes import Detections
-from brinell.catalogue import Entry
+from brinell.lenses.lens import Entry
 from brinell.config.lens import LensOptions
 from brinell.criteria.verdict import Verdict
 from brinell.models.model import Model

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import torch
 from torch import Tensor
 
-from brinell.catalogue import Entry
+from brinell.lenses.lens import Entry
 from brinell.errors import ConfigError
 from brinell.lenses.fragility.counts import (
     CUT,

@@ -13,7 +13,7 @@ from collections.abc import Generator
 import torch
 from torch import Tensor
 
-from brinell.catalogue import Entry
+from brinell.lenses.lens import Entry
 from brinell.errors import ConfigError
 from brinell.lenses.geometry.black_box import grid_motions, grid_points, grid_search, parts_of, random_motions
 from brinell.lenses.geometry.manifool import (

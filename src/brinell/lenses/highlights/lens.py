@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from brinell.catalogue import Entry
+from brinell.lenses.lens import Entry
 from brinell.errors import ConfigError
 from brinell.lenses.highlights.faintest import search_faintest
 from brinell.lenses.highlights.options import VARIANTS, HighlightOptions

@@ -149,4 +149,24 @@ def replay(options: KnobOptions, name: str, size: Size) -> Property:
     return find_property(name)
 
 
-METHOD = Method(changes=select_properties, measure=measure, trials=count_trials, replay=replay, search=True, weaker=halve)
+def catalogue() -> list[Entry]:
+    """Return all properties, each with its variants."""
+    return [
+        Entry(
+            found.name if find_property(found.name) is found else f"  :{found.variant}",
+            (found.facts.category, "stochastic" if found.stochastic else "deterministic"),
+            (inspect.getdoc(found.function) or "").partition("\n")[0],
+        )
+        for found in PROPERTIES.values()
+    ]
+
+
+METHOD = Method(
+    changes=select_properties,
+    measure=measure,
+    trials=count_trials,
+    replay=replay,
+    search=True,
+    weaker=halve,
+    catalogue=catalogue,
+)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from brinell.catalogue import Entry
+from brinell.lenses.lens import Entry
 from brinell.errors import ConfigError
 from brinell.lenses.method import Columns, Measuring, Method, Shard, Size
 from brinell.lenses.outcomes import flatten
