@@ -14,6 +14,7 @@ from urllib.parse import quote
 import torch
 from torch import Tensor
 
+from brinell.lenses.lens import Entry
 from brinell.errors import ConfigError
 from brinell.lenses.fragility.counts import (
     CUT,
@@ -222,4 +223,5 @@ METHOD = Method(
     trials_per_unit=UNIT,
     check=check,
     draw=draw,
+    catalogue=lambda: [Entry(name, (), description) for name, description in VIEWS.items()],
 )
