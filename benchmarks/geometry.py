@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from brinell.lenses.tasks import MotionSearch
 from PIL import Image
 from torch import Tensor, nn
 
@@ -26,7 +27,6 @@ from brinell.engine.evaluator import Bench
 from brinell.engine.threads import CORES, torch_alone
 from brinell.lenses.geometry.lens import GeometryOptions, geometry
 from brinell.lenses.knob.search import BROKEN
-from brinell.lenses.tasks import MotionSearch
 from brinell.models.model import Model
 from brinell.motion.groups import GROUPS
 

@@ -32,10 +32,10 @@ from brinell.engine.tuning import best_batch
 from brinell.lenses.highlights.lens import HighlightOptions, highlights
 from brinell.lenses.lens import Trials
 from brinell.models.model import Model
-from brinell.perturb.highlight import grid, highlight
+from brinell.perturb.highlight import highlight_grid, highlight_view
 from brinell.perturb.view import View
 from brinell.resizing import repaint
-from brinell.resizing.resample import resampled
+from brinell.resizing.resample import resize
 from brinell.saliency.mapper import open_eyes
 
 SIZES = {"299 × 299": (299, 299), "500 × 375": (375, 500)}  # of originals, width first
@@ -51,7 +51,7 @@ def measure() -> dict[str, Any]:
         rounds: dict[str, list[dict[str, float]]] = {name: [] for name in SIZES}
         for _ in range(ROUNDS):
             for name, (height, width) in SIZES.items():
-                originals = [resampled(photos[place].image[None], height, width)[0] for place in range(IMAGES)]
+                originals = [resize(photos[place].image[None], height, width)[0] for place in range(IMAGES)]
                 bench = _bench(model, originals, batch)
                 every = bench.inputs.repeat(16, 1, 1, 1)
                 rounds[name].append(_round(bench, lambda every=every: len(answers(model, every, batch))))  # type: ignore[misc]
@@ -69,7 +69,7 @@ def on_accelerator(batch: int, precision: str, images: int) -> dict[str, Any]:
     smooth = [torch.from_numpy(picture).permute(2, 0, 1) for picture, _ in pictures(images)]
     for turn in range(ROUNDS):
         for name, (height, width) in SIZES.items():
-            bench = _bench(model, [resampled(picture[None], height, width)[0] for picture in smooth], batch)
+            bench = _bench(model, [resize(picture[None], height, width)[0] for picture in smooth], batch)
             rounds[name].append(_round(bench, bare))
             if turn == ROUNDS - 1:
                 parts[name] = _parts(bench)
@@ -90,10 +90,10 @@ def _parts(bench: Bench) -> dict[str, float]:
     """Variants a second: of making alone, with the kernel and without it, and of asking alone, about clean images; and how
     many operations the device is given for one image's hundred.
     """
-    spots = [grid(*original.shape[1:], 5, HighlightOptions().sigmas_of(1, 1)) for original in bench.originals]
+    spots = [highlight_grid(*original.shape[1:], 5, HighlightOptions().sigmas_of(1, 1)) for original in bench.originals]
     samples = torch.arange(len(spots)).repeat_interleave(len(spots[0]))
     clean = View("clean", "clean", lambda original, some, to: to(original[None]).expand(len(some), -1, -1, -1))
-    trials, nothing = (Trials(samples, view, torch.cat(spots)) for view in (highlight("exact"), clean))
+    trials, nothing = (Trials(samples, view, torch.cat(spots)) for view in (highlight_view("exact"), clean))
     batches = [slice(start, start + bench.batch) for start in range(0, len(samples), bench.batch)]
 
     def make() -> int:
@@ -112,7 +112,7 @@ def _parts(bench: Bench) -> dict[str, float]:
         torch.cuda.synchronize()
     found["launches"] = len(profile.events() or [])
     found["on_device_ms"] = sum(event.device_time_total for event in profile.events() or []) / 1000
-    with patch.object(repaint, "kernels", lambda kind: None):
+    with patch.object(repaint, "load_kernels", lambda kind: None):
         found["making_by_products"] = per_second(make, 1.0)
     return found
 
@@ -128,10 +128,10 @@ def _bench(model: Model, originals: list[Tensor], batch: int) -> Bench:
 def _round(bench: Bench, bare: Callable[[], int]) -> dict[str, float]:
     """The whole grid of every image, between two looks at the bare network."""
     options = HighlightOptions()
-    bench.drive(highlights(bench.shard(), highlight("exact"), HighlightOptions(cells=1)))  # what is made once is there
+    bench.drive(highlights(bench.shard(), highlight_view("exact"), HighlightOptions(cells=1)))  # what is made once is there
     before = per_second(bare, 2.0)
     start, asked = time.perf_counter(), bench.asked
-    bench.drive(highlights(bench.shard(), highlight("exact"), options))
+    bench.drive(highlights(bench.shard(), highlight_view("exact"), options))
     if bench.model.device.type == "cuda":
         torch.cuda.synchronize()
     rate = (bench.asked - asked) / (time.perf_counter() - start)

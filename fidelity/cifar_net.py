@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from brinell.draws import shuffled
+from brinell.draws import permutation
 
 SIDE, SCALE = 32, 20
 MOMENTUM, RATE, DECAY_OF_RATE = 0.9, 0.01, 0.95
@@ -122,7 +122,7 @@ def train(
         for group in optimiser.param_groups:
             group["lr"] = RATE * DECAY_OF_RATE**epoch
         total = torch.zeros((), device=device)
-        for rows in torch.tensor(shuffled(len(images), epoch), device=device).split(BATCH):
+        for rows in torch.tensor(permutation(len(images), epoch), device=device).split(BATCH):
             batch = _augmented(images[rows], recipe, generator)
             loss = F.cross_entropy(net(batch), labels[rows])
             loss = loss + 0.001 * sum((weight.square().sum() / 2 for weight in decayed), torch.zeros((), device=device))

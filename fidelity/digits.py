@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from brinell.config.execution import Execution
-from brinell.draws import shuffled
+from brinell.draws import permutation
 from brinell.models.model import Model
 from brinell.models.modules import from_module
 from brinell.models.preprocess import Preprocess
@@ -55,7 +55,7 @@ def trained(assets: Path, seed: int, kept: Path, epochs: int = EPOCHS) -> nn.Mod
     images, labels = digits(assets, "train")
     optimiser = torch.optim.Adam(module.parameters(), lr=1e-3)
     for epoch in range(epochs):
-        for rows in torch.tensor(shuffled(len(images), 1000 * seed + epoch)).split(128):
+        for rows in torch.tensor(permutation(len(images), 1000 * seed + epoch)).split(128):
             loss = nn.functional.cross_entropy(module(images[rows].float() / 255), labels[rows])
             optimiser.zero_grad()
             loss.backward()

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from brinell.lenses.fragility.fragile import Answers, fragile
 from brinell.lenses.fragility.windows import Grid, Neighbourhood
-from brinell.perturb.windows import location_view, windows
+from brinell.perturb.windows import cut_windows, location_view
 from fidelity.cifar_net import SIDE, Recipe, SmallAlexNet, standardised, train
 from fidelity.measure import ASSETS, ROOT, require_assets
 from fidelity.words import grid
@@ -145,7 +145,7 @@ def _predicted(net: SmallAlexNet, inputs: Tensor, device: torch.device) -> Tenso
 def _right(net: SmallAlexNet, images: Tensor, labels: Tensor, device: torch.device) -> float:
     """Accuracy on the middle of images, as large as most training crops."""
     middle = torch.tensor([[2, 2]])
-    inputs = torch.cat([windows(image, 28, middle, SIDE, SIDE, "bilinear") for image in images])
+    inputs = torch.cat([cut_windows(image, 28, middle, SIDE, SIDE, "bilinear") for image in images])
     return float((_predicted(net, inputs, device).argmax(1) == labels).float().mean())
 
 
@@ -163,7 +163,7 @@ def _fragile(
     grids = {"shift": hood.shifted} | (
         {} if net.recipe.pool else {"shrink": hood.shrunk}
     )  # of pooling the paper shows shifts
-    inputs = [windows(image, grid.side, grid.corners(), SIDE, SIDE, fit) for image in images for grid in grids.values()]
+    inputs = [cut_windows(image, grid.side, grid.corners(), SIDE, SIDE, fit) for image in images for grid in grids.values()]
     scores = iter(_predicted(net, torch.cat(inputs), device).split([len(each) for each in inputs]))
     sums: dict[str, float] = defaultdict(float)
     for label in labels.tolist():

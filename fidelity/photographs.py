@@ -25,7 +25,7 @@ from PIL import Image
 
 import brinell
 from brinell.criteria.criterion import find_criterion
-from brinell.draws import shuffled
+from brinell.draws import permutation
 from brinell.engine.evaluator import Bench
 from brinell.engine.threads import torch_alone
 from brinell.lenses.geometry.lens import GeometryOptions, chosen_searches, geometry
@@ -134,7 +134,7 @@ def main() -> None:
     if kept is None:
         kept = {"settings": chosen, "blocks": {}}
         runs.append(kept)
-    order = list(shuffled(len(sorted(IMAGES.glob("*.png"))), 0))[: given.images]
+    order = list(permutation(len(sorted(IMAGES.glob("*.png"))), 0))[: given.images]
     execution = brinell.Execution(device=given.device, precision=given.precision)
     models = {name: model_of(name, execution) for name in given.networks}
     print(f"{len(models)} networks ready after {time.perf_counter() - began:.0f} s", flush=True)

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from brinell.criteria.criterion import find_criterion
-from brinell.draws import shuffled
+from brinell.draws import permutation
 from brinell.engine.evaluator import Bench
 from brinell.engine.threads import torch_alone
 from brinell.lenses.geometry.lens import GeometryOptions, chosen_searches, geometry
@@ -132,7 +132,7 @@ def measure(block: Block) -> str:
     file = RUNS / f"{_prefix(block.network, block.setting)}{block.number}.json"
     if not file.exists():
         images, labels = _digits("test" if "test images" in block.setting else "train")
-        order = range(len(images)) if "first" in block.setting else shuffled(len(images), 13)
+        order = range(len(images)) if "first" in block.setting else permutation(len(images), 13)
         rows = torch.tensor(order[block.number * BLOCK : (block.number + 1) * BLOCK])
         model, criterion = model_of(block.network, _kind(block)), find_criterion("misclassification")
         options = GeometryOptions(**{"operators": FEW, "methods": ("manifool",), **SETTINGS[block.setting]})

@@ -14,7 +14,7 @@ import brinell
 from brinell.config.execution import Execution
 from brinell.draws import Draws, key
 from brinell.models.preprocess import Preprocess
-from brinell.perturb.difference import colours, difference, mean_grey
+from brinell.perturb.difference import count_colours, difference, mean_grey
 from brinell.perturb.operator import OPERATORS, Operator
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -69,7 +69,7 @@ def test_the_same_distances_as_on_the_cpu() -> None:
     for name in ("changed", "l0", "l1", "l2", "linf", "mae", "mse"):
         torch.testing.assert_close(getattr(there, name).cpu(), getattr(here, name), rtol=1e-5, atol=0)
     torch.testing.assert_close(mean_grey(changed.cuda()).cpu(), mean_grey(changed))
-    assert torch.equal(colours(changed.cuda()).cpu(), colours(changed))
+    assert torch.equal(count_colours(changed.cuda()).cpu(), count_colours(changed))
 
 
 class Hungry(nn.Module):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.config.execution import Execution
-from brinell.perturb.windows import location_view, window_view, windows
+from brinell.perturb.windows import cut_windows, location_view, window_view
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -26,8 +26,8 @@ def picture(height: int, width: int) -> Tensor:
 def test_the_same_windows_as_on_the_cpu(fit: str, side: int) -> None:
     image = picture(300, 260)
     corners = torch.tensor([[left, top] for left in (0, 1, 36) for top in (0, 1, 2, 40, 76)])
-    here = windows(image, side, corners, 224, 224, fit)  # type: ignore[arg-type]
-    there = windows(image.cuda(), side, corners, 224, 224, fit)  # type: ignore[arg-type]
+    here = cut_windows(image, side, corners, 224, 224, fit)  # type: ignore[arg-type]
+    there = cut_windows(image.cuda(), side, corners, 224, 224, fit)  # type: ignore[arg-type]
     assert there.device.type == "cuda" and torch.equal(there.cpu(), here)
 
 

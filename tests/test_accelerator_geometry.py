@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from brinell.lenses.tasks import Method, MotionSearch
 from torch import Tensor, nn
 
 import brinell
@@ -13,9 +14,8 @@ from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
 from brinell.engine.evaluator import Bench
 from brinell.lenses.geometry.lens import GeometryOptions, geometry
-from brinell.lenses.tasks import Method, MotionSearch
 from brinell.motion.frames import Frames
-from brinell.motion.geodesic import reach, scores
+from brinell.motion.geodesic import geodesic_scores, trace_rays
 from brinell.motion.groups import GROUPS, Group
 from brinell.motion.jacobian import flows, gram, jacobian
 
@@ -35,12 +35,12 @@ def test_the_same_motions_as_on_the_cpu(group: Group) -> None:
     motion = torch.randn(4, group.dimension, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 0.02
     here, there = Frames.of(images), Frames.of(images.cuda())
     matrices = group.exp(motion)
-    assert torch.allclose(there.moved(matrices).cpu(), here.moved(matrices), atol=1e-4)
-    assert torch.allclose(scores(there, group, motion).cpu(), scores(here, group, motion), rtol=1e-3)
+    assert torch.allclose(there.move(matrices).cpu(), here.move(matrices), atol=1e-4)
+    assert torch.allclose(geodesic_scores(there, group, motion).cpu(), geodesic_scores(here, group, motion), rtol=1e-3)
     products = [gram(jacobian(frames.images, frames, flows(group, frames))).cpu() for frames in (here, there)]
     assert torch.allclose(*products, rtol=1e-3)
     way = motion / motion.norm(dim=1, keepdim=True)
-    rays = [reach(frames, group, way, torch.tensor([0.1, 0.3])).reach.cpu() for frames in (here, there)]
+    rays = [trace_rays(frames, group, way, torch.tensor([0.1, 0.3])).reach.cpu() for frames in (here, there)]
     assert torch.allclose(*rays, rtol=1e-2)
 
 
@@ -92,7 +92,7 @@ def test_the_same_findings_as_on_the_cpu(method: Method) -> None:
         _, labels = other.stage.scores(rows, group.exp(motion))
         same = labels.cpu() == columns["prediction"].values[told]
         assert same.float().mean() >= 0.8  # a motion that was shortened to the edge may fall back
-        again = scores(other.stage.frames(rows), group, motion, least=options.least).cpu()
+        again = geodesic_scores(other.stage.frames(rows), group, motion, least=options.least).cpu()
         assert torch.allclose(again, columns["score"].values[told], rtol=2e-3, atol=2e-3)
     means = [float(columns["score"].values[columns["score"].known].mean()) for columns in found]
     assert means[0] == pytest.approx(means[1], rel=0.1)

@@ -13,7 +13,7 @@ from torch import nn
 import brinell
 from brinell.engine.threads import two_in_flight
 from brinell.models.preprocess import Preprocess
-from brinell.perturb.highlight import WHITE, grid, highlight, highlighted
+from brinell.perturb.highlight import WHITE, add_highlights, highlight_grid, highlight_view
 from brinell.resizing import local as lighting
 from brinell.resizing import repaint, resample
 from brinell.resizing.local import Local
@@ -27,9 +27,9 @@ SIGMAS = torch.tensor([3.0, 10.0, 20.0, 40.0])
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [(31, 47), (299, 299), (375, 500)], ids=str)
 def test_the_same_light_as_on_the_cpu(channels: int, size: tuple[int, int]) -> None:
-    image, spots = pictures(*size, channels, 1), grid(*size, 5, SIGMAS)
+    image, spots = pictures(*size, channels, 1), highlight_grid(*size, 5, SIGMAS)
     for colour in ((255.0, 255.0, 255.0), (255.0, 140.0, 20.0)):
-        here, there = highlighted(image, spots, colour), highlighted(image.cuda(), spots, colour)
+        here, there = add_highlights(image, spots, colour), add_highlights(image.cuda(), spots, colour)
         assert torch.equal(there.cpu(), here)
 
 
@@ -38,10 +38,10 @@ def test_the_same_light_as_on_the_cpu(channels: int, size: tuple[int, int]) -> N
 @pytest.mark.parametrize("size", [(31, 47), (299, 299), (375, 500), (500, 333)], ids=str)
 def test_the_same_canvases_as_on_the_cpu(size: tuple[int, int], how: str, short_side: int | None) -> None:
     preprocess = Preprocess(224, 224, short_side=short_side, interpolation=how)  # type: ignore[arg-type]
-    image, spots = pictures(*size, 3, 1)[0], grid(*size, 5, SIGMAS)
+    image, spots = pictures(*size, 3, 1)[0], highlight_grid(*size, 5, SIGMAS)
     spots[::7, 3] = 1.7
     for colour in (WHITE, (255.0, 140.0, 20.0)):
-        lit = highlight("exact", colour).local
+        lit = highlight_view("exact", colour).local
         assert lit is not None
         painted = replace(lit, light=None)  # as a change that is no light
 
@@ -52,16 +52,19 @@ def test_the_same_canvases_as_on_the_cpu(size: tuple[int, int], how: str, short_
         assert there.device.type == "cuda"
         assert torch.equal(there.cpu(), here)
         assert torch.equal(made(image.cuda(), painted), there)
-        with patch.object(repaint, "kernels", lambda kind: None), patch.object(resample, "kernels", lambda kind: None):
+        with (
+            patch.object(repaint, "load_kernels", lambda kind: None),
+            patch.object(resample, "load_kernels", lambda kind: None),
+        ):
             assert torch.equal(made(image.cuda(), lit), there)
 
 
 def test_plans_of_two_streams_are_apart() -> None:
     """Twice as many plans as are kept, made and used in turns by two threads with streams of their own."""
     images = pictures(150, 200, 3, 2 * lighting.KEPT)
-    preprocess, local = Preprocess(224, 224), highlight("exact").local
+    preprocess, local = Preprocess(224, 224), highlight_view("exact").local
     assert local is not None
-    every = [grid(150, 200, 3, SIGMAS + place) for place in range(len(images))]
+    every = [highlight_grid(150, 200, 3, SIGMAS + place) for place in range(len(images))]
     ready = [preprocess.repainting(image.cuda()) for image in images]
     places = list(range(len(images))) * 8
     made = two_in_flight(lambda at: preprocess.repainted(ready[at], local, every[at]), places, torch.device("cuda"))
@@ -72,7 +75,7 @@ def test_plans_of_two_streams_are_apart() -> None:
 
 @pytest.mark.parametrize("how", ["bilinear", "bicubic", "lanczos"])
 def test_the_kernel_is_there_and_gives_pillows_bytes(how: str) -> None:
-    assert resample.kernels("cuda") is not None
+    assert resample.load_kernels("cuda") is not None
     for source, target in (
         ((299, 299), (224, 224)),
         ((375, 500), (224, 224)),
@@ -80,8 +83,8 @@ def test_the_kernel_is_there_and_gives_pillows_bytes(how: str) -> None:
         ((901, 1203), (64, 96)),
     ):
         images = pictures(*source, 3, 2)
-        there = resample.resampled(images.cuda(), *target, how)  # type: ignore[arg-type]
-        assert torch.equal(there.cpu(), resample.resampled(images, *target, how))  # type: ignore[arg-type]
+        there = resample.resize(images.cuda(), *target, how)  # type: ignore[arg-type]
+        assert torch.equal(there.cpu(), resample.resize(images, *target, how))  # type: ignore[arg-type]
 
 
 def network() -> nn.Module:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from brinell.lenses.tasks import Motion
 from PIL import Image
 from torch import Tensor, nn
 
@@ -26,9 +27,8 @@ from brinell.engine.failures import FAILURES, Failures
 from brinell.engine.replay import Version, boxes_of, remade
 from brinell.engine.runner import assemble, execute
 from brinell.lenses.lens import LENSES, Again, Asking, Lens, LensOptions, Shard, Trials
-from brinell.lenses.tasks import Motion
 from brinell.motion.groups import GROUPS
-from brinell.perturb.highlight import highlighted
+from brinell.perturb.highlight import add_highlights
 from brinell.perturb.operator import find_operator
 from brinell.perturb.property import Property, find_property
 from brinell.perturb.view import View
@@ -582,7 +582,7 @@ def test_spots_of_light_are_made_again_on_the_original(unlabelled: dict[str, Any
         originals = {dataset[index].name: dataset[index].image for index in range(len(dataset))}
         for record in records:
             spot = torch.tensor([record["parameters"]["spot"]], dtype=torch.float64)
-            lit = highlighted(originals[record["original"]][None], spot, (255, 200, 100))
+            lit = add_highlights(originals[record["original"]][None], spot, (255, 200, 100))
             picture = read_image(tmp_path / fail / record["file_name"])
             assert torch.equal(picture, models[0].preprocess.inputs(lit)[0]) and len(record["models"]) >= count
             for failure in record["failures"]:

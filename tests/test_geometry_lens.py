@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from brinell.lenses.tasks import MotionSearch
 from torch import Tensor, nn
 
 import brinell
@@ -34,8 +35,7 @@ from brinell.lenses.geometry.manifool import (
 )
 from brinell.lenses.geometry.manitest import Grid, grid_of, manitest
 from brinell.lenses.lens import Categorical
-from brinell.lenses.tasks import MotionSearch
-from brinell.motion.geodesic import scores
+from brinell.motion.geodesic import geodesic_scores
 from brinell.motion.groups import GROUPS
 from brinell.runs.statistics import Estimate
 
@@ -118,7 +118,7 @@ def test_manifool_finds_the_shortest_way_to_a_known_edge() -> None:
     assert (-found.motion[:, 0] - torch.tensor([4.0, 7.0, 2.5])).abs().max() < 0.1  # shares of a step of half a pixel
     assert found.motion[:, 1].abs().max() < 0.05
     frames = asked.stage.frames(torch.arange(3))
-    assert torch.allclose(found.score, scores(frames, TRANSLATION, found.motion))
+    assert torch.allclose(found.score, geodesic_scores(frames, TRANSLATION, found.motion))
 
 
 def test_manitest_finds_the_same_to_a_step_of_its_grid() -> None:
@@ -142,7 +142,7 @@ def test_the_image_that_fools_has_another_label_and_a_bit_less_motion_has_not() 
     _, clean = asked.stage.scores(won)
     assert torch.equal(labels, found.label[won])
     assert (labels != clean).all()
-    shorter = scores(frames, group, found.motion[won])
+    shorter = geodesic_scores(frames, group, found.motion[won])
     assert (searched(asked, "affine", backtrack=False).score[won] >= shorter - 1e-9).float().mean() > 0.9
 
 
@@ -230,7 +230,7 @@ def test_manitests_candidates_fool_and_are_no_longer_than_the_nearest_node() -> 
         _, labels = asked.stage.scores(rows, group.exp(found.motion))
         assert torch.equal(labels, found.label)
         assert (labels != asked.clean.verdict.prediction).all()
-        assert torch.allclose(scores(asked.stage.frames(rows), group, found.motion, least=0), found.score)
+        assert torch.allclose(geodesic_scores(asked.stage.frames(rows), group, found.motion, least=0), found.score)
         assert (
             found.queries <= most_trials(GeometryOptions(grid_pixels=0.5), MotionSearch(group, "manitest"), SIDE, SIDE)
         ).all()
@@ -385,7 +385,7 @@ def test_the_whole_image_moves_and_then_the_models_crop_follows() -> None:
     assert torch.allclose(seen, expected, atol=1e-5)
     mask = asked.stage.seen(torch.arange(2))
     assert mask is not None
-    whole = frames.moved(matrices)
+    whole = frames.move(matrices)
     assert torch.allclose(whole[mask.expand_as(whole)].view_as(seen), seen, atol=1e-5)
     still, _ = asked.stage.scores(torch.arange(2))
     assert torch.allclose(still.softmax(1), asked.model.predict(asked.inputs), atol=1e-6)
@@ -423,7 +423,7 @@ def test_random_motions_have_the_scores_that_were_asked_for() -> None:
     assert (found.score - found.wanted).abs()[found.reached].max() < 0.01
     there = found.reached.nonzero()[:, 0]
     frames = asked.stage.frames(found.sample[there])
-    assert torch.allclose(scores(frames, group, found.motion[there]), found.score[there], atol=0.01)
+    assert torch.allclose(geodesic_scores(frames, group, found.motion[there]), found.score[there], atol=0.01)
     assert torch.equal(found.label[found.wanted == 0], asked.clean.verdict.prediction.repeat_interleave(3))
     directions = found.motion[found.wanted == 1.0]
     directions = directions / directions.norm(dim=1, keepdim=True)
@@ -457,7 +457,7 @@ def test_the_grid_search_is_the_least_of_all_fooling_motions() -> None:
         rows = torch.full((len(motions),), place)
         frames = asked.stage.frames(rows)
         _, labels = asked.stage.scores(rows, group.exp(motions))
-        length = scores(frames, group, motions, least=0)
+        length = geodesic_scores(frames, group, motions, least=0)
         fooling = labels != original[place]
         assert float(found.share[place]) == pytest.approx(float(fooling.double().mean()))
         if bool(fooling.any()):
@@ -532,7 +532,7 @@ def test_a_row_can_be_replayed(run: brinell.Run) -> None:
         frames = asked.stage.frames(torch.tensor([index]))
         _, labels = asked.stage.scores(torch.tensor([index]), group.exp(own))
         assert labels.tolist() == [prediction]
-        assert float(scores(frames, group, own)) == pytest.approx(score, rel=1e-5)
+        assert float(geodesic_scores(frames, group, own)) == pytest.approx(score, rel=1e-5)
 
 
 def test_findings_are_those_of_the_rows(run: brinell.Run) -> None:

@@ -18,7 +18,7 @@ import brinell
 from brinell.cli.main import main
 from brinell.errors import ConfigError
 from brinell.lenses.highlights.findings import Highlights
-from brinell.perturb.highlight import grid, highlighted
+from brinell.perturb.highlight import add_highlights, highlight_grid
 from brinell.runs.statistics import ratio
 from brinell.saliency.compare import other_way
 from brinell.saliency.findings import Attention
@@ -81,8 +81,8 @@ def plain_answers(place: int, centres: str = "exact") -> list[bool]:
     """Whether the model is right on every variant of a picture, each resized whole by Pillow."""
     sample, inputs = pictures()[place], []
     height, width = sample.image.shape[1:]
-    for spot in grid(height, width, 5, torch.tensor(SIGMAS), centres=centres):
-        lit = highlighted(sample.image[None], spot[None])[0]
+    for spot in highlight_grid(height, width, 5, torch.tensor(SIGMAS), centres=centres):
+        lit = add_highlights(sample.image[None], spot[None])[0]
         picture = Image.fromarray(lit.permute(1, 2, 0).numpy())
         picture = picture.resize((50, height), Image.Resampling.BICUBIC).resize((50, 50), Image.Resampling.BICUBIC)
         inputs.append(torch.from_numpy(np.asarray(picture).copy()).permute(2, 0, 1))
@@ -131,7 +131,7 @@ def test_inside_and_outside_are_by_the_spot_s_centre(tmp_path: Path) -> None:
     for sample in pictures()[:3]:
         right = plain_answers(int(sample.name))
         (left, top, stop, bottom), (height, width) = sample.boxes[0].tolist(), sample.image.shape[1:]  # type: ignore[index]
-        for spot, kept in zip(grid(height, width, 5, torch.tensor(SIGMAS)), right, strict=True):
+        for spot, kept in zip(highlight_grid(height, width, 5, torch.tensor(SIGMAS)), right, strict=True):
             within = left <= spot[0] + 0.5 <= stop and top <= spot[1] + 0.5 <= bottom
             inside, failing = inside + within, failing + (not kept)
             broken_inside += within and not kept
@@ -162,7 +162,7 @@ def test_the_least_light_is_far_below_the_grid_s_and_breaks(tmp_path: Path) -> N
     model = watchman()
     for name, x, y, sigma, strength, light in rows:
         spot = torch.tensor([[x, y, sigma, strength]], dtype=torch.float64)
-        model_input = model.preprocess.inputs(highlighted(samples[name][None], spot))
+        model_input = model.preprocess.inputs(add_highlights(samples[name][None], spot))
         clean = model.preprocess.inputs(samples[name][None])
         assert int(model.predict(model_input).argmax(1)) == 1
         assert float((model_input.to(torch.float64) - clean).abs().mean() / 255) == pytest.approx(light, rel=1e-5)

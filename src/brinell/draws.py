@@ -93,7 +93,7 @@ class Draws:
         return self.below(purpose, count, high - low + 1).add_(low)
 
 
-def shuffled(count: int, seed: int) -> list[int]:
+def permutation(count: int, seed: int) -> list[int]:
     """The numbers 0..count-1 in an order named by the seed."""
     bits = Draws.of(key("shuffle", seed), torch.zeros(1, dtype=torch.int64)).bits(0, count)[0]
     return torch.argsort(bits, stable=True).tolist()

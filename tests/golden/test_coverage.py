@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from brinell.perturb.difference import colours, difference, mean_grey
+from brinell.perturb.difference import count_colours, difference, mean_grey
 from brinell.perturb.operator import find_operator
 
 SIDE = 224
@@ -100,7 +100,7 @@ def test_fading_rounds_half_to_even_and_has_stuck_points() -> None:
 def test_posterising_leaves_that_many_values(level: int, count: int, photographs: torch.Tensor) -> None:
     made = find_operator("posterise").at(photographs, level, seed=0, ids=torch.arange(len(photographs)))
     assert all(len(image[channel].unique()) <= count for image in made for channel in range(3))
-    assert int(colours(made).max()) <= count**3
+    assert int(count_colours(made).max()) <= count**3
 
 
 def test_the_last_poster_has_eight_colours_black_and_white_among_them() -> None:
@@ -113,7 +113,7 @@ def test_the_last_poster_has_eight_colours_black_and_white_among_them() -> None:
 def test_colours_are_counted_exactly(photographs: torch.Tensor) -> None:
     for images in (photographs, find_operator("posterise").at(photographs, 20, seed=0, ids=torch.arange(len(photographs)))):
         plain = [len({tuple(pixel) for pixel in image.flatten(1).T.tolist()}) for image in images]
-        assert colours(images).tolist() == plain
+        assert count_colours(images).tolist() == plain
 
 
 def test_distances_are_their_formulas() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from brinell.draws import Draws, key, shuffled
+from brinell.draws import Draws, key, permutation
 
 MASK32, MASK64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
@@ -109,7 +109,7 @@ def test_neighbouring_names_are_independent(vary: str) -> None:
 
 
 def test_shuffling_is_a_permutation_named_by_the_seed() -> None:
-    assert sorted(shuffled(1000, 3)) == list(range(1000))
-    assert shuffled(1000, 3) == shuffled(1000, 3)
-    assert shuffled(1000, 3) != shuffled(1000, 4)
-    assert shuffled(0, 1) == []
+    assert sorted(permutation(1000, 3)) == list(range(1000))
+    assert permutation(1000, 3) == permutation(1000, 3)
+    assert permutation(1000, 3) != permutation(1000, 4)
+    assert permutation(0, 1) == []

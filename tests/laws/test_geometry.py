@@ -11,9 +11,20 @@ import torch
 from torch import Tensor
 
 from brinell.motion.frames import Frames, Pixels
-from brinell.motion.geodesic import chords, reach, scores
-from brinell.motion.groups import GROUPS, Group, logarithm, told
-from brinell.motion.jacobian import flows, gram, jacobian, metric, numerical_jacobian, products, projected, pulls, solved
+from brinell.motion.geodesic import chords, geodesic_scores, trace_rays
+from brinell.motion.groups import GROUPS, Group, logarithm
+from brinell.motion.jacobian import (
+    flows,
+    gram,
+    jacobian,
+    jacobian_gram,
+    metric,
+    numerical_jacobian,
+    project_gradient,
+    pullback,
+    solve_normal_equations,
+)
+from brinell.motion.names import GROUP_FACTS, describe
 
 groups = pytest.mark.parametrize("group", GROUPS.values(), ids=list(GROUPS))
 SMALL = {"b31": 0.002, "b32": 0.002}
@@ -82,7 +93,7 @@ def test_motions_of_a_group_stay_in_it(group: Group) -> None:
 @groups
 def test_drift_is_how_coordinates_move_a_motion_from_its_own_place(group: Group) -> None:
     coordinates, tiny = drawn(group, 5), 1e-6
-    drift = group.drift(coordinates)
+    drift = group.right_jacobian(coordinates)
     for place in range(group.dimension):
         nudge = torch.zeros(group.dimension, dtype=torch.float64)
         nudge[place] = tiny
@@ -92,7 +103,7 @@ def test_drift_is_how_coordinates_move_a_motion_from_its_own_place(group: Group)
 
 def test_whole_moves_are_shifts_of_the_array() -> None:
     image = torch.rand(1, 2, 9, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    moved = Frames.of(image).moved(GROUPS["translation"].exp(torch.tensor([[2.0, -3.0]])))
+    moved = Frames.of(image).move(GROUPS["translation"].exp(torch.tensor([[2.0, -3.0]])))
     expected = torch.zeros_like(image)
     expected[:, :, 3:, :-2] = image[:, :, :-3, 2:]
     assert torch.allclose(moved, expected, atol=1e-9)
@@ -100,7 +111,7 @@ def test_whole_moves_are_shifts_of_the_array() -> None:
 
 def test_a_half_turn_about_the_middle_flips_both_ways() -> None:
     image = torch.rand(1, 1, 8, 11, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    moved = Frames.of(image).moved(GROUPS["rotation"].exp(torch.tensor([[math.pi]], dtype=torch.float64)))
+    moved = Frames.of(image).move(GROUPS["rotation"].exp(torch.tensor([[math.pi]], dtype=torch.float64)))
     assert torch.allclose(moved, image.flip(2, 3), atol=1e-9)
 
 
@@ -108,8 +119,8 @@ def test_a_half_turn_about_the_middle_flips_both_ways() -> None:
 def test_moving_is_an_inverse_map_that_composes_on_the_right(group: Group) -> None:
     frames = blobs(2)
     first, second = group.exp(drawn(group, 2, 3) / 2), group.exp(drawn(group, 2, 4) / 2)
-    twice = Frames.of(frames.moved(first)).moved(second)
-    once = frames.moved(first @ second)
+    twice = Frames.of(frames.move(first)).move(second)
+    once = frames.move(first @ second)
     assert (twice - once).abs().max() < 0.02 * frames.images.max()
 
 
@@ -117,17 +128,17 @@ def test_moving_is_an_inverse_map_that_composes_on_the_right(group: Group) -> No
 def test_an_image_moved_in_several_ways_is_moved_in_each(group: Group) -> None:
     frames = blobs(2, 20, 26, channels=3)
     ways = torch.stack([group.exp(drawn(group, 2, seed) / 4) for seed in range(3)], 1)
-    together = frames.moved(ways)
+    together = frames.move(ways)
     assert together.shape == (2, 3, 3, 20, 26)
     for place in range(3):
-        assert torch.allclose(together[:, place], frames.moved(ways[:, place]))
+        assert torch.allclose(together[:, place], frames.move(ways[:, place]))
 
 
 @groups
 def test_pixels_that_are_seen_are_those_of_the_whole_moved_image(group: Group) -> None:
     frames, motion = blobs(2, 24, 30), group.exp(drawn(group, 2) / 4)
     seen = Pixels(frames.pixels.x[:, 3:20], frames.pixels.y[:, 5:11])
-    assert torch.allclose(frames.moved(motion, seen), frames.moved(motion)[..., 5:11, 3:20])
+    assert torch.allclose(frames.move(motion, seen), frames.move(motion)[..., 5:11, 3:20])
 
 
 @groups
@@ -135,25 +146,25 @@ def test_pixels_that_are_seen_are_those_of_the_whole_moved_image(group: Group) -
 def test_products_without_columns_are_those_of_columns(group: Group, sizes: Tensor | None) -> None:
     whole = torch.rand(3, 2, 20, 26, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     frames = Frames.of(whole, sizes)
-    images = frames.moved(group.exp(drawn(group, 3) / 4))
+    images = frames.move(group.exp(drawn(group, 3) / 4))
     gradient = torch.randn(images.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     if frames.inside is not None:
         gradient = gradient * frames.inside
     seen = torch.zeros(1, 1, 20, 26, dtype=torch.bool)
     seen[..., 2:15, 4:20] = True
     columns = jacobian(images, frames, flows(group, frames))
-    assert torch.allclose(products(images, frames, group), gram(columns))
-    assert torch.allclose(products(images, frames, group, seen), gram(columns * seen[:, None]))
+    assert torch.allclose(jacobian_gram(images, frames, group), gram(columns))
+    assert torch.allclose(jacobian_gram(images, frames, group, seen), gram(columns * seen[:, None]))
     along = (columns.flatten(2) @ gradient.flatten(1)[..., None])[..., 0]
-    assert torch.allclose(pulls(images, gradient, frames, group), along)
-    assert torch.allclose(solved(gram(columns), along), projected(columns, gradient))
+    assert torch.allclose(pullback(images, gradient, frames, group), along)
+    assert torch.allclose(solve_normal_equations(gram(columns), along), project_gradient(columns, gradient))
 
 
 @groups
 def test_the_jacobian_is_that_of_differences(group: Group) -> None:
     frames = blobs(3, channels=2)
     matrices = group.exp(drawn(group, 3) / 2)
-    columns = jacobian(frames.moved(matrices), frames, flows(group, frames))
+    columns = jacobian(frames.move(matrices), frames, flows(group, frames))
     for place, part in enumerate(group.parts):
         step = (0.5 if part in "xy" else 0.5 / 40) / (40 if part in SMALL else 1)  # half a pixel at the border, both ways
         ahead, behind = (numerical_jacobian(frames, matrices, group, step=way)[:, place] for way in (step, -step))
@@ -177,10 +188,10 @@ def test_smaller_images_lie_in_larger_frames_as_if_alone() -> None:
     around[1] = blobs(1).images[0]
     both = Frames.of(around, torch.tensor([[30, 26], [80, 88]]))
     motion = drawn(group, 2, 5)
-    assert torch.allclose(both.moved(group.exp(motion))[0, :, :30, :26], alone.moved(group.exp(motion[:1]))[0])
-    assert torch.allclose(scores(both, group, motion)[0], scores(alone, group, motion[:1])[0])
-    columns = jacobian(both.moved(group.exp(motion)), both, flows(group, both))
-    own = jacobian(alone.moved(group.exp(motion[:1])), alone, flows(group, alone))
+    assert torch.allclose(both.move(group.exp(motion))[0, :, :30, :26], alone.move(group.exp(motion[:1]))[0])
+    assert torch.allclose(geodesic_scores(both, group, motion)[0], geodesic_scores(alone, group, motion[:1])[0])
+    columns = jacobian(both.move(group.exp(motion)), both, flows(group, both))
+    own = jacobian(alone.move(group.exp(motion[:1])), alone, flows(group, alone))
     assert torch.allclose(gram(columns)[0], gram(own)[0])
 
 
@@ -189,7 +200,7 @@ def test_projection_is_least_squares(group: Group) -> None:
     frames = blobs(3)
     columns = jacobian(frames.images, frames, flows(group, frames))
     gradient = torch.randn(frames.images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = projected(columns, gradient)
+    found = project_gradient(columns, gradient)
     for own, column, slope in zip(found, columns, gradient, strict=True):
         expected = np.linalg.lstsq(column.flatten(1).T.numpy(), slope.flatten().numpy(), rcond=None)[0]
         assert np.allclose(own, expected, rtol=1e-5, atol=1e-9 * np.abs(expected).max())
@@ -198,16 +209,16 @@ def test_projection_is_least_squares(group: Group) -> None:
 def test_projection_of_nothing_is_nothing() -> None:
     frames = Frames.of(torch.zeros(2, 1, 8, 8))
     columns = jacobian(frames.images, frames, flows(GROUPS["affine"], frames))
-    assert torch.equal(projected(columns, torch.ones(2, 1, 8, 8)), torch.zeros(2, 6, dtype=torch.float64))
+    assert torch.equal(project_gradient(columns, torch.ones(2, 1, 8, 8)), torch.zeros(2, 6, dtype=torch.float64))
 
 
 @groups
 def test_the_metric_is_that_of_small_changes_of_coordinates(group: Group) -> None:
     frames, where = blobs(1), drawn(group, 1) / 2
     matrices = group.exp(where)
-    found = metric(group, where, gram(jacobian(frames.moved(matrices), frames, flows(group, frames))))[0]
+    found = metric(group, where, gram(jacobian(frames.move(matrices), frames, flows(group, frames))))[0]
     nudge = drawn(group, 1, 9)[0] / 100
-    apart = (frames.moved(group.exp(where + nudge)) - frames.moved(matrices)).norm()
+    apart = (frames.move(group.exp(where + nudge)) - frames.move(matrices)).norm()
     assert float((nudge @ found @ nudge).sqrt()) == pytest.approx(float(apart), rel=0.05)
 
 
@@ -215,13 +226,13 @@ def test_the_metric_is_that_of_small_changes_of_coordinates(group: Group) -> Non
 def test_scores(group: Group) -> None:
     """Nothing for no motion; the same at any pixel scale; additive along the path; never below the chord."""
     frames, motion = blobs(2), drawn(group, 2, 6)
-    length = scores(frames, group, motion)
-    assert scores(frames, group, 0 * motion).max() < 1e-12
-    assert torch.allclose(scores(Frames.of(255 * frames.images), group, motion), length)
+    length = geodesic_scores(frames, group, motion)
+    assert geodesic_scores(frames, group, 0 * motion).max() < 1e-12
+    assert torch.allclose(geodesic_scores(Frames.of(255 * frames.images), group, motion), length)
     assert (length >= chords(frames, group.exp(motion)) - 1e-9).all()
-    half = scores(frames, group, motion / 2, eta=0.02, least=0)
+    half = geodesic_scores(frames, group, motion / 2, eta=0.02, least=0)
     rest = Frames.of(frames.images)
-    whole = scores(rest, group, motion, eta=0.02, least=0)
+    whole = geodesic_scores(rest, group, motion, eta=0.02, least=0)
     assert (whole > half).all()
     assert torch.allclose(length, whole, rtol=0.03)
 
@@ -230,11 +241,11 @@ def test_scores(group: Group) -> None:
 def test_with_few_stops_a_score_is_a_bound(group: Group) -> None:
     frames, motion = blobs(4), drawn(group, 4, 8)
     for least in (0.0, 0.02):
-        whole = scores(frames, group, motion, least=least)
-        bounds = [scores(frames, group, motion, least=least, most=most) for most in (1, 4, 12)]
+        whole = geodesic_scores(frames, group, motion, least=least)
+        bounds = [geodesic_scores(frames, group, motion, least=least, most=most) for most in (1, 4, 12)]
         assert all((bound <= whole + 1e-9).all() for bound in bounds)
         assert torch.allclose(bounds[0], chords(frames, group.exp(motion)))
-        assert torch.allclose(scores(frames, group, motion, least=least, most=10_000), whole)
+        assert torch.allclose(geodesic_scores(frames, group, motion, least=least, most=10_000), whole)
 
 
 def test_a_score_is_the_sum_over_the_published_steps() -> None:
@@ -242,9 +253,9 @@ def test_a_score_is_the_sum_over_the_published_steps() -> None:
     motion = torch.tensor([[0.12, 0.31, -0.2]], dtype=torch.float64)
     length = float(motion.norm())
     stops = [i * 0.05 / length for i in range(int(length / 0.05) + 1)] + [1.0]
-    path = [frames.moved(group.exp(stop * motion)) for stop in stops]
+    path = [frames.move(group.exp(stop * motion)) for stop in stops]
     expected = sum(float((a - b).norm()) for a, b in zip(path[1:], path, strict=False)) / float(frames.norms())
-    assert float(scores(frames, group, motion, least=0)) == pytest.approx(expected, rel=1e-9)
+    assert float(geodesic_scores(frames, group, motion, least=0)) == pytest.approx(expected, rel=1e-9)
 
 
 @groups
@@ -253,29 +264,31 @@ def test_rays_reach_the_scores_that_are_wanted(group: Group) -> None:
     directions = drawn(group, 5, 7)
     directions /= directions.norm(dim=1, keepdim=True)
     wanted = torch.tensor([0.0, 0.05, 0.15, 0.9])
-    found = reach(frames, group, directions, wanted)
+    found = trace_rays(frames, group, directions, wanted)
     assert found.reached[:, :3].all()
     assert torch.equal(found.reach[:, 0], torch.zeros(5, dtype=torch.float64))
     assert (found.scores - wanted).abs()[found.reached].max() < 0.01
-    again = scores(frames, group, directions * found.reach[:, 2:3])
+    again = geodesic_scores(frames, group, directions * found.reach[:, 2:3])
     assert torch.allclose(again, found.scores[:, 2], atol=0.01)
 
 
 def test_a_ray_ends_where_the_image_left_the_frame_or_turned_by_half() -> None:
     frames = blobs(1)
     along = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    assert not reach(frames, GROUPS["translation"], along, torch.tensor([50.0])).reached.any()
-    turn = reach(frames, GROUPS["rotation"], torch.ones(1, 1, dtype=torch.float64), torch.tensor([0.5, 50.0]))
+    assert not trace_rays(frames, GROUPS["translation"], along, torch.tensor([50.0])).reached.any()
+    turn = trace_rays(frames, GROUPS["rotation"], torch.ones(1, 1, dtype=torch.float64), torch.tensor([0.5, 50.0]))
     assert turn.reached.tolist() == [[True, False]]
-    nothing = reach(Frames.of(torch.zeros(1, 1, 9, 9)), GROUPS["translation"], along, torch.tensor([0.1]))
+    nothing = trace_rays(Frames.of(torch.zeros(1, 1, 9, 9)), GROUPS["translation"], along, torch.tensor([0.1]))
     assert not nothing.reached.any()
 
 
-def test_a_motion_is_told_as_it_looks() -> None:
-    assert told(GROUPS["similarity"], [0.2, 3.0, -1.0, 0.1]) == "11.5° anticlockwise, 3 px left, 1 px down, × 0.905"
+def test_a_motion_is_described_as_the_image_moves() -> None:
+    assert (
+        describe(GROUP_FACTS["similarity"], [0.2, 3.0, -1.0, 0.1]) == "11.5° anticlockwise, 3 px left, 1 px down, × 0.905"
+    )
     image = torch.zeros(1, 1, 9, 9)
     image[..., 4, 6] = 1
-    moved = Frames.of(image).moved(GROUPS["translation"].exp(torch.tensor([[3.0, 0.0]])))
+    moved = Frames.of(image).move(GROUPS["translation"].exp(torch.tensor([[3.0, 0.0]])))
     assert moved[..., 4, 3] == pytest.approx(1)  # 3 px to the left
-    turned = Frames.of(image).moved(GROUPS["rotation"].exp(torch.tensor([[math.pi / 2]])))
+    turned = Frames.of(image).move(GROUPS["rotation"].exp(torch.tensor([[math.pi / 2]])))
     assert turned[..., 2, 4] == pytest.approx(1, abs=1e-5)  # from the right to the top: anticlockwise

@@ -12,7 +12,7 @@ import torch
 from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
-from brinell.motion.marching import Fronts, faces, offsets, updated
+from brinell.motion.marching import Fronts, faces, offsets, update_distances
 
 HALF = {1: [12], 2: [5, 4], 3: [3, 2, 2], 4: [2, 1, 2, 1]}
 
@@ -31,15 +31,15 @@ def marched(own: Tensor, half: Tensor, steps: Tensor, *, between: bool, shell: f
     handed_out = 0
     while handed_out < own.shape[0] * own.shape[1]:
         if bool(fronts.at_rest(alive).all()):
-            places = fronts.final(alive)
+            places = fronts.take_final(alive)
             assert (fronts.distance[places] <= fronts.bound[fronts.image[places]]).all()
             handed_out += len(places)
             fronts.bound += shell
             continue
-        places = fronts.reach_out(alive)
+        places = fronts.expand(alive)
         fronts.metrics[fronts.fresh] = own[fronts.image[fronts.fresh], fronts.index[fronts.fresh]]
         if len(places):
-            fronts.update(places, fronts.proposed(places))
+            fronts.update(places, fronts.propose(places))
     found = torch.full(own.shape[:2], torch.nan, dtype=torch.float64)
     found[fronts.image, fronts.index] = fronts.distance
     return found
@@ -83,7 +83,7 @@ def test_an_update_is_the_least_over_all_points_of_all_faces(dimension: int) -> 
     steps = torch.tensor([0.5, 0.25, 1.0][:dimension], dtype=torch.float64)
     own = metrics(1, 4, dimension)[0]
     values = torch.rand(4, 3**dimension - 1, generator=generator, dtype=torch.float64)
-    found = updated(values, own, steps)
+    found = update_distances(values, own, steps)
     for row in range(4):
         assert float(found[row]) == pytest.approx(_plain_update(values[row], own[row], steps), abs=1e-4)
 
@@ -92,7 +92,7 @@ def test_unknown_neighbours_count_for_nothing() -> None:
     values = torch.full((1, 8), torch.inf, dtype=torch.float64)
     values[0, 1] = 1.0  # the step (-1, 0)
     own = torch.eye(2, dtype=torch.float64)[None]
-    assert float(updated(values, own, torch.ones(2, dtype=torch.float64))) == pytest.approx(2.0)
+    assert float(update_distances(values, own, torch.ones(2, dtype=torch.float64))) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(("correlation", "most"), [(0.0, 0.06), (0.8, 0.18)])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from brinell.resizing.resample import nearest, passed, resampled
+from brinell.resizing.resample import nearest_pixels, resize, resize_axis
 
 HOW = ("nearest", "bilinear", "bicubic", "lanczos")
 side = st.integers(1, 70)
@@ -31,8 +31,8 @@ def pillow(image: torch.Tensor, height: int, width: int, how: str) -> torch.Tens
 def by_products(images: torch.Tensor, height: int, width: int, how: str) -> torch.Tensor:
     """What an accelerator does, on the CPU."""
     if how == "nearest":
-        return images[:, :, nearest(images.shape[2], height)[:, None], nearest(images.shape[3], width)]
-    return passed(passed(images, width, how, across=True), height, how, across=False)
+        return images[:, :, nearest_pixels(images.shape[2], height)[:, None], nearest_pixels(images.shape[3], width)]
+    return resize_axis(resize_axis(images, width, how, across=True), height, how, across=False)
 
 
 @settings(max_examples=150, deadline=None)
@@ -41,7 +41,7 @@ def test_products_of_weights_are_pillows_pixels(height, width, tall, wide, how, 
     images = random_images(seed, 2, channels, height, width)
     expected = torch.stack([pillow(image, tall, wide, how) for image in images])
     assert torch.equal(by_products(images, tall, wide, how), expected)
-    assert torch.equal(resampled(images, tall, wide, how), expected)
+    assert torch.equal(resize(images, tall, wide, how), expected)
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -56,9 +56,9 @@ def test_usual_sizes(how, source, target):
 def test_pillow_in_one_call_where_its_versions_agree(height, width):
     image = random_images(5, 3, *(side * 3 // 2 for side in (height, width)))
     picture = Image.fromarray(image.permute(1, 2, 0).numpy()).resize((width, height), Image.Resampling.BICUBIC)
-    assert np.array_equal(resampled(image[None], height, width, "bicubic")[0].permute(1, 2, 0).numpy(), np.array(picture))
+    assert np.array_equal(resize(image[None], height, width, "bicubic")[0].permute(1, 2, 0).numpy(), np.array(picture))
 
 
 def test_a_box_is_a_cut_before():
     images = random_images(3, 2, 3, 40, 50)
-    assert torch.equal(resampled(images, 24, 24, box=(5, 7, 35, 31)), resampled(images[..., 7:31, 5:35], 24, 24))
+    assert torch.equal(resize(images, 24, 24, box=(5, 7, 35, 31)), resize(images[..., 7:31, 5:35], 24, 24))

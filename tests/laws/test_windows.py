@@ -10,8 +10,8 @@ from torch import Tensor
 
 from brinell.boxes import moved
 from brinell.models.preprocess import Preprocess
-from brinell.perturb.windows import location_view, window_view, windows
-from brinell.resizing.resample import resampled
+from brinell.perturb.windows import cut_windows, location_view, window_view
+from brinell.resizing.resample import resize
 
 FILTERS = {
     "nearest": Image.Resampling.NEAREST,
@@ -40,7 +40,7 @@ def test_windows_are_pillow_s(fit: str, channels: int, side: int) -> None:
     image = picture(47, 40, channels)
     corners = torch.tensor([[left, top] for left in (0, 1, 40 - side) for top in (0, 5, 7)])
     corners = corners.clamp(max=40 - side)
-    made = windows(image, side, corners, 24, 31, fit)  # type: ignore[arg-type]
+    made = cut_windows(image, side, corners, 24, 31, fit)  # type: ignore[arg-type]
     for model_input, (left, top) in zip(made, corners.tolist(), strict=True):
         assert torch.equal(model_input, by_pillow(image, left, top, side, 24, 31, fit))
 
@@ -55,7 +55,7 @@ def test_windows_of_several_sides_come_in_their_order() -> None:
 
 def test_padding_puts_the_window_in_the_middle_of_black() -> None:
     image = picture(40, 44)
-    made = windows(image, 21, torch.tensor([[5, 9]]), 32, 30, "pad")[0]
+    made = cut_windows(image, 21, torch.tensor([[5, 9]]), 32, 30, "pad")[0]
     expected = torch.zeros(3, 32, 30, dtype=torch.uint8)
     expected[:, 5:26, 4:25] = image[:, 9:30, 5:26]
     assert torch.equal(made, expected)
@@ -73,7 +73,7 @@ def test_an_image_on_black_at_every_place() -> None:
     image = picture(50, 64)
     corners = [(left, top, 12) for left in (0, 3, 18) for top in (0, 1, 12)]
     made = location_view("12px", 24, 30).inputs(image, torch.tensor(corners, dtype=torch.float64), lambda made: made)
-    small = resampled(image[None], 12, 12)[0]
+    small = resize(image[None], 12, 12)[0]
     for model_input, (left, top, side) in zip(made, corners, strict=True):
         expected = torch.zeros(3, 24, 30, dtype=torch.uint8)
         expected[:, top : top + side, left : left + side] = small

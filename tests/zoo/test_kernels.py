@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from brinell.perturb.highlight import grid, highlight, highlighted, touched
+from brinell.perturb.highlight import add_highlights, highlight_boxes, highlight_grid, highlight_view
 from brinell.resizing import repaint, resample
 
 pytest.importorskip("triton", reason="needs Triton, which comes with torch for CUDA")
@@ -22,7 +22,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     found = importlib.reload(importlib.import_module("brinell.resizing.kernels"))
     for module in (resample, repaint):
-        monkeypatch.setattr(module, "kernels", lambda kind: found)
+        monkeypatch.setattr(module, "load_kernels", lambda kind: found)
     yield found
 
 
@@ -37,22 +37,22 @@ def noise(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize(("source", "target"), [((37, 51), (24, 24)), ((100, 75), (70, 33)), ((9, 14), (30, 70))])
 def test_one_pass_after_the_other(interpreted: ModuleType, source, target, channels: int, how) -> None:
     images = noise(2, channels, *source)
-    made = resample.passed(images, target[1], how, across=True)
-    made = resample.passed(made, target[0], how, across=False)
-    assert torch.equal(made, resample.resampled(images, *target, how))
+    made = resample.resize_axis(images, target[1], how, across=True)
+    made = resample.resize_axis(made, target[0], how, across=False)
+    assert torch.equal(made, resample.resize(images, *target, how))
 
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(("height", "width"), [(75, 100), (20, 31)])
 def test_windows_of_an_image(interpreted: ModuleType, height: int, width: int, how) -> None:
-    image, spots = noise(3, height, width), grid(height, width, 4, torch.tensor([2.0, 6.0, 15.0]))
+    image, spots = noise(3, height, width), highlight_grid(height, width, 4, torch.tensor([2.0, 6.0, 15.0]))
 
     def paint(windows: torch.Tensor, corners: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
-        return highlighted(windows, spots[which], corners=corners)
+        return add_highlights(windows, spots[which], corners=corners)
 
-    whole = resample.resampled(highlighted(image[None], spots), 64, 64, how)
-    ready = repaint.Repainting(image, 64, 64, how)
-    assert torch.equal(ready.by_windows(touched(spots, height, width), paint), whole)
+    whole = resample.resize(add_highlights(image[None], spots), 64, 64, how)
+    ready = repaint.Repainter(image, 64, 64, how)
+    assert torch.equal(ready.render_windows(highlight_boxes(spots, height, width), paint), whole)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_windows_of_an_image(interpreted: ModuleType, height: int, width: int, h
     ids=["orange", "grey", "white"],
 )
 def test_light_on_an_image(interpreted: ModuleType, size, how, colour) -> None:
-    image, spots = noise(*size), grid(*size[1:], 2, torch.tensor([2.0, 6.0]))
+    image, spots = noise(*size), highlight_grid(*size[1:], 2, torch.tensor([2.0, 6.0]))
     spots[::4, 3] = 1.7  # light that no byte holds
-    local = highlight("exact", colour).local
-    whole = resample.resampled(highlighted(image[None], spots, colour), 24, 30, how)
-    assert torch.equal(repaint.Repainting(image, 24, 30, how).under(local, spots), whole)
+    local = highlight_view("exact", colour).local
+    whole = resample.resize(add_highlights(image[None], spots, colour), 24, 30, how)
+    assert torch.equal(repaint.Repainter(image, 24, 30, how).render(local, spots), whole)

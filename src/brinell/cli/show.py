@@ -15,7 +15,7 @@ from brinell.errors import ConfigError
 from brinell.models.model import Model
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model
-from brinell.perturb.highlight import highlighted
+from brinell.perturb.highlight import add_highlights
 from brinell.perturb.operator import OPERATORS, Operator, find_operator, operator_names
 from brinell.perturb.property import PROPERTIES, Property, find_property
 from brinell.types import id_number, image_id
@@ -74,7 +74,7 @@ def _lit(image: Tensor, preprocess: Preprocess, spots: list[str]) -> _Row:
         if sigma <= 0 or strength <= 0:
             raise ConfigError(f"a spot's sigma and strength should be more than 0, got {text!r}")
         spot = torch.tensor([[x, y, sigma, strength]], dtype=torch.float64)
-        images.append((f"{x:g}, {y:g}, sigma {sigma:g}", preprocess.inputs(highlighted(image[None], spot))[0]))
+        images.append((f"{x:g}, {y:g}, sigma {sigma:g}", preprocess.inputs(add_highlights(image[None], spot))[0]))
     return _Row("a spot of light", images)
 
 

@@ -26,7 +26,7 @@ from brinell.lenses.lens import LENSES
 from brinell.lenses.photographs.findings import Photographs
 from brinell.lenses.profile.findings import Profiles
 from brinell.models.sources import SOURCES as MODELS
-from brinell.motion.groups import GROUPS
+from brinell.motion.names import GROUP_FACTS
 from brinell.perturb.operator import OPERATORS, find_operator
 from brinell.perturb.property import PROPERTIES, find_property
 from brinell.registry import nearest
@@ -322,7 +322,7 @@ def _operators() -> Table:
     table.add_section()
     for name, what in HIGHLIGHT_VARIANTS.items():
         table.add_row(name, "highlight lens, deterministic", what)
-    for group in GROUPS.values():
+    for group in GROUP_FACTS.values():
         table.add_row(group.name, "geometry lens", f"motions of {group.dimension} coordinates: {', '.join(group.parts)}")
     return table
 

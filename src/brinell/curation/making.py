@@ -28,7 +28,9 @@ BATCH = 32
 
 @dataclass(frozen=True)
 class Made:
-    """A picture's number, its model input and what is right beside it, the clean one unless it is of a pair; uint8 (C, H, W)."""
+    """A picture's number, its model input and what is right beside it, the clean one unless it is of a pair; uint8 (C,
+    H, W).
+    """
 
     number: int
     image: Tensor

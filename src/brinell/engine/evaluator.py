@@ -22,7 +22,7 @@ from brinell.errors import ModelError
 from brinell.lenses.method import Columns, Measuring, Outcome, Shard, Task, Trials
 from brinell.models.model import Model
 from brinell.perturb.change import Change, rows_of
-from brinell.perturb.difference import Difference, colours, difference, mean_grey, no_difference
+from brinell.perturb.difference import Difference, count_colours, difference, mean_grey, no_difference
 
 A = TypeVar("A")
 SMALL = 4  # images of a batch that keep a core nearly as busy as many do
@@ -50,13 +50,14 @@ class Evaluator:
         criterion: Criterion,
         batch: int,
         advance: Callable[[int], None] = lambda done: None,
-        known: Known = Known(),
+        known: Known | None = None,
     ) -> None:
         self.model, self.renderer, self.criterion = model, renderer, criterion
         self.labels = labels.to(model.device)
         self.batch = batch
         self.queries = 0
         self._advance = advance
+        known = known or Known()
         self._boxes = known.boxes
         count = len(renderer.inputs)
         given = torch.full((count, 4), torch.nan) if known.regions is None else known.regions
@@ -183,7 +184,7 @@ class Evaluator:
             broken=broken,
             difference=difference(clean, images) if change.compares else no_difference(len(images), images.device),
             grey=mean_grey(images) if "grey" in change.measures else None,
-            colours=colours(images) if "colours" in change.measures else None,
+            colours=count_colours(images) if "colours" in change.measures else None,
             detections=detections,
         )
 
@@ -195,7 +196,7 @@ class Evaluator:
     def _query_clean(self, part: slice) -> Outcome:
         images = self.renderer.inputs[part]
         answer, broken, detections = self.evaluate(images, torch.arange(part.start, part.stop))
-        return Outcome(answer, broken, difference(images, images), mean_grey(images), colours(images), detections)
+        return Outcome(answer, broken, difference(images, images), mean_grey(images), count_colours(images), detections)
 
     def evaluate(
         self, images: Tensor, samples: Tensor, change: Change | None = None, parameters: Tensor | None = None

@@ -26,13 +26,13 @@ class MovingImages:
         self._frames, self._sizes = Frames.of(images, sizes), sizes
         self._corners = torch.tensor([preprocess.corner(int(tall), int(wide)) for tall, wide in sizes])
         self._whole = bool((sizes == torch.tensor([preprocess.height, preprocess.width])).all())
-        if self._frames.alike:
+        if self._frames.same_size:
             self._corners = self._corners[:1]
             self._all_seen = self._positions(self._frames.corners, self._corners)
 
     def frames(self, samples: Tensor) -> Frames:
         """Return the whole images of samples."""
-        return self._frames.at(samples)
+        return self._frames.select(samples)
 
     def shape(self, sample: int) -> tuple[int, int]:
         """Return the height and width of a whole image."""
@@ -43,18 +43,18 @@ class MovingImages:
         """Return which pixels of whole images the model sees; None: all of them."""
         if self._whole:
             return None
-        return self._frames.once("seen", partial(self._mask, samples))
+        return self._frames.compute_once("seen", partial(self._mask, samples))
 
     def moved(self, samples: Tensor, matrices: Tensor) -> Tensor:
         """Return whole images under motions, in whole grey levels; smaller ones lie at the top left."""
-        return self.preprocess.levels(self.frames(samples).moved(matrices))
+        return self.preprocess.levels(self.frames(samples).move(matrices))
 
     def view(self, samples: Tensor, matrices: Tensor | None = None) -> Tensor:
         """Return what the model sees of samples, as they are or moved; nothing else is moved."""
-        frames = self._frames.at(samples)
+        frames = self._frames.select(samples)
         if matrices is None:
             return self.crop(frames.images, samples)
-        return frames.moved(matrices, self._pixels(samples))
+        return frames.move(matrices, self._pixels(samples))
 
     def crop(self, images: Tensor, samples: Tensor) -> Tensor:
         """Return what the model sees of whole images."""
@@ -69,13 +69,13 @@ class MovingImages:
         return torch.stack([image[..., top : top + height, left : left + width] for image, (top, left) in parts])
 
     def _own_corners(self, samples: Tensor) -> Tensor:
-        return self._corners if self._frames.alike else self._corners[samples]
+        return self._corners if self._frames.same_size else self._corners[samples]
 
     def _pixels(self, samples: Tensor) -> Pixels | None:
         """Return where the pixels that the model sees lie in whole images; None: it sees all."""
         if self._whole:
             return None
-        if self._frames.alike:
+        if self._frames.same_size:
             return self._all_seen
         return self._positions(self._frames.corners[samples], self._corners[samples])
 

@@ -13,7 +13,7 @@ from brinell.models.preprocess import Preprocess
 from brinell.perturb.change import Change, Layout
 from brinell.perturb.operator import Gradient
 from brinell.perturb.steps import StepCache
-from brinell.resizing.repaint import Repainting
+from brinell.resizing.repaint import Repainter
 
 Differentiate = Callable[[Tensor, Tensor], Tensor]  # images and labels to the gradient of the loss
 
@@ -43,7 +43,7 @@ class Renderer:
         self.steps = StepCache(self.inputs)
         self._labels: Tensor | None = None
         self._differentiate: Differentiate | None = None
-        self._repaintings: dict[int, Repainting] = {}
+        self._repaintings: dict[int, Repainter] = {}
 
     def follow(self, labels: Tensor, differentiate: Differentiate | None) -> None:
         """Let white-box operators follow the gradient of a model's loss at these labels."""
@@ -65,7 +65,7 @@ class Renderer:
         wholes = [self.preprocess.wholes(original[None])[0] for original in self.originals]
         return MovingImages(self.preprocess, wholes or list(self.inputs), self.device)
 
-    def repainting(self, sample: int) -> Repainting:
+    def repainting(self, sample: int) -> Repainter:
         """Return an original that is ready to be changed locally."""
         if sample not in self._repaintings:
             self._repaintings[sample] = self.preprocess.repainting(self.originals[sample])

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from brinell.datasets.objects import ObjectRule
 from brinell.datasets.sources import DataOptions
-from brinell.draws import shuffled
+from brinell.draws import permutation
 from brinell.engine.shards import in_order
 from brinell.errors import DataError, UnreadableImage
 from brinell.runs.schema import SAMPLES
@@ -20,7 +20,7 @@ from brinell.types import Dataset, Label, image_id
 
 def chosen(dataset: Dataset, options: DataOptions, seed: int) -> list[int]:
     """Which images of a dataset are taken, in which order."""
-    order = shuffled(len(dataset), seed) if options.shuffle else list(range(len(dataset)))
+    order = permutation(len(dataset), seed) if options.shuffle else list(range(len(dataset)))
     return order[: options.limit]
 
 

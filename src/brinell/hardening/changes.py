@@ -16,11 +16,11 @@ from brinell.draws import Draws, key
 from brinell.engine.failures import LEVELS
 from brinell.errors import ConfigError
 from brinell.hardening.options import AugmentOptions, OperatorOptions
-from brinell.perturb.highlight import highlighted
+from brinell.perturb.highlight import add_highlights
 from brinell.perturb.operator import OPERATORS, find_operator, operator_names
 from brinell.perturb.property import PROPERTIES, find_property, property_names
 from brinell.registry import nearest
-from brinell.resizing.resample import Interpolation, resampled
+from brinell.resizing.resample import Interpolation, resize
 
 # images (B, C, H, W), strengths in [0, 1] (B,) and spare draws (B, 3) in (0, 1), both float64 on the host, a seed, and ids
 # on the images' device
@@ -89,7 +89,7 @@ def _highlight(options: OperatorOptions) -> Apply:
         sigmas = torch.tensor(options.sigmas, dtype=torch.float64) * min(height, width)
         sigma = sigmas[(spare[:, 2] * len(sigmas)).to(torch.int64)]
         spots = torch.stack([spare[:, 0] * (width - 1), spare[:, 1] * (height - 1), sigma, strengths], 1)
-        return highlighted(images, spots)
+        return add_highlights(images, spots)
 
     return apply
 
@@ -110,7 +110,7 @@ def _crop(options: OperatorOptions, interpolation: Interpolation) -> Apply:
             down = (tops[mine, None] + within).to(images.device)[:, None, :, None]
             across = (lefts[mine, None] + within).to(images.device)[:, None, None, :]
             channels = torch.arange(images.shape[1], device=images.device)[None, :, None, None]
-            made[rows] = resampled(images[rows[:, None, None, None], channels, down, across], height, width, interpolation)
+            made[rows] = resize(images[rows[:, None, None, None], channels, down, across], height, width, interpolation)
         return made
 
     return apply

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div
 
-from brinell.draws import key, shuffled
+from brinell.draws import key, permutation
 from brinell.engine.progress import Reporter
 from brinell.engine.shards import one_ahead
 from brinell.errors import RunError
@@ -56,7 +56,7 @@ class Training:
 
     def order(self, epoch: int) -> list[Tensor]:
         """The epoch's batches: numbers of pictures, each picture once."""
-        numbers = torch.tensor(shuffled(len(self.pictures), key(self.seed, "order", epoch)), dtype=torch.int64)
+        numbers = torch.tensor(permutation(len(self.pictures), key(self.seed, "order", epoch)), dtype=torch.int64)
         return evenly(numbers, self.options.batch)
 
     def fed(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

@@ -1,8 +1,8 @@
 """How a lens measures: a generator over a shard of samples that yields trials and is sent their outcomes.
 
-It yields `Trials` (samples, a change, its parameters, as tensors) and is sent an `Outcome` with one row per trial. Instead of
-trials it may yield a `Task`: work on whole images, such as following a gradient. It sees no device, no file and no
-progress bar; the engine cuts what it yields into full batches. What it returns are its rows: columns of tensors.
+It yields `Trials` (samples, a change, its parameters, as tensors) and is sent an `Outcome` with one row per trial.
+Instead of trials it may yield a `Task`: work on whole images, such as following a gradient. It sees no device, no file
+and no progress bar; the engine cuts what it yields into full batches. What it returns are its rows: columns of tensors.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ NO_ANSWER = -2  # the label of an image for which the model returned no number
 class Trials:
     """Queries, on the host: indices of samples in the shard (int64 (T,)), a change, and its parameters (float64 (T, P)).
 
-    Consecutive trials of one sample are the cheapest for a change of the original. `fields` selects the random field of each
-    sample (default: the first). With `may_fail` an answer of NaN is an outcome; otherwise it stops the run.
+    Consecutive trials of one sample are the cheapest for a change of the original. `fields` selects the random field of
+    each sample (default: the first). With `may_fail` an answer of NaN is an outcome; otherwise it stops the run.
     """
 
     samples: Tensor
@@ -62,9 +62,9 @@ class Outcome:
 class Shard:
     """What a lens knows about its samples: their number, the size of the model input and the clean outcome.
 
-    `full` is how many trials keep the machine busy: with fewer left, a search may query ahead. `sizes` are the heights and
-    widths of the originals, int64 (N, 2), for a lens that needs them; `boxes` are the objects' boxes in their pixels, (N, 4),
-    NaN where unknown. `ids` (int64 (N,)) and the `model`'s name are for naming files.
+    `full` is how many trials keep the machine busy: with fewer left, a search may query ahead. `sizes` are the heights
+    and widths of the originals, int64 (N, 2), for a lens that needs them; `boxes` are the objects' boxes in their
+    pixels, (N, 4), NaN where unknown. `ids` (int64 (N,)) and the `model`'s name are for naming files.
     """
 
     count: int
@@ -158,12 +158,13 @@ class Method(Generic[O]):
     """How a lens measures.
 
     `changes` are what the options select; `measure` is the generator for one of them; `trials` is the largest number of
-    trials for an image of a size (height and width of image and model input). `replay` makes a change again from its id, for
-    model inputs of a size. Units of work hold at most `images_per_unit` images and about `trials_per_unit` trials, if given;
-    a unit that needs more keeps a journal. A method that is a `search` may need fewer trials than `trials`. `by_window`:
-    trials depend on an image's size. `with_originals`: the originals are needed besides the model inputs. `check` gets the
-    model and all image sizes (int64 (N, 2)) before anything is queried, and returns warnings or raises. `draw` makes pictures
-    of its own. `timed`: rows store the seconds per image. `weaker` returns changes that are known not to break.
+    trials for an image of a size (height and width of image and model input). `replay` makes a change again from its
+    id, for model inputs of a size. Units of work hold at most `images_per_unit` images and about `trials_per_unit`
+    trials, if given; a unit that needs more keeps a journal. A method that is a `search` may need fewer trials than
+    `trials`. `by_window`: trials depend on an image's size. `with_originals`: the originals are needed besides the
+    model inputs. `check` gets the model and all image sizes (int64 (N, 2)) before anything is queried, and returns
+    warnings or raises. `draw` makes pictures of its own. `timed`: rows store the seconds per image. `weaker` returns
+    changes that are known not to break.
     """
 
     changes: Callable[[O], Iterable[Change]]

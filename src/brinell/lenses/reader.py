@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -50,10 +50,10 @@ class Findings(Protocol):
 class Measure:
     """One number per image that runs can be compared by, of a `lens`, or of the clean answers where that is None.
 
-    `sql` selects model, operator, image and value, and level where it is `by_level`; names in braces are the lens's options.
-    Images without a row have no value. Changes are reported in `unit`: percentage points, or percent of the old value. Values
-    of `yes_or_no` are 0 or 1. A measure that only details another one is not `ranked`. Operators that need gradients count in
-    no average unless `with_white_box`.
+    `sql` selects model, operator, image and value, and level where it is `by_level`; names in braces are the lens's
+    options. Images without a row have no value. Changes are reported in `unit`: percentage points, or percent of the
+    old value. Values of `yes_or_no` are 0 or 1. A measure that only details another one is not `ranked`. Operators that
+    need gradients count in no average unless `with_white_box`.
     """
 
     name: str
@@ -77,11 +77,11 @@ class Measure:
 class Failures:
     """A lens's failures: images that a model gets right when clean, and the changes under which it fails.
 
-    `query` gets the lens's options and returns SQL over the tables `rows` and `clean` (model, image, correct) that selects
-    `FAILURE_COLUMNS`. `parameters` names what the parameters are in metadata. Where the rows of an operator are `complete`, a
-    model without a row for a replay doesn't fail there; elsewhere it has to be queried. Where rows have no `answers` to the
-    very images, models are queried again, by this `criterion` or else the lens's own. In `pairs`, the parameters of a failure
-    are followed by those of the similar image that is right.
+    `query` gets the lens's options and returns SQL over the tables `rows` and `clean` (model, image, correct) that
+    selects `FAILURE_COLUMNS`. `parameters` names what the parameters are in metadata. Where the rows of an operator are
+    `complete`, a model without a row for a replay doesn't fail there; elsewhere it has to be queried. Where rows have
+    no `answers` to the very images, models are queried again, by this `criterion` or else the lens's own. In `pairs`,
+    the parameters of a failure are followed by those of the similar image that is right.
     """
 
     query: Callable[[Mapping[str, Any]], str]
@@ -96,11 +96,11 @@ class Failures:
 class Reader:
     """How a lens's rows are read.
 
-    `columns` are its own, in addition to the common ones. `find` computes the findings, with the options of the lens in the
-    run and those of a summary (see `summary_options`). `changed` selects, in SQL, the rows that describe one changed image
-    each; `parameters` is an SQL expression for the list of parameters that replays it, and `field` one for its random field.
-    `finish` computes further tables once, when a run has all rows; `requires` raises before a run if it lacks something that
-    `finish` needs for its models (name to whether it is a detector).
+    `columns` are its own, in addition to the common ones. `find` computes the findings, with the options of the lens in
+    the run and those of a summary (see `summary_options`). `changed` selects, in SQL, the rows that describe one
+    changed image each; `parameters` is an SQL expression for the list of parameters that replays it, and `field` one
+    for its random field. `finish` computes further tables once, when a run has all rows; `requires` raises before a run
+    if it lacks something that `finish` needs for its models (name to whether it is a detector).
     """
 
     columns: pa.Schema

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from brinell.resizing.local import Local
-from brinell.resizing.repaint import Repainting
-from brinell.resizing.resample import Interpolation, resampled
+from brinell.resizing.repaint import Repainter
+from brinell.resizing.resample import Interpolation, resize
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class Preprocess:
     def wholes(self, images: Tensor) -> Tensor:
         """The same before the middle is cut out, or the inputs of a model that cuts nothing."""
         images = self.coloured(images)
-        return resampled(images, *self._full(*images.shape[2:]), self.interpolation)
+        return resize(images, *self._full(*images.shape[2:]), self.interpolation)
 
-    def repainting(self, image: Tensor) -> Repainting:
+    def repainting(self, image: Tensor) -> Repainter:
         """One image (C, H, W), in the model's channels, ready to be changed in windows: see `repainting`."""
-        return Repainting(image, *self._full(*image.shape[1:]), self.interpolation)
+        return Repainter(image, *self._full(*image.shape[1:]), self.interpolation)
 
-    def repainted(self, ready: Repainting, local: Local, parameters: Tensor) -> Tensor:
+    def repainted(self, ready: Repainter, local: Local, parameters: Tensor) -> Tensor:
         """The inputs of such an image under local changes."""
-        return self._cut(ready.under(local, parameters))
+        return self._cut(ready.render(local, parameters))
 
     def corner(self, height: int, width: int) -> tuple[int, int]:
         """Where in a whole image the model input begins: rows from the top, columns from the left."""

@@ -37,7 +37,7 @@ class Frames:
     pixels: Pixels
     corners: Tensor
     inside: Tensor | None = None
-    kept: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
+    cached: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(images: Tensor, sizes: Tensor | None = None) -> Frames:
@@ -56,11 +56,11 @@ class Frames:
         return Frames(images * inside, pixels, corners, inside)
 
     @property
-    def alike(self) -> bool:
+    def same_size(self) -> bool:
         """Whether all have one size."""
         return self.inside is None
 
-    def at(self, rows: Tensor) -> Frames:
+    def select(self, rows: Tensor) -> Frames:
         """Some of them, by their numbers, which are on the host."""
         there = rows.to(self.images.device, non_blocking=True)
         if self.inside is None:
@@ -73,18 +73,18 @@ class Frames:
         norms: Tensor = self.images.flatten(1).norm(dim=1)
         return norms
 
-    def once(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+    def compute_once(self, name: str, make: Callable[[], Tensor]) -> Tensor:
         """Something about pixels that are alike for all images, made once for all parts of the frames."""
-        if not self.alike:
+        if not self.same_size:
             return make()
-        if name not in self.kept:
+        if name not in self.cached:
             made = make()
             if made.device.type == "cuda":
                 torch.cuda.current_stream(made.device).synchronize()  # other streams may use it from now on
-            self.kept[name] = made
-        return self.kept[name]
+            self.cached[name] = made
+        return self.cached[name]
 
-    def moved(self, matrices: Tensor, seen: Pixels | None = None) -> Tensor:
+    def move(self, matrices: Tensor, seen: Pixels | None = None) -> Tensor:
         """The images (N, C, H, W) moved by float64 matrices (N, 3, 3) of the host, or (N, K, C, H, W) by (N, K, 3, 3).
 
         Of the moved images all pixels are made, or those that are `seen`.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from brinell.motion.frames import Frames
 from brinell.motion.groups import Group, half_turns
-from brinell.motion.jacobian import products
+from brinell.motion.jacobian import jacobian_gram
 
 ETA = 0.05
 LEAST = 0.02
@@ -26,22 +26,22 @@ _TOGETHER = {"cpu": 1 << 18, "cuda": 1 << 27}  # values of the moved images that
 
 def chords(frames: Frames, matrices: Tensor) -> Tensor:
     """The straight distance between moved images and their originals, over the norm: never longer than any path."""
-    return apart(frames.moved(matrices), frames)
+    return relative_distances(frames.move(matrices), frames)
 
 
-def apart(images: Tensor, frames: Frames) -> Tensor:
+def relative_distances(images: Tensor, frames: Frames) -> Tensor:
     """The straight distance of images from the frames' own, over the norm, float64 (N,)."""
     return _lengths(images - frames.images) / _norms(frames)
 
 
-def speeds(frames: Frames, group: Group, directions: Tensor) -> Tensor:
+def initial_speeds(frames: Frames, group: Group, directions: Tensor) -> Tensor:
     """How much score a unit along directions (N, d) adds at first, on the host (N,)."""
-    own = products(frames.images, frames, group).cpu()
+    own = jacobian_gram(frames.images, frames, group).cpu()
     square = (directions[:, None] @ own @ directions[..., None])[:, 0, 0]
     return square.clamp(min=0).sqrt() / _norms(frames).cpu()
 
 
-def scores(
+def geodesic_scores(
     frames: Frames, group: Group, coordinates: Tensor, *, eta: float = ETA, least: float = LEAST, most: int | None = None
 ) -> Tensor:
     """The length of the direct path to coordinates (N, d), over the norm, float64 (N,); 0 for an image of zeros.
@@ -77,7 +77,7 @@ class Rays:
     reached: Tensor
 
 
-def reach(
+def trace_rays(
     frames: Frames, group: Group, directions: Tensor, wanted: Tensor, *, eta: float = ETA, least: float = LEAST
 ) -> Rays:
     """Go along unit directions (N, d) until the path's score is as `wanted` (R,), in increasing order; on the host.
@@ -127,10 +127,10 @@ def _refined(
     """
     norms, found, gains = _norms(frames).cpu(), [], []
     for start, wanted, whole in zip(begin.unbind(1), short.unbind(1), rise.unbind(1), strict=True):
-        origin = frames.moved(group.exp(directions * (start * step)[:, None]))
+        origin = frames.move(group.exp(directions * (start * step)[:, None]))
         share = (wanted / whole).clamp(0, 1)
         for _ in range(_REFINEMENTS):
-            there = frames.moved(group.exp(directions * ((start + share) * step)[:, None]))
+            there = frames.move(group.exp(directions * ((start + share) * step)[:, None]))
             last, gained = share, _lengths(there - origin).cpu() / norms
             share = torch.where(gained > 0, share * wanted / gained, share).clamp(0, 1)
         found.append(last)
@@ -156,13 +156,13 @@ class _Walk:
         if bool(which.all()):
             return self
         places = which.nonzero()[:, 0]
-        some = _Walk(self.frames.at(places), self.group, self.directions[places])
+        some = _Walk(self.frames.select(places), self.group, self.directions[places])
         some.rows, some.last = self.rows[places], self.last[places.to(self.last.device)]
         return some
 
     def on(self, along: Tensor) -> Tensor:
         """Go on to so far (N, K) along the directions; the distances from stop to stop (N, K), float64."""
-        images = self.frames.moved(self.group.exp(self.directions[:, None] * along[..., None]))
+        images = self.frames.move(self.group.exp(self.directions[:, None] * along[..., None]))
         between = _lengths((images[:, 1:] - images[:, :-1]).flatten(0, 1)).view(len(images), -1)
         gained = torch.cat([_lengths(images[:, 0] - self.last)[:, None], between], 1)
         self.last = images[:, -1]
@@ -173,7 +173,7 @@ def _steps(frames: Frames, group: Group, directions: Tensor, eta: float, least: 
     """The length of a step of each path, on the host (N,)."""
     if least <= 0:
         return torch.full((len(directions),), eta, dtype=torch.float64)
-    speed = speeds(frames, group, directions)
+    speed = initial_speeds(frames, group, directions)
     return torch.where(speed > 0, (least / speed).clamp(min=eta, max=20 * eta), eta)
 
 

@@ -7,12 +7,12 @@ radians, pixels, the logarithm of the scale. Matrices and coordinates are float6
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from brinell.motion.names import GROUP_FACTS, GroupFacts
 from brinell.registry import Registry
 
 _ROOTS = 5  # square roots before the logarithm's series
@@ -44,22 +44,13 @@ GENERATORS = {
 
 
 @dataclass(frozen=True)
-class Group:
-    """A named group: what it may do to an image, and the names of its coordinates."""
+class Group(GroupFacts):
+    """A group of motions with its generators, float64 (d, 3, 3)."""
 
-    name: str
-    title: str
-    short: str
-    parts: tuple[str, ...]
-    generators: Tensor = field(init=False, repr=False, compare=False)  # (d, 3, 3)
+    generators: Tensor = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "generators", torch.stack([GENERATORS[part] for part in self.parts]))
-
-    @property
-    def dimension(self) -> int:
-        """How many coordinates it has."""
-        return len(self.parts)
 
     def algebra(self, coordinates: Tensor) -> Tensor:
         """The matrices (…, 3, 3) that coordinates (…, d) stand for, before the exponential."""
@@ -89,7 +80,7 @@ class Group:
         columns: Tensor = brackets.flatten(-2) @ torch.linalg.pinv(basis.flatten(1))
         return columns.mT
 
-    def drift(self, coordinates: Tensor) -> Tensor:
+    def right_jacobian(self, coordinates: Tensor) -> Tensor:
         """How coordinates change a motion from its own place: exp(t + e) = exp(t) exp(drift(t) e) for small e, (…, d, d).
 
         It is (1 - exp(-ad)) / ad, read off the exponential of a block matrix.
@@ -147,32 +138,5 @@ def _legendre(count: int) -> tuple[Tensor, Tensor]:
 
 GROUPS: Registry[Group] = Registry("group")
 
-for _group in (
-    Group("rotation", "rotation", "R", ("rotation",)),
-    Group("translation", "translation", "T", ("x", "y")),
-    Group("rotation_scale", "rotation and scale", "R+S", ("rotation", "scale")),
-    Group("rotation_translation", "rotation and translation", "R+T", ("rotation", "x", "y")),
-    Group("scale_translation", "scale and translation", "S+T", ("x", "y", "scale")),
-    Group("similarity", "similarity", "T+R+S", ("rotation", "x", "y", "scale")),
-    Group("affine", "affine", "affine", ("rotation", "x", "y", "scale", "stretch", "shear")),
-    Group("projective", "projective", "projective", ("b11", "b12", "x", "b21", "b22", "y", "b31", "b32")),
-):
-    GROUPS.add(_group.name, _group)
-
-
-def told(group: Group, coordinates: Sequence[float]) -> str:
-    """A motion for people, as the picture moves: "12° clockwise, 3.1 px right, 0.5 px up, × 1.08"."""
-    named = dict(zip(group.parts, coordinates, strict=True))
-    words = []
-    if "rotation" in named:
-        degrees = -named["rotation"] * 180 / torch.pi
-        words.append(f"{round(abs(degrees), 1):g}° {'clockwise' if degrees > 0 else 'anticlockwise'}")
-    for part, ways in (("x", ("left", "right")), ("y", ("up", "down"))):
-        if part in named and group.name != "projective":
-            words.append(f"{round(abs(named[part]), 2):g} px {ways[0] if named[part] > 0 else ways[1]}")
-    if "scale" in named:
-        words.append(f"× {torch.tensor(-named['scale']).exp().item():.3g}")
-    for part in ("stretch", "shear"):
-        if part in named:
-            words.append(f"{part} {-named[part]:.2g}")
-    return ", ".join(words) if words else ", ".join(f"{part} {value:.2g}" for part, value in named.items())
+for _facts in GROUP_FACTS.values():
+    GROUPS.add(_facts.name, Group(_facts.name, _facts.title, _facts.short, _facts.parts))

@@ -21,7 +21,7 @@ _NOTHING = 1e-6  # singular values of the normalised Jacobian below this (relati
 
 def flows(group: Group, frames: Frames) -> Tensor:
     """The velocities (d, N or 1, 2, H, W) at which generators move pixels, x first."""
-    return frames.once(f"flows of {group.name}", partial(_flows, group, frames))
+    return frames.compute_once(f"flows of {group.name}", partial(_flows, group, frames))
 
 
 def _flows(group: Group, frames: Frames) -> Tensor:
@@ -32,7 +32,7 @@ def _flows(group: Group, frames: Frames) -> Tensor:
     return torch.stack([velocity[0] - x * velocity[2], velocity[1] - y * velocity[2]], 2).to(frames.images.dtype)
 
 
-def slopes(images: Tensor) -> tuple[Tensor, Tensor]:
+def image_gradient(images: Tensor) -> tuple[Tensor, Tensor]:
     """The image gradient across and down, (N, C, H, W) each."""
     around = pad(images, (1, 1, 1, 1))
     across = (around[..., 1:-1, 2:] - around[..., 1:-1, :-2]) / 2
@@ -42,7 +42,7 @@ def slopes(images: Tensor) -> tuple[Tensor, Tensor]:
 
 def jacobian(images: Tensor, frames: Frames, flow: Tensor) -> Tensor:
     """The columns (N, d, C, H, W) of moved images (N, C, H, W) of the frames, as they stand."""
-    across, down = slopes(images)
+    across, down = image_gradient(images)
     flow = flow.transpose(0, 1)[:, :, :, None]  # (N or 1, d, 2, 1, H, W)
     columns = across[:, None] * flow[:, :, 0]
     columns.addcmul_(down[:, None], flow[:, :, 1])
@@ -56,8 +56,8 @@ def numerical_jacobian(frames: Frames, matrices: Tensor, group: Group, step: flo
     """
     nudges = group.exp(step * torch.eye(group.dimension, dtype=torch.float64))
     still = matrices[:, None]
-    ahead = frames.moved(nudges @ still if left else still @ nudges)
-    return (ahead - frames.moved(matrices)[:, None]) / step
+    ahead = frames.move(nudges @ still if left else still @ nudges)
+    return (ahead - frames.move(matrices)[:, None]) / step
 
 
 def gram(columns: Tensor) -> Tensor:
@@ -66,21 +66,21 @@ def gram(columns: Tensor) -> Tensor:
     return (flat @ flat.mT).to(torch.float64)
 
 
-def products(images: Tensor, frames: Frames, group: Group, seen: Tensor | None = None) -> Tensor:
+def jacobian_gram(images: Tensor, frames: Frames, group: Group, seen: Tensor | None = None) -> Tensor:
     """The same of moved images' Jacobians, of all pixels or of those that are `seen` (N or 1, 1, H, W); float64 (N, d, d).
 
     Where all images have one size no column is made: the squares of the gradient, summed over channels, are weighted by
     the products of flows, which are the same for all images.
     """
     size = group.dimension
-    if not frames.alike:
+    if not frames.same_size:
         columns = jacobian(images, frames, flows(group, frames))
         return gram(columns if seen is None else columns * seen[:, None])
-    across, down = slopes(images)
+    across, down = image_gradient(images)
     squares = torch.stack([(a * b).sum(1) for a, b in ((across, across), (across, down), (down, down))], 1)
     if seen is not None:
         squares = squares * seen
-    weights = frames.once(f"products of {group.name}", partial(_weights, group, frames))
+    weights = frames.compute_once(f"products of {group.name}", partial(_weights, group, frames))
     found: Tensor = (squares.flatten(1) @ weights).to(torch.float64).view(-1, size, size)
     return found
 
@@ -92,23 +92,23 @@ def _weights(group: Group, frames: Frames) -> Tensor:
     return torch.cat([part.flatten(0, 1) for part in parts], 1).T.contiguous()
 
 
-def pulls(images: Tensor, gradient: Tensor, frames: Frames, group: Group) -> Tensor:
+def pullback(images: Tensor, gradient: Tensor, frames: Frames, group: Group) -> Tensor:
     """The columns' products with a gradient (N, C, H, W) of moved images, float64 (N, d)."""
-    across, down = slopes(images)
+    across, down = image_gradient(images)
     both = torch.stack([(across * gradient).sum(1), (down * gradient).sum(1)], 1)
     flow = flows(group, frames)
-    if frames.alike:
+    if frames.same_size:
         return (both.flatten(1) @ flow[:, 0].flatten(1).T).to(torch.float64)
     return (flow.transpose(0, 1).flatten(2) @ both.flatten(1)[..., None])[..., 0].to(torch.float64)
 
 
 def metric(group: Group, coordinates: Tensor, products: Tensor) -> Tensor:
     """The metric (N, d, d) in a group's coordinates (N, d), from the products of an image's columns there."""
-    drift = group.drift(coordinates)
+    drift = group.right_jacobian(coordinates)
     return drift.mT @ products @ drift
 
 
-def solved(products: Tensor, pulls: Tensor) -> Tensor:
+def solve_normal_equations(products: Tensor, pulls: Tensor) -> Tensor:
     """The least-squares solution u (N, d) of J u = gradient, from JᵀJ and Jᵀ gradient; the smallest where there are many.
 
     Columns are scaled to one length first: a radian changes an image by far more than a pixel does.
@@ -120,7 +120,7 @@ def solved(products: Tensor, pulls: Tensor) -> Tensor:
     return inverse * found[..., 0]
 
 
-def projected(columns: Tensor, gradient: Tensor) -> Tensor:
+def project_gradient(columns: Tensor, gradient: Tensor) -> Tensor:
     """The same from the columns (N, d, C, H, W) and the gradient (N, C, H, W) themselves; float64."""
     along = (columns.flatten(2) @ gradient.flatten(1)[..., None])[..., 0].to(torch.float64)
-    return solved(gram(columns), along)
+    return solve_normal_equations(gram(columns), along)

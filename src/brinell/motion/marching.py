@@ -41,7 +41,7 @@ def _forms(dimension: int) -> tuple[Tensor, Tensor]:
     return squares.flatten(1).T.contiguous(), mixed.flatten(1).T.contiguous()
 
 
-def updated(values: Tensor, metrics: Tensor, steps: Tensor, between: bool = True) -> Tensor:
+def update_distances(values: Tensor, metrics: Tensor, steps: Tensor, between: bool = True) -> Tensor:
     """The distance (N,) of nodes from their neighbours' (N, K), infinite where unknown, and their metrics (N, d, d).
 
     `steps` (d,) is the size of the grid's steps. From a point between neighbours e and f, at a share s of the way, the
@@ -76,12 +76,12 @@ class Fronts:
         self.strides = torch.cat([self.sides.flip(0).cumprod(0).flip(0)[1:], torch.ones(1, dtype=torch.int64)])
         self.nodes = int(self.sides.prod())
         dimension = len(half)
-        self.place = torch.full((count * self.nodes,), -1, dtype=torch.int32)  # of a node in what follows
+        self.position = torch.full((count * self.nodes,), -1, dtype=torch.int32)  # of a node in what follows
         self.image = torch.zeros(0, dtype=torch.int64)
         self.index = torch.zeros(0, dtype=torch.int64)  # on the grid
         self.distance = torch.zeros(0, dtype=torch.float64)
         self.metrics = torch.zeros(0, dimension, dimension, dtype=torch.float64)
-        self.asked = torch.zeros(0, dtype=torch.bool)
+        self.taken = torch.zeros(0, dtype=torch.bool)
         self.bound = torch.zeros(count, dtype=torch.float64)
         middle = torch.full((count,), int((self.half * self.strides).sum()))
         self._add(torch.arange(count), middle)
@@ -99,15 +99,15 @@ class Fronts:
     def _add(self, images: Tensor, index: Tensor) -> Tensor:
         start = len(self.image)
         places = torch.arange(start, start + len(images))
-        self.place[images * self.nodes + index] = places.to(torch.int32)
+        self.position[images * self.nodes + index] = places.to(torch.int32)
         self.image = torch.cat([self.image, images])
         self.index = torch.cat([self.index, index])
         self.distance = torch.cat([self.distance, torch.full((len(images),), torch.inf, dtype=torch.float64)])
         self.metrics = torch.cat([self.metrics, self.metrics.new_zeros(len(images), *self.metrics.shape[1:])])
-        self.asked = torch.cat([self.asked, torch.zeros(len(images), dtype=torch.bool)])
+        self.taken = torch.cat([self.taken, torch.zeros(len(images), dtype=torch.bool)])
         return places
 
-    def reach_out(self, alive: Tensor) -> Tensor:
+    def expand(self, alive: Tensor) -> Tensor:
         """Take what changed below the bounds of the images that are `alive`; nodes around it that have to be updated.
 
         Those of them that are new have no metric yet: `fresh`.
@@ -119,19 +119,19 @@ class Fronts:
         inside = ((around >= 0) & (around < self.sides)).all(2)
         images = self.image[source][:, None].expand_as(inside)[inside]
         keys = torch.unique(images * self.nodes + (around[inside] * self.strides).sum(1))
-        places = self.place[keys].to(torch.int64)
+        places = self.position[keys].to(torch.int64)
         new, old = keys[places < 0], places[places >= 0]
         self.fresh = self._add(new // self.nodes, new % self.nodes)
-        return torch.cat([old[~self.asked[old]], self.fresh])  # what was handed out is final
+        return torch.cat([old[~self.taken[old]], self.fresh])  # what was handed out is final
 
-    def proposed(self, places: Tensor) -> Tensor:
+    def propose(self, places: Tensor) -> Tensor:
         """The distances of nodes as their neighbours have it now."""
         around = self._grid(self.index[places])[:, None] + offsets(len(self.half))
         inside = ((around >= 0) & (around < self.sides)).all(2)
         index = (around * self.strides).sum(2).clamp_(0, self.nodes - 1)
-        beside = self.place[self.image[places][:, None] * self.nodes + index].to(torch.int64)
+        beside = self.position[self.image[places][:, None] * self.nodes + index].to(torch.int64)
         values = torch.where(inside & (beside >= 0), self.distance[beside.clamp_(min=0)], torch.inf)
-        return updated(values, self.metrics[places], self.steps, self.between)
+        return update_distances(values, self.metrics[places], self.steps, self.between)
 
     def update(self, places: Tensor, found: Tensor) -> None:
         """Take the distances that are lower than what is known."""
@@ -146,9 +146,9 @@ class Fronts:
         busy[own[self.distance[self.changed] <= self.bound[own]]] = True
         return alive & ~busy
 
-    def final(self, images: Tensor) -> Tensor:
+    def take_final(self, images: Tensor) -> Tensor:
         """Nodes of images (a mask) that are final and were not handed out before."""
         own = self.image
-        places = (images[own] & ~self.asked & (self.distance <= self.bound[own])).nonzero()[:, 0]
-        self.asked[places] = True
+        places = (images[own] & ~self.taken & (self.distance <= self.bound[own])).nonzero()[:, 0]
+        self.taken[places] = True
         return places

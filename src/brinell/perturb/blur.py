@@ -12,7 +12,7 @@ from torch.nn.functional import avg_pool2d, pad
 from brinell.draws import Draws
 from brinell.perturb.operator import Facts, step_operator
 from brinell.perturb.papers import SWINGLER_2022
-from brinell.perturb.patches import Patches, draw_patches, waves
+from brinell.perturb.patches import Patches, assign_rounds, draw_patches
 
 LONGEST = 10  # the longest side of a rectangle of local blur
 
@@ -133,7 +133,7 @@ def _each_channel(pixels: Tensor, channels: int, change: Callable[[Tensor], Tens
 
 def _rounds(patches: Patches) -> Iterator[tuple[Patches, Tensor]]:
     """The rectangles round by round, as many for each image as the fullest one has, and which of them are real."""
-    wave = waves(patches)
+    wave = assign_rounds(patches)
     order = wave.argsort(dim=1, stable=True)
     counts = torch.stack([(wave == number).sum(1) for number in range(int(wave.max()) + 1)], 1)
     starts = counts.cumsum(1) - counts

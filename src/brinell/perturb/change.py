@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from brinell.resizing.local import Local
-from brinell.resizing.repaint import Repainting
+from brinell.resizing.repaint import Repainter
 
 if TYPE_CHECKING:
     from brinell.perturb.operator import Gradient
@@ -46,7 +46,7 @@ class ToInput(Protocol):
         """Return normalised images as whole grey levels."""
         ...
 
-    def repainted(self, ready: Repainting, local: Local, parameters: Tensor) -> Tensor:
+    def repainted(self, ready: Repainter, local: Local, parameters: Tensor) -> Tensor:
         """Return the model inputs of an original under local changes."""
         ...
 
@@ -90,7 +90,7 @@ class Renderer(Protocol):
         """The originals, ready to be moved."""
         ...
 
-    def repainting(self, sample: int) -> Repainting:
+    def repainting(self, sample: int) -> Repainter:
         """Return an original that is ready to be changed locally."""
         ...
 

@@ -82,7 +82,7 @@ def mean_grey(images: Tensor) -> Tensor:
     return images.flatten(1).sum(1, dtype=torch.float32) / images[0].numel()
 
 
-def colours(images: Tensor) -> Tensor:
+def count_colours(images: Tensor) -> Tensor:
     """The number of distinct colours in each image."""
     batch, channels = images.shape[:2]
     values = images.flatten(2).to(torch.int64)

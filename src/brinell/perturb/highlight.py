@@ -18,7 +18,7 @@ from torch import Tensor
 
 from brinell.perturb.view import View
 from brinell.resizing.local import Local
-from brinell.resizing.resample import sent
+from brinell.resizing.resample import to_device
 
 Colour = tuple[float, float, float]
 WHITE: Colour = (255.0, 255.0, 255.0)
@@ -30,7 +30,7 @@ TITLES = {
 }
 
 
-def highlighted(images: Tensor, spots: Tensor, colour: Colour = WHITE, corners: Tensor | None = None) -> Tensor:
+def add_highlights(images: Tensor, spots: Tensor, colour: Colour = WHITE, corners: Tensor | None = None) -> Tensor:
     """Images under spots, one each: uint8 (N, C, H, W), where N is 1 or the number of spots, and float64 (T, 4) on the
     host.
 
@@ -38,15 +38,15 @@ def highlighted(images: Tensor, spots: Tensor, colour: Colour = WHITE, corners: 
     Where images are windows of larger ones, `corners` says where they lie, int64 (T, 2), y and x.
     """
     channels, height, width = images.shape[1:]
-    column, row = light(spots, channels, height, width, colour, corners)
-    both = sent(torch.cat([column.flatten(1), row], 1), images.device)
+    column, row = light_profiles(spots, channels, height, width, colour, corners)
+    both = to_device(torch.cat([column.flatten(1), row], 1), images.device)
     added = both[:, :-width].view(len(spots), -1, height, 1) * both[:, None, None, -width:]
     if float(spots[:, 3].max()) * max(colour) > 255:  # a float beyond 255 has no byte
         added = added.clamp_(max=255)
     return torch.minimum(added.to(torch.uint8), images.bitwise_not()).add_(images)  # ~x is 255 - x
 
 
-def light(
+def light_profiles(
     spots: Tensor, channels: int, height: int, width: int, colour: Colour = WHITE, corners: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """What spots add, as a column for each or every channel, float64 (T, 1 or C, height), times a row (T, width)."""
@@ -71,7 +71,7 @@ def _fall(places: Tensor, centre: Tensor, sigma: Tensor) -> Tensor:
     return torch.exp(-away.square() / (2 * sigma[:, None].square()))
 
 
-def touched(spots: Tensor, height: int, width: int, peak: float = 255.0) -> Tensor:
+def highlight_boxes(spots: Tensor, height: int, width: int, peak: float = 255.0) -> Tensor:
     """Boxes around all pixels that spots add a whole grey level to, int64 (T, 4): top, left, bottom, right; never empty."""
     x, y, sigma, strength = spots.unbind(1)
     reach = sigma * (2 * (peak * strength).clamp(min=1).log()).sqrt()
@@ -82,7 +82,7 @@ def touched(spots: Tensor, height: int, width: int, peak: float = 255.0) -> Tens
     return torch.cat([low, torch.minimum(high, most).maximum(low + 1)], 1).to(torch.int64)
 
 
-def highlight(variant: str, colour: Colour = WHITE) -> View:
+def highlight_view(variant: str, colour: Colour = WHITE) -> View:
     """A spot of light on the original as a view; its parameters are those of the spot. `variant` is who chose them."""
     local = _local(colour)
     title = TITLES.get(variant, "a spot of light")
@@ -94,9 +94,9 @@ def _local(colour: Colour) -> Local:
     """The same one for the same colour: what is kept for it is found again."""
 
     def paint(windows: Tensor, corners: Tensor, spots: Tensor) -> Tensor:
-        return highlighted(windows, spots, colour, corners)
+        return add_highlights(windows, spots, colour, corners)
 
-    return Local(partial(touched, peak=max(colour)), paint, partial(light, colour=colour))
+    return Local(partial(highlight_boxes, peak=max(colour)), paint, partial(light_profiles, colour=colour))
 
 
 def cell_centres(cells: int, length: int) -> Tensor:
@@ -114,7 +114,9 @@ def authors_centres(cells: int, length: int) -> Tensor:
 CENTRES = {"exact": cell_centres, "authors": authors_centres}
 
 
-def grid(height: int, width: int, cells: int, sigmas: Tensor, strength: float = 1.0, centres: str = "exact") -> Tensor:
+def highlight_grid(
+    height: int, width: int, cells: int, sigmas: Tensor, strength: float = 1.0, centres: str = "exact"
+) -> Tensor:
     """A spot of each sigma in each cell, float64 (sigmas * cells², 4): sigma by sigma, and row by row in each, as the
     authors number them.
     """

@@ -46,7 +46,7 @@ def _place(draws: Draws, purpose: int, room: Tensor) -> Tensor:
     return bits.mul_(room + 1).bitwise_right_shift_(32)
 
 
-def waves(patches: Patches) -> Tensor:
+def assign_rounds(patches: Patches) -> Tensor:
     """The earliest round in which each rectangle may go, (B, n), so that rounds give what one after another gives.
 
     A rectangle has to wait for every earlier one that it overlaps; its round is the longest such chain.

@@ -1,9 +1,9 @@
 """What a view is: a change of the original image, before it is resized to the model input.
 
-A window cut out of a photograph is a view, and so is a spot of light that falls on it. Its `look` gets one original (uint8 (C, H,
-W), on the model's device), the parameters of T views (float64 (T, P), on the host) and the model's own resize (images (T, C, H,
-W) to model inputs); it returns uint8 model inputs (T, C, h, w). A `local` view changes a window of the original and leaves
-the rest alone, so that only the pixels that depend on the window are resized again.
+A window cut out of a photograph is a view, and so is a spot of light that falls on it. Its `look` gets one original
+(uint8 (C, H, W), on the model's device), the parameters of T views (float64 (T, P), on the host) and the model's own
+resize (images (T, C, H, W) to model inputs); it returns uint8 model inputs (T, C, h, w). A `local` view changes a
+window of the original and leaves the rest alone, so that only the pixels that depend on the window are resized again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Look = Callable[[Tensor, Tensor, ToInputs], Tensor]
 class View(ChangeDefaults):
     """A named view.
 
-    Where it `compares`, the changed input differs from the clean one by the change alone, and a distance means something; a
-    window shows another part of the image, and it does not. A view that shows the original elsewhere on the model input than
-    the model's own resize has a `frame`: parameters (T, P) to float64 matrices (T, 3, 3) from the original's pixel corners
-    to the model input. Boxes follow it.
+    Where it `compares`, the changed input differs from the clean one by the change alone, and a distance means
+    something; a window shows another part of the image, and it does not. A view that shows the original elsewhere on
+    the model input than the model's own resize has a `frame`: parameters (T, P) to float64 matrices (T, 3, 3) from the
+    original's pixel corners to the model input. Boxes follow it.
     """
 
     name: str

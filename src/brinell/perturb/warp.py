@@ -36,14 +36,14 @@ def sampling_grid(matrices: Tensor, height: int, width: int, device: torch.devic
     y = torch.arange(height, dtype=torch.float64)[None, :, None]
     across = (back[:, None, :, 0] * x).to(device)
     down = (back[:, None, :, 1] * y + back[:, None, :, 2]).to(device)
-    where = places(across, down, flat=not bool(back[:, 2, :2].any()), unit=PARTS, behind=-2.0 * PARTS)
+    where = source_positions(across, down, flat=not bool(back[:, 2, :2].any()), unit=PARTS, behind=-2.0 * PARTS)
     # what lies further outside is as black as what lies two pixels outside
     parts = where.round_().clamp_(-2 * PARTS, 2 * PARTS * (max(height, width) + 1)).to(torch.float32)
     sides = torch.tensor([_power_of_two(width), _power_of_two(height)], dtype=torch.float32, device=device)
     return parts.mul_(2 / PARTS / sides).add_(1 / sides - 1)
 
 
-def places(across: Tensor, down: Tensor, *, flat: bool, unit: float = 1.0, behind: float) -> Tensor:
+def source_positions(across: Tensor, down: Tensor, *, flat: bool, unit: float = 1.0, behind: float) -> Tensor:
     """Where the pixels of a moved image come from, (B, H, W, 2), from what their column and what their row adds to it.
 
     `across` is (B, W, 3) and `down` (B, H, 3), both in `unit`s: one sum for each pixel, and no matrix product. Where the

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from brinell.perturb.view import ToInputs, View
-from brinell.resizing.resample import BITS, Interpolation, nearest, resampled, weights
+from brinell.resizing.resample import BITS, Interpolation, nearest_pixels, pillow_weights, resize
 
 Fit = Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"]
 Make = Callable[[Tensor, int, Tensor], Tensor]  # an original, a side, and corners (T, 2) to inputs
@@ -39,7 +39,7 @@ def window_view(size: str, fit: Fit, height: int, width: int) -> View:
         def make(original: Tensor, side: int, corners: Tensor) -> Tensor:
             if fit == "own":
                 return to_inputs(_cut(original, side, corners))
-            return windows(original, side, corners, height, width, fit)
+            return cut_windows(original, side, corners, height, width, fit)
 
         return _side_by_side(make, original, parameters)
 
@@ -67,7 +67,7 @@ def _side_by_side(make: Make, original: Tensor, parameters: Tensor) -> Tensor:
     return made[torch.cat(groups).argsort().to(made.device)]
 
 
-def windows(original: Tensor, side: int, corners: Tensor, height: int, width: int, fit: Fit = "bilinear") -> Tensor:
+def cut_windows(original: Tensor, side: int, corners: Tensor, height: int, width: int, fit: Fit = "bilinear") -> Tensor:
     """Windows (T, C, height, width) of one side of a uint8 image (C, H, W); `corners` are lefts and tops, int64 (T, 2), on
     the host.
     """
@@ -75,7 +75,7 @@ def windows(original: Tensor, side: int, corners: Tensor, height: int, width: in
         left, top = (width - side) // 2, (height - side) // 2
         return pad(_cut(original, side, corners), (left, width - side - left, top, height - side - top))
     if fit == "nearest":
-        rows, columns = (nearest(side, target) for target in (height, width))
+        rows, columns = (nearest_pixels(side, target) for target in (height, width))
         down = (corners[:, 1:] + rows).to(original.device)
         across = (corners[:, :1] + columns).to(original.device)
         return original[:, down[:, :, None], across[:, None, :]].transpose(0, 1).contiguous()
@@ -126,7 +126,7 @@ def _weighted(values: Tensor, axis: int, places: Tensor, whole: Tensor, how: Int
 @lru_cache(64)
 def _taps(source: int, target: int, how: Interpolation, device: torch.device) -> tuple[Tensor, Tensor]:
     """Where each of the target's pixels takes from, and with which weights: (taps, target) each."""
-    dense = weights(source, target, how)
+    dense = pillow_weights(source, target, how)
     used = (dense != 0).to(torch.uint8)
     first = used.argmax(1)
     count = int((source - used.flip(1).argmax(1) - first).max())
@@ -136,7 +136,7 @@ def _taps(source: int, target: int, how: Interpolation, device: torch.device) ->
 
 
 def _located(height: int, width: int, original: Tensor, side: int, corners: Tensor) -> Tensor:
-    small = resampled(original[None], side, side)[0]
+    small = resize(original[None], side, side)[0]
     across, down = width - side, height - side
     wide = pad(small, (across, across, down, down))  # a model input is what is seen of this through a frame
     lefts, tops = corners.to(original.device).unbind(1)

@@ -13,7 +13,7 @@ import jinja2
 
 from brinell.classes import Classes
 from brinell.config.criterion import DEFAULT_CRITERION, default_criterion
-from brinell.report.show import Chart, Context, Namer, Section, Show
+from brinell.report.show import Chart, Context, Namer, Show
 from brinell.runs.queries import describe_queries
 from brinell.runs.run import Run
 

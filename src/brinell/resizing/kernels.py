@@ -16,7 +16,7 @@ LONG, SHORT = 64, 16  # pixels of a block: along rows, where bytes lie side by s
 
 # compiled once, and not anew for sizes that are 1 or multiples of 16
 @triton.jit(do_not_specialize=["planes", "taps", "length", "others", "count", "plane_size", "row_size"])  # type: ignore[untyped-decorator]
-def _summed(  # type: ignore[no-untyped-def]  # Triton reads annotations itself
+def _resize_windows(  # type: ignore[no-untyped-def]  # Triton reads annotations itself
     source,
     target,
     first,
@@ -57,7 +57,7 @@ def _summed(  # type: ignore[no-untyped-def]  # Triton reads annotations itself
     tl.store(corner + where, value, mask=there[:, None] & inside[None, :])
 
 
-def summed(
+def resize_windows(
     source: Tensor,
     target: Tensor,
     first: Tensor,
@@ -81,7 +81,7 @@ def summed(
     along, beside = (LONG, SHORT) if across else (SHORT, LONG)
     blocks = (windows * planes, triton.cdiv(count, along), triton.cdiv(others, beside))
     with torch.cuda.device_of(source):  # type: ignore[no-untyped-call]
-        _summed[blocks](
+        _resize_windows[blocks](
             source,
             target,
             first,
@@ -104,7 +104,7 @@ def summed(
 
 
 @triton.jit(do_not_specialize=["planes", "parts", "height", "width", "taps"])  # type: ignore[untyped-decorator]
-def _lit_across(  # type: ignore[no-untyped-def]
+def _light_and_resize_across(  # type: ignore[no-untyped-def]
     image,
     middle,
     first,
@@ -148,7 +148,7 @@ def _lit_across(  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=["planes", "height", "width", "taps"])  # type: ignore[untyped-decorator]
-def _lit_down(  # type: ignore[no-untyped-def]
+def _resize_down(  # type: ignore[no-untyped-def]
     middle,
     made,
     first,
@@ -187,7 +187,7 @@ def _lit_down(  # type: ignore[no-untyped-def]
     tl.store(corner + along[:, None] * width + beside[None, :], value, mask=there[:, None] & inside[None, :])
 
 
-def lit(
+def light_and_resize(
     image: Tensor,
     middle: Tensor,
     made: Tensor,
@@ -201,17 +201,17 @@ def lit(
 ) -> None:
     """Light on an image (C, H, W), uint8, resized: two launches for all T windows that it changes.
 
-    The light on a pixel is the product of what `falls`, float64 (T, P * H + W), has for its row and column, rounded down;
-    P is 1 or C, and what the light can't add is lost. `across` and `down` are what `summed` takes. `places` are int64 (T,
-    7): where a window begins in the image and how many rows it has there; the same on the model input; the same for its columns
-    on the model input; and where it lies in `middle`, which holds what the first pass gives. None is larger than `most` (rows
-    of the image, rows and columns of the model input).
+    The light on a pixel is the product of what `falls`, float64 (T, P * H + W), has for its row and column, rounded
+    down; P is 1 or C, and what the light can't add is lost. `across` and `down` are what `resize_windows` takes.
+    `places` are int64 (T, 7): where a window begins in the image and how many rows it has there; the same on the model
+    input; the same for its columns on the model input; and where it lies in `middle`, which holds what the first pass
+    gives. None is larger than `most` (rows of the image, rows and columns of the model input).
     """
     windows, planes, height, width = made.shape
     high, wide = image.shape[1:]
     rows, count, columns = most
     with torch.cuda.device_of(image):  # type: ignore[no-untyped-call]
-        _lit_across[windows * planes, triton.cdiv(columns, LONG), triton.cdiv(rows, SHORT)](
+        _light_and_resize_across[windows * planes, triton.cdiv(columns, LONG), triton.cdiv(rows, SHORT)](
             image,
             middle,
             *across,
@@ -226,7 +226,7 @@ def lit(
             ALONG=LONG,
             BESIDE=SHORT,
         )
-        _lit_down[windows * planes, triton.cdiv(count, SHORT), triton.cdiv(columns, LONG)](
+        _resize_down[windows * planes, triton.cdiv(count, SHORT), triton.cdiv(columns, LONG)](
             middle,
             made,
             *down,

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from brinell.resizing.resample import Box, Interpolation, Reach, picture_of, sent
+from brinell.resizing.resample import Box, Interpolation, Support, to_device, to_picture
 
 Size = tuple[int, int]  # height and width
 KEPT = 32  # of a megabyte or so: the whole grid is asked for again and again, and parts of it at the ends of batches
@@ -45,8 +45,8 @@ class Local:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What `kernels.lit` is told, on the device, and how many bytes its first pass gives."""
+class LightPlan:
+    """What `kernels.light_and_resize` is told, on the device, and how many bytes its first pass gives."""
 
     falls: Tensor
     places: Tensor
@@ -54,23 +54,23 @@ class Plan:
     between: int
 
 
-def planned(
+def plan_light(
     local: Local,
     parameters: Tensor,
     image: tuple[int, int, int],
     model_input: Size,
     how: Interpolation,
     device: torch.device,
-) -> Plan:
+) -> LightPlan:
     """The plan for images (C, H, W) of one size that become inputs of one size; kept."""
     # each stream has its own: what one of them sends, another might read before it is there
     stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
     values = parameters.to(torch.float64).contiguous().numpy()
-    return _planned(local, values.tobytes(), values.shape[1], image, model_input, how, device, stream)
+    return _plan_light(local, values.tobytes(), values.shape[1], image, model_input, how, device, stream)
 
 
 @lru_cache(KEPT)
-def _planned(
+def _plan_light(
     local: Local,
     values: bytes,
     each: int,
@@ -79,20 +79,20 @@ def _planned(
     how: Interpolation,
     device: torch.device,
     stream: int,
-) -> Plan:
+) -> LightPlan:
     parameters = torch.from_numpy(np.frombuffer(values).reshape(-1, each).copy())
     assert local.light is not None
     columns, rows = local.light(parameters, *image)
     top, left, bottom, right = local.boxes(parameters, *image[1:]).numpy().T
-    down, across = (Reach.of(source, target, how) for source, target in zip(image[1:], model_input, strict=True))
-    y, below = down.made_of(top, bottom)
-    x, beyond = across.made_of(left, right)
+    down, across = (Support.of(source, target, how) for source, target in zip(image[1:], model_input, strict=True))
+    y, below = down.nonempty_targets(top, bottom)
+    x, beyond = across.nonempty_targets(left, right)
     begin, tall, count, wide = down.first[y], down.last[below - 1] - down.first[y], below - y, beyond - x
     sizes = image[0] * tall * wide
     places = np.stack([begin, tall, y, count, x, wide, np.cumsum(sizes) - sizes], 1).astype(np.int64)
     falls = np.concatenate([columns.flatten(1).numpy(), rows.numpy(), places.view(np.float64)], 1)  # in one transfer
-    there = sent(torch.from_numpy(falls), device)
-    return Plan(
+    there = to_device(torch.from_numpy(falls), device)
+    return LightPlan(
         there[:, :-7].contiguous(),
         there[:, -7:].contiguous().view(torch.int64),
         (int(tall.max()), int(count.max()), int(wide.max())),
@@ -100,17 +100,17 @@ def _planned(
     )
 
 
-def glow(local: Local, parameters: Tensor, image: tuple[int, int, int], box: Box) -> Image.Image:
+def light_picture(local: Local, parameters: Tensor, image: tuple[int, int, int], box: Box) -> Image.Image:
     """The light of one change (P,) on a window (left, top, right, bottom) of images (C, H, W), in their mode; kept."""
     left, top, right, bottom = box
-    made = _glow if (right - left) * (bottom - top) <= LARGE else _glow.__wrapped__
+    made = _light_picture if (right - left) * (bottom - top) <= LARGE else _light_picture.__wrapped__
     return made(local, parameters.to(torch.float64).numpy().tobytes(), image, box)
 
 
 @lru_cache(PICTURES)
-def _glow(local: Local, values: bytes, image: tuple[int, int, int], box: Box) -> Image.Image:
+def _light_picture(local: Local, values: bytes, image: tuple[int, int, int], box: Box) -> Image.Image:
     left, top, right, bottom = box
     assert local.light is not None
     columns, rows = local.light(torch.from_numpy(np.frombuffer(values).copy())[None], *image)
     light = columns[0, :, top:bottom, None] * rows[0, left:right]
-    return picture_of(light.clamp_(max=255).to(torch.uint8).expand(image[0], -1, -1).numpy())
+    return to_picture(light.clamp_(max=255).to(torch.uint8).expand(image[0], -1, -1).numpy())

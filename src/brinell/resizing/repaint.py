@@ -18,19 +18,19 @@ import torch
 from PIL import Image, ImageChops
 from torch import Tensor
 
-from brinell.resizing.local import Local, Plan, Size, glow, planned
+from brinell.resizing.local import LightPlan, Local, Size, light_picture, plan_light
 from brinell.resizing.resample import (
     BITS,
     Interpolation,
-    Reach,
-    in_one_pass,
-    kernels,
-    picture_of,
-    products,
-    resampled,
-    rounded,
-    sent,
+    Support,
+    load_kernels,
+    resize,
+    resize_picture_axis,
+    round_to_bytes,
     taps,
+    to_device,
+    to_picture,
+    weight_matrix,
 )
 
 # images (T, C, h, w), which it may not overwrite; where their corners lie, int64 (T, 2), y and x; which changes, int64 (T,)
@@ -38,51 +38,51 @@ Paint = Callable[[Tensor, Tensor, Tensor], Tensor]
 TOGETHER = 25  # windows that an accelerator resizes together, each as large as the largest of them
 
 
-class Repainting:
+class Repainter:
     """An image (C, H, W), ready to be resized again and again: what doesn't change is made once."""
 
     def __init__(self, image: Tensor, height: int, width: int, how: Interpolation = "bilinear") -> None:
         self.image, self.height, self.width, self.how = image.contiguous(), height, width, how
-        self.clean = resampled(image[None], height, width, how)[0]
+        self.clean = resize(image[None], height, width, how)[0]
         if how != "nearest":
-            self.across, self.down = Reach.of(image.shape[2], width, how), Reach.of(image.shape[1], height, how)
+            self.across, self.down = Support.of(image.shape[2], width, how), Support.of(image.shape[1], height, how)
         if image.device.type == "cpu":
-            self.whole = picture_of(image.contiguous().numpy())
-            self.halfway = in_one_pass(self.whole, (width, self.whole.height), how)
+            self.whole = to_picture(image.contiguous().numpy())
+            self.halfway = resize_picture_axis(self.whole, (width, self.whole.height), how)
 
-    def under(self, local: Local, parameters: Tensor) -> Tensor:
+    def render(self, local: Local, parameters: Tensor) -> Tensor:
         """The image under T changes (parameters (T, P) on the host), resized: uint8 (T, C, height, width), where it is."""
         if self.how == "nearest":
             return local.inputs(self.image, parameters, self._resized)
         channels, height, width = self.image.shape
-        kernel = kernels(self.image.device.type)
+        kernel = load_kernels(self.image.device.type)
         if kernel is not None and local.light is not None:
             model_input = (self.height, self.width)
-            plan = planned(local, parameters, (channels, height, width), model_input, self.how, self.image.device)
-            return self.by_light(kernel, plan)
+            plan = plan_light(local, parameters, (channels, height, width), model_input, self.how, self.image.device)
+            return self.render_light(kernel, plan)
 
         def paint(windows: Tensor, corners: Tensor, which: Tensor) -> Tensor:
             return local.paint(windows, corners, parameters[which])
 
         boxes = local.boxes(parameters, height, width)
         if self.image.device.type != "cpu":
-            return self.by_windows(boxes, paint)
-        return self.by_pillow(
+            return self.render_windows(boxes, paint)
+        return self.render_by_pillow(
             boxes, self._painted(boxes, paint) if local.light is None else self._lit(boxes, local, parameters)
         )
 
     def _resized(self, images: Tensor) -> Tensor:
-        return resampled(images, self.height, self.width, self.how)
+        return resize(images, self.height, self.width, self.how)
 
-    def by_light(self, kernel: ModuleType, plan: Plan) -> Tensor:
+    def render_light(self, kernel: ModuleType, plan: LightPlan) -> Tensor:
         """All windows at once: nothing is cut out, and light is added where pixels are read."""
         made = self.clean.repeat(len(plan.places), 1, 1, 1)
         across, down = (taps(side.source, side.target, self.how, made.device) for side in (self.across, self.down))
         middle = made.new_empty(plan.between)
-        kernel.lit(self.image, middle, made, across, down, plan.falls, plan.places, plan.most, bits=BITS)
+        kernel.light_and_resize(self.image, middle, made, across, down, plan.falls, plan.places, plan.most, bits=BITS)
         return made
 
-    def by_pillow(self, boxes: Tensor, windows: Iterable[tuple[int, Image.Image]]) -> Tensor:
+    def render_by_pillow(self, boxes: Tensor, windows: Iterable[tuple[int, Image.Image]]) -> Tensor:
         """In pictures of Pillow's all the way: handing pixels over costs as much as resizing them.
 
         `windows` are those of the changed image, each with its place among the boxes. Windows of the same rows that change
@@ -95,12 +95,12 @@ class Repainting:
             rows = self.whole.crop((0, top, self.whole.width, bottom))
             for place in places:
                 rows.paste(painted[place], (corners[place][1], 0))
-            rows = in_one_pass(rows, (self.width, bottom - top), self.how)
+            rows = resize_picture_axis(rows, (self.width, bottom - top), self.how)
             for place in places:
                 first, last = columns_of[place]
                 columns = self.halfway.crop((first, 0, last, self.halfway.height))
                 columns.paste(rows.crop((first, 0, last, bottom - top)), (0, top))
-                for channel, band in enumerate(in_one_pass(columns, (last - first, self.height), self.how).split()):
+                for channel, band in enumerate(resize_picture_axis(columns, (last - first, self.height), self.how).split()):
                     made[place, channel, :, first:last] = band
         return torch.from_numpy(made)
 
@@ -112,21 +112,21 @@ class Repainting:
             corners = boxes[which, :2]
             cuts = [self.image[:, top : top + height, left : left + width] for top, left in corners.tolist()]
             painted = paint(torch.stack(cuts), corners, which).numpy()
-            yield from ((place, picture_of(window)) for place, window in zip(which.tolist(), painted, strict=True))
+            yield from ((place, to_picture(window)) for place, window in zip(which.tolist(), painted, strict=True))
 
     def _lit(self, boxes: Tensor, local: Local, parameters: Tensor) -> Iterator[tuple[int, Image.Image]]:
         """The same where the change is light."""
         channels, height, width = self.image.shape
         for place, (top, left, bottom, right) in enumerate(boxes.tolist()):
             box = (left, top, right, bottom)
-            light = glow(local, parameters[place], (channels, height, width), box)
+            light = light_picture(local, parameters[place], (channels, height, width), box)
             yield place, ImageChops.add(self.whole.crop(box), light)
 
-    def by_windows(self, boxes: Tensor, paint: Paint) -> Tensor:
+    def render_windows(self, boxes: Tensor, paint: Paint) -> Tensor:
         """Windows of about one area together, each as large as the largest of them needs; nothing waits for the device."""
         made = self.clean.repeat(len(boxes), 1, 1, 1)
-        groups, kernel = self._groups(boxes), kernels(made.device.type)
-        every = sent(torch.from_numpy(np.concatenate([group.places for group in groups], 1)), made.device)
+        groups, kernel = self._groups(boxes), load_kernels(made.device.type)
+        every = to_device(torch.from_numpy(np.concatenate([group.places for group in groups], 1)), made.device)
         for group, places in zip(groups, torch.split(every, [len(group.which) for group in groups], 1), strict=True):
             windows = _cut(self.image, places[0], places[1], group.source)
             corners, which = torch.from_numpy(group.places[:2].T), torch.from_numpy(group.which)
@@ -144,8 +144,8 @@ class Repainting:
         found = []
         for start in range(0, len(order), TOGETHER):
             which = order[start : start + TOGETHER]
-            y, v, rows, height = self.down.even(top[which], bottom[which])
-            x, u, columns, width = self.across.even(left[which], right[which])
+            y, v, rows, height = self.down.equal_windows(top[which], bottom[which])
+            x, u, columns, width = self.across.equal_windows(left[which], right[which])
             planes = np.arange(len(which)) * len(self.image)
             into = which * len(self.image) * self.height * self.width + y * self.width + x
             places = np.stack([v, u, y, x, which, planes * height * columns, into])
@@ -157,16 +157,16 @@ class Repainting:
         (v, u, y, x, _, between, into), (rows, columns) = places, size
         middle = windows.new_empty(*windows.shape[:3], columns)
         across, down = (taps(side.source, side.target, self.how, made.device) for side in (self.across, self.down))
-        kernel.summed(windows.contiguous(), middle, *across, u, x, between, columns, across=True, bits=BITS)
-        kernel.summed(middle, made, *down, v, y, into, rows, across=False, bits=BITS)
+        kernel.resize_windows(windows.contiguous(), middle, *across, u, x, between, columns, across=True, bits=BITS)
+        kernel.resize_windows(middle, made, *down, v, y, into, rows, across=False, bits=BITS)
 
     def _by_products(self, windows: Tensor, places: Tensor, size: Size, made: Tensor) -> None:
         """The same by products with the windows' parts of the weights."""
         (v, u, y, x, own, *_), (rows, columns), (height, width) = places, size, windows.shape[2:]
-        across, down = (products(side.source, side.target, self.how, made.device) for side in (self.across, self.down))
+        across, down = (weight_matrix(side.source, side.target, self.how, made.device) for side in (self.across, self.down))
         wide, tall = _cut(across, x, u, (columns, width)), _cut(down, y, v, (rows, height))
-        passed = rounded(windows.to(torch.float64) @ wide.transpose(1, 2)[:, None])
-        passed = rounded(tall[:, None] @ passed.to(torch.float64))
+        passed = round_to_bytes(windows.to(torch.float64) @ wide.transpose(1, 2)[:, None])
+        passed = round_to_bytes(tall[:, None] @ passed.to(torch.float64))
         row, column = (
             begin[:, None] + torch.arange(count, device=made.device) for begin, count in ((y, rows), (x, columns))
         )

@@ -32,7 +32,7 @@ _PILLOW = {
 Box = tuple[int, int, int, int]
 
 
-def resampled(images: Tensor, height: int, width: int, how: Interpolation = "bilinear", box: Box | None = None) -> Tensor:
+def resize(images: Tensor, height: int, width: int, how: Interpolation = "bilinear", box: Box | None = None) -> Tensor:
     """uint8 images (N, C, H, W) resized to that size, after a cut to `box` (left, top, right, bottom), if any."""
     if box is not None:
         left, top, right, bottom = box
@@ -43,34 +43,34 @@ def resampled(images: Tensor, height: int, width: int, how: Interpolation = "bil
         return _by_pillow(images, height, width, how)
     if how == "nearest":
         rows, columns = (
-            nearest(source, target).to(images.device)
+            nearest_pixels(source, target).to(images.device)
             for source, target in zip(images.shape[2:], (height, width), strict=True)
         )
         return images[:, :, rows[:, None], columns]
     for size, across in ((width, True), (height, False)):
         if images.shape[3 if across else 2] != size:
-            images = passed(images, size, how, across)
+            images = resize_axis(images, size, how, across)
     return images
 
 
-def passed(images: Tensor, size: int, how: Interpolation, across: bool) -> Tensor:
+def resize_axis(images: Tensor, size: int, how: Interpolation, across: bool) -> Tensor:
     """One pass as an accelerator makes it, wherever the images are."""
     count, channels, height, width = images.shape
     source, device = (width if across else height), images.device
-    kernel = kernels(device.type)
+    kernel = load_kernels(device.type)
     if kernel is None:
-        own = products(source, size, how, device)
+        own = weight_matrix(source, size, how, device)
         values = images.to(torch.float64)
-        return rounded(values @ own.T if across else own @ values)
+        return round_to_bytes(values @ own.T if across else own @ values)
     made = images.new_empty(count, channels, *((height, size) if across else (size, width)))
     begin, to = images.new_zeros(count, dtype=torch.int64), torch.arange(count, device=device) * made[0].numel()
     first, whole = taps(source, size, how, device)
-    kernel.summed(images.contiguous(), made, first, whole, begin, begin, to, size, across=across, bits=BITS)
+    kernel.resize_windows(images.contiguous(), made, first, whole, begin, begin, to, size, across=across, bits=BITS)
     return made
 
 
 @cache
-def kernels(kind: str) -> ModuleType | None:
+def load_kernels(kind: str) -> ModuleType | None:
     """The kernels of a kind of device, or None where it has none, or nothing that could compile them."""
     if kind != "cuda":
         return None
@@ -81,32 +81,34 @@ def kernels(kind: str) -> ModuleType | None:
         image, zero = one[None, None].to(torch.uint8), torch.zeros(1, dtype=torch.int64, device=kind)
         for across in (True, False):  # all are compiled here, before threads ask for them
             made = torch.zeros_like(image)
-            found.summed(image, made, zero.int(), one << BITS, zero, zero, zero, 1, across=across, bits=BITS)
+            found.resize_windows(image, made, zero.int(), one << BITS, zero, zero, zero, 1, across=across, bits=BITS)
             assert int(made) == 1
         place = torch.tensor([[0, 1, 0, 1, 0, 1, 0]], device=kind)
         both, dark = (zero.int(), one << BITS), torch.zeros(1, 2, dtype=torch.float64, device=kind)
-        found.lit(image[0], torch.zeros_like(image[0]), made.zero_(), both, both, dark, place, (1, 1, 1), bits=BITS)
+        found.light_and_resize(
+            image[0], torch.zeros_like(image[0]), made.zero_(), both, both, dark, place, (1, 1, 1), bits=BITS
+        )
         assert int(made) == 1
     except Exception:  # no Triton, no compiler of C for it, a device that is too old
         return None
     return found
 
 
-def rounded(sums: Tensor) -> Tensor:
+def round_to_bytes(sums: Tensor) -> Tensor:
     """Products with weights, which are shares of 1, as bytes: half up. Overwrites them."""
     return sums.add_(0.5).clamp_(0, 255).to(torch.uint8)
 
 
-def sent(values: Tensor, device: torch.device) -> Tensor:
+def to_device(values: Tensor, device: torch.device) -> Tensor:
     """Host values on a device. Nothing is waited for: they are fetched when the device comes to it."""
     return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
 
 
 @lru_cache(256)
-def products(source: int, target: int, how: Interpolation, device: torch.device) -> Tensor:
+def weight_matrix(source: int, target: int, how: Interpolation, device: torch.device) -> Tensor:
     """Pillow's weights as shares of 1, float64 (target, source): still exact."""
     with torch.inference_mode(False):
-        return (weights(source, target, how) * 2.0**-BITS).to(device)
+        return (pillow_weights(source, target, how) * 2.0**-BITS).to(device)
 
 
 @lru_cache(256)
@@ -114,7 +116,7 @@ def taps(source: int, target: int, how: Interpolation, device: torch.device) -> 
     """Which source pixel each target pixel takes first, int32 (target,), and Pillow's weights from there on, int32 (target,
     taps); 0 where it takes fewer than others.
     """
-    dense = weights(source, target, how).numpy()
+    dense = pillow_weights(source, target, how).numpy()
     there = dense != 0
     first = there.argmax(1)
     count = int((source - there[:, ::-1].argmax(1) - first).max())
@@ -128,7 +130,7 @@ def taps(source: int, target: int, how: Interpolation, device: torch.device) -> 
 
 
 @lru_cache(256)
-def weights(source: int, target: int, how: Interpolation) -> Tensor:
+def pillow_weights(source: int, target: int, how: Interpolation) -> Tensor:
     """Pillow's whole weights, float64 (target, source): the rows' sums are about 2^22."""
     kernel, reach = _KERNELS[how]
     scale = source / target
@@ -146,39 +148,39 @@ def weights(source: int, target: int, how: Interpolation) -> Tensor:
 
 
 @lru_cache(256)
-def nearest(source: int, target: int) -> Tensor:
+def nearest_pixels(source: int, target: int) -> Tensor:
     """Which pixel of the source each pixel of the target takes, int64 (target,). Sums up as Pillow does."""
     step = source / target
     places = np.cumsum(np.concatenate([[step * 0.5], np.full(target - 1, step)]))
     return torch.from_numpy(places.astype(np.int64).clip(max=source - 1))
 
 
-class Reach:
+class Support:
     """Along one side: which source pixels each target pixel is made of, from `first` to before `last`."""
 
     def __init__(self, source: int, target: int, how: Interpolation) -> None:
         self.source, self.target = source, target
-        there = weights(source, target, how).numpy() != 0
+        there = pillow_weights(source, target, how).numpy() != 0
         self.first = there.argmax(1)
         self.last = source - there[:, ::-1].argmax(1)
 
     @staticmethod
     @lru_cache(256)
-    def of(source: int, target: int, how: Interpolation) -> Reach:
+    def of(source: int, target: int, how: Interpolation) -> Support:
         """The same one for the same sizes."""
-        return Reach(source, target, how)
+        return Support(source, target, how)
 
     def targets(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The target pixels that source pixels from `start` to before `stop` are part of."""
         return np.searchsorted(self.last, start, "right"), np.searchsorted(self.first, stop, "left")
 
-    def made_of(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def nonempty_targets(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The same, at least one each."""
         begin, end = self.targets(start, stop)
         begin = np.minimum(begin, self.target - 1)
         return begin, np.maximum(end, begin + 1)
 
-    def even(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
+    def equal_windows(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
         """Windows of one size around those targets, and of one size around all that they are made of: where both begin,
         and their sizes.
         """
@@ -193,20 +195,20 @@ class Reach:
 def _by_pillow(images: Tensor, height: int, width: int, how: Interpolation) -> Tensor:
     made = np.empty((*images.shape[:2], height, width), np.uint8)
     for place, planes in enumerate(images.contiguous().numpy()):
-        picture = picture_of(planes)
-        picture = in_one_pass(in_one_pass(picture, (width, picture.height), how), (width, height), how)
+        picture = to_picture(planes)
+        picture = resize_picture_axis(resize_picture_axis(picture, (width, picture.height), how), (width, height), how)
         for channel, band in enumerate(picture.split()):
             made[place, channel] = np.asarray(band)
     return torch.from_numpy(made)
 
 
-def picture_of(planes: np.ndarray) -> Image.Image:
+def to_picture(planes: np.ndarray) -> Image.Image:
     """An image (C, H, W) as a picture of Pillow's."""
     bands = [Image.fromarray(plane) for plane in planes]
     return bands[0] if len(bands) == 1 else Image.merge("RGB", bands)
 
 
-def in_one_pass(picture: Image.Image, size: tuple[int, int], how: Interpolation) -> Image.Image:
+def resize_picture_axis(picture: Image.Image, size: tuple[int, int], how: Interpolation) -> Image.Image:
     """A picture resized to (width, height), of which one is as it was."""
     return picture if picture.size == size else picture.resize(size, _PILLOW[how])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brinell.lenses.fragility.lens import LOOKS
-from brinell.motion.groups import GROUPS
+from brinell.motion.names import GROUP_FACTS
 from brinell.perturb.operator import find_operator
 from brinell.perturb.property import find_property, property_facts, property_names
 
@@ -26,8 +26,8 @@ def title(name: str) -> str:
         return "photographed variants"
     if plain == "highlight":
         return HIGHLIGHTS.get(variant, "a spot of light")
-    if plain in GROUPS and variant in _METHODS:
-        return f"{GROUPS[plain].title} ({_METHODS[variant]})"
+    if plain in GROUP_FACTS and variant in _METHODS:
+        return f"{GROUP_FACTS[plain].title} ({_METHODS[variant]})"
     if plain in property_names():
         facts, usual = property_facts(name).title, find_property(plain).variant
     else:

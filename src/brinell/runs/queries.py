@@ -13,7 +13,9 @@ def describe_queries(manifest: Mapping[str, Any]) -> list[str]:
         oldest = f" (the oldest from {counts['oldest']})" if counts["oldest"] else ""
         failed = f"; {counts['unanswered']:,} queries got no answer" if counts.get("unanswered") else ""
         cost = format_cost(counts["asked"], counts["price"])
-        lines.append(f"{model}: {counts['asked']:,} images sent{cost}, {counts['cached']:,} answers from the cache{oldest}{failed}.")
+        lines.append(
+            f"{model}: {counts['asked']:,} images sent{cost}, {counts['cached']:,} answers from the cache{oldest}{failed}."
+        )
     return lines
 
 

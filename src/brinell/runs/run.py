@@ -16,7 +16,6 @@ from brinell.runs.store import Store
 from brinell.units import format_amount
 
 
-
 @dataclass(frozen=True)
 class ModelRecord:
     """What a run's manifest stores about one of its models."""

@@ -22,7 +22,7 @@ from torch import Tensor
 from brinell.config.criterion import DEFAULT_CRITERION
 from brinell.config.saliency import AttentionOptions
 from brinell.criteria.criterion import find_criterion
-from brinell.draws import shuffled
+from brinell.draws import permutation
 from brinell.engine.clean import readable
 from brinell.engine.evaluator import Bench
 from brinell.engine.exhibits import webp
@@ -172,7 +172,7 @@ def _chosen(connection: Any, lens: str, model: str, operator: str, most: int, se
     kept = []
     for kind in (failed, ~failed):
         places = np.flatnonzero(kind)
-        kept.append(places[shuffled(len(places), seed)[:most]])
+        kept.append(places[permutation(len(places), seed)[:most]])
     order = np.sort(np.concatenate(kept))  # by image
     return {name: values[order] for name, values in found.items()}
 

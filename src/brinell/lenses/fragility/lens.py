@@ -1,7 +1,9 @@
-"""The fragility lens (fragile recognition, ICLR 2019): windows whose answer flips after one pixel of shift or two of shrink.
+"""The fragility lens (fragile recognition, ICLR 2019): windows whose answer flips after one pixel of shift or two of
+shrink.
 
-Every square window of an image is queried, and the smaller windows inside it. The answers are maps; where neighbours differ,
-recognition is fragile. Maps are stored as files next to the rows; a row counts the fragile windows of one image, size and kind.
+Every square window of an image is queried, and the smaller windows inside it. The answers are maps; where neighbours
+differ, recognition is fragile. Maps are stored as files next to the rows; a row counts the fragile windows of one
+image, size and kind.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from brinell.lenses.fragility.windows import SMALLEST, window_side
+from brinell.lenses.fragility.options import SMALLEST
+from brinell.lenses.fragility.windows import window_side
 from brinell.lenses.method import Outcome, Trials
 from brinell.perturb.view import View
 

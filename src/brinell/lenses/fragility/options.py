@@ -29,7 +29,9 @@ class FragilityOptions(LensOptions):
         min_length=1,
         description="Sizes of windows: shares of the shorter side in (0, 1], or pixels.",
     )
-    stride: int = Field(1, ge=1, description="Evaluate one window in stride² (each still against its one-pixel neighbours).")
+    stride: int = Field(
+        1, ge=1, description="Evaluate one window in stride² (each still against its one-pixel neighbours)."
+    )
     fit: Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"] = Field(
         "bilinear",
         description="How windows become model inputs: resized as named, padded with black, or by the model's own preprocessing.",
@@ -63,7 +65,9 @@ class FragilityOptions(LensOptions):
     @model_validator(mode="after")
     def _searchable(self) -> FragilityOptions:
         if self.step > 1 and not self.step.is_integer():
-            raise ConfigError(f"expected a step as a share of a window's side, or a whole number of pixels; got {self.step:g}")
+            raise ConfigError(
+                f"expected a step as a share of a window's side, or a whole number of pixels; got {self.step:g}"
+            )
         if self.fit == "pad" and {MINIMAL, "all"} & set(self.operators):
             raise ConfigError("the minimal search starts at the whole image, which can't be padded; use another fit")
         return self

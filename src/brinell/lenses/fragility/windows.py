@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from brinell.lenses.fragility.options import SHRINK, SMALLEST
+from brinell.lenses.fragility.options import SHRINK
 
 NEARLY = 1e-9  # so that 0.29 of 200 pixels is 58 and not 57.999…
 

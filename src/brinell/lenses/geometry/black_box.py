@@ -18,9 +18,9 @@ from torch import Tensor
 from brinell.draws import Draws, key
 from brinell.lenses.method import NO_ANSWER, Done, Stage, Task
 from brinell.motion.frames import Frames
-from brinell.motion.geodesic import chords, reach, scores
+from brinell.motion.geodesic import chords, geodesic_scores, trace_rays
 from brinell.motion.groups import Group
-from brinell.motion.jacobian import products
+from brinell.motion.jacobian import jacobian_gram
 
 _PURPOSE = 0
 NEAREST = 8  # fooling motions of the grid whose paths are measured at once
@@ -57,7 +57,7 @@ def random_motions(
         if whitened:
             ways = _whitened(ways, frames, group)
         ways = ways / ways.norm(dim=1, keepdim=True)
-        rays = reach(frames, group, ways, wanted, eta=eta, least=least)
+        rays = trace_rays(frames, group, ways, wanted, eta=eta, least=least)
         motions = rays.reach[..., None] * ways[:, None]
         return {"motion": motions, "score": rays.scores, "reached": rays.reached}
 
@@ -87,7 +87,7 @@ def normal(seed: int, ids: Tensor, group: Group, draws: Tensor) -> Tensor:
 
 def _whitened(ways: Tensor, frames: Frames, group: Group) -> Tensor:
     """Directions that change their images alike; unchanged where the metric says nothing."""
-    own = products(frames.images, frames, group).cpu()
+    own = jacobian_gram(frames.images, frames, group).cpu()
     values, vectors = torch.linalg.eigh(own)
     good = values > 1e-9 * values.amax(1, keepdim=True)
     inverse = torch.where(good, values.clamp(min=1e-300).rsqrt(), 0.0)
@@ -111,7 +111,7 @@ def parts_of(group: Group, motions: Tensor) -> Task:
 
     def measure(stage: Stage, part: slice) -> Done:
         frames = stage.frames(torch.arange(part.start, part.stop))
-        own = products(frames.images, frames, group)
+        own = jacobian_gram(frames.images, frames, group)
         lengths = own.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() / frames.norms().clamp(min=1e-12)[:, None]
         return {"parts": lengths.cpu() * motions[part].abs()}
 
@@ -202,6 +202,6 @@ def _paths(
     """The scores of motions of samples, or with at `most` so many stops a bound of them."""
 
     def measure(stage: Stage, part: slice) -> Done:
-        return {"score": scores(stage.frames(rows[part]), group, motions[part], eta=eta, least=least, most=most)}
+        return {"score": geodesic_scores(stage.frames(rows[part]), group, motions[part], eta=eta, least=least, most=most)}
 
     return (yield Task(len(rows), measure))["score"]

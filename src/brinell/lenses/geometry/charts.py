@@ -8,7 +8,7 @@ import altair as alt
 
 from brinell.lenses.geometry.findings import Motions
 from brinell.lenses.profile.charts import PALETTE, Figure
-from brinell.motion.groups import GROUPS
+from brinell.motion.names import GROUP_FACTS
 from brinell.runs.names import title
 
 
@@ -87,7 +87,7 @@ def generator_shares(found: Motions) -> Figure:
         }
         for share in found.shares
     ]
-    parts = list(dict.fromkeys(part for group in GROUPS.values() for part in group.parts))
+    parts = list(dict.fromkeys(part for group in GROUP_FACTS.values() for part in group.parts))
     bars = (
         alt.Chart(alt.InlineData(values=records))
         .mark_bar()

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from brinell.errors import RunError
-from brinell.motion.groups import GROUPS, told
+from brinell.motion.names import GROUP_FACTS, describe
 from brinell.runs.names import title
 from brinell.runs.statistics import Estimate, mean, proportion
 
@@ -108,7 +108,7 @@ class Smallest:
     @property
     def told(self) -> str:
         """The motion in words."""
-        return told(GROUPS[self.operator.partition(":")[0]], self.motion)
+        return describe(GROUP_FACTS[self.operator.partition(":")[0]], self.motion)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Motions:
     @property
     def operators(self) -> list[str]:
         """Groups with their methods, in the order of the groups."""
-        known = list(GROUPS)
+        known = list(GROUP_FACTS)
         names = {operator for _, operator in [*self.smallest, *self.rates]}
         return sorted(names, key=lambda name: (known.index(name.partition(":")[0]), name))
 
@@ -173,7 +173,7 @@ class Motions:
             if owner == model:
                 middle = self.middle(model, operator)
                 reach = f"from a score of {middle:.2f} on" if middle is not None else "at no score that was tried"
-                name = GROUPS[operator.partition(":")[0]].title
+                name = GROUP_FACTS[operator.partition(":")[0]].title
                 parts.append(f"random {name} motions change {self.threshold:.0%} of the labels {reach}")
         return "; ".join(parts) + "." if parts else f"Nothing is known of {model}."
 
@@ -338,7 +338,7 @@ def motions(
     if not smallest and not rates:
         raise RunError("the run has no rows yet; finish it with the command that began it")
     shares = [
-        Share(model, operator, GROUPS[operator.partition(":")[0]].parts[place - 1], share, size)
+        Share(model, operator, GROUP_FACTS[operator.partition(":")[0]].parts[place - 1], share, size)
         for model, operator, place, share, size in ask(_SHARES)
     ]
     return Motions(smallest, rates, shares, _falls(ask(_FALLS)), threshold, against)

@@ -1,8 +1,8 @@
 """The geometry lens (ManiFool, CVPR 2018): the smallest motion that changes a model's label, and what random motions do.
 
-Four methods. `manifool` follows the gradient of the scores and needs a differentiable model; `manitest` marches over a grid of
-up to four coordinates; `random` moves images by given geodesic scores; `grid` queries a fixed grid of motions. The label that
-has to change is the model's own on the clean image, or with `against: truth` the true one.
+Four methods. `manifool` follows the gradient of the scores and needs a differentiable model; `manitest` marches over a
+grid of up to four coordinates; `random` moves images by given geodesic scores; `grid` queries a fixed grid of motions.
+The label that has to change is the model's own on the clean image, or with `against: truth` the true one.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from brinell.lenses.method import NO_ANSWER, Done, Stage, Task
-from brinell.motion.geodesic import scores
+from brinell.motion.geodesic import geodesic_scores
 from brinell.motion.groups import Group
-from brinell.motion.jacobian import gram, numerical_jacobian, products, pulls, solved
+from brinell.motion.jacobian import gram, jacobian_gram, numerical_jacobian, pullback, solve_normal_equations
 
 BACKTRACKS = 20  # shares of the last step that are asked; 0.8^20 is 1 %
 _ROUNDS = (4, 6, 10)  # how many of them at once: the first that fools is mostly among the first few
@@ -154,7 +154,7 @@ def _advanced(
             return pairs
     slope = yield _slopes(group, pairs, original, pace)
     _count(found.gradients, pairs.sample, 1)
-    direction = solved(slope["products"], slope["pulls"]).nan_to_num(0.0, 0.0, 0.0)
+    direction = solve_normal_equations(slope["products"], slope["pulls"]).nan_to_num(0.0, 0.0, 0.0)
     length = direction.norm(dim=1)
     stop = torch.where(length > 0, FOOLED, slope["why"])
     _stopped(found, pairs.sample, stop)
@@ -301,14 +301,14 @@ def _slopes(group: Group, pairs: _Pairs, original: Tensor, pace: Pace) -> Task:
     def do(stage: Stage, part: slice) -> Done:
         rows, place = pairs.sample[part], pairs.place[part]
         frames, seen = stage.frames(rows), stage.seen(rows)
-        images = frames.moved(place)
+        images = frames.move(place)
         gradient = stage.gradient(images, rows, original[rows], pairs.target[part])
         gone = images.flatten(1).any(1).logical_not()
         level = gradient.flatten(1).any(1).logical_not()
         why = torch.where(level, NO_SLOPE, FLAT)
         why = torch.where(gone & frames.images.flatten(1).any(1), LEFT, why)
         if not pace.numerical:
-            own, along = products(images, frames, group, seen), pulls(images, gradient, frames, group)
+            own, along = jacobian_gram(images, frames, group, seen), pullback(images, gradient, frames, group)
             return {"products": own, "pulls": along, "why": why}
         columns = numerical_jacobian(frames, place, group, left=pace.left)
         columns = columns if seen is None else columns * seen[:, None]
@@ -323,6 +323,6 @@ def _measured(group: Group, samples: Tensor, motions: Tensor, pace: Pace, most: 
 
     def do(stage: Stage, part: slice) -> Done:
         frames = stage.frames(samples[part])
-        return {"score": scores(frames, group, motions[part], eta=pace.eta, least=pace.least, most=most)}
+        return {"score": geodesic_scores(frames, group, motions[part], eta=pace.eta, least=pace.least, most=most)}
 
     return Task(len(samples), do)

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from brinell.lenses.geometry.manifool import BACKTRACKS, FLAT, FOOLED, NOT_ON_GRID, SILENT, WRONG, Fooled
 from brinell.lenses.method import NO_ANSWER, Done, Stage, Task
-from brinell.motion.geodesic import scores
+from brinell.motion.geodesic import geodesic_scores
 from brinell.motion.groups import Group
-from brinell.motion.jacobian import metric, products
+from brinell.motion.jacobian import jacobian_gram, metric
 from brinell.motion.marching import Fronts
 
 MOST_NODES = 50_000
@@ -161,7 +161,7 @@ def _march(
     while bool(alive.any()):
         resting = fronts.at_rest(alive)
         if bool(resting.any()):
-            places = fronts.final(resting)
+            places = fronts.take_final(resting)
             labels = yield from _labels(samples, fronts, places, known)
             found.queries.index_add_(0, samples[fronts.image[places]], torch.ones_like(places))
             if original is None:  # the first nodes are the identity's
@@ -169,12 +169,12 @@ def _march(
                 original[fronts.image[places]] = labels
             near.append(_judge(samples, fronts, places, labels, original, found, alive))
             fronts.bound += torch.where(resting, width, 0.0)
-            used = torch.bincount(fronts.image[fronts.asked], minlength=len(samples))
+            used = torch.bincount(fronts.image[fronts.taken], minlength=len(samples))
             waiting = torch.zeros_like(alive)
             waiting[fronts.image[fronts.changed]] = True
             alive &= (used < MOST_NODES) & waiting
             continue
-        places = fronts.reach_out(alive)
+        places = fronts.expand(alive)
         yield from _fill_metrics(group, samples, fronts, known)
         if len(places):
             told = yield Task(len(places), partial(_proposed, fronts, places))
@@ -183,7 +183,7 @@ def _march(
 
 
 def _proposed(fronts: Fronts, places: Tensor, stage: Stage, part: slice) -> Done:
-    return {"distance": fronts.proposed(places[part])}
+    return {"distance": fronts.propose(places[part])}
 
 
 def _judge(
@@ -236,7 +236,7 @@ def _fill_metrics(group: Group, samples: Tensor, fronts: Fronts, known: _Motions
 
     def do(stage: Stage, part: slice) -> Done:
         frames = stage.frames(rows[part])
-        return {"products": products(frames.moved(matrices[part]), frames, group)}
+        return {"products": jacobian_gram(frames.move(matrices[part]), frames, group)}
 
     told = yield Task(len(places), do)
     fronts.metrics[places] = metric(group, coordinates, told["products"])
@@ -256,6 +256,6 @@ def _labels(samples: Tensor, fronts: Fronts, places: Tensor, known: _Motions) ->
 
 def _scored(group: Group, samples: Tensor, motions: Tensor, eta: float, least: float) -> Task:
     def do(stage: Stage, part: slice) -> Done:
-        return {"score": scores(stage.frames(samples[part]), group, motions[part], eta=eta, least=least)}
+        return {"score": geodesic_scores(stage.frames(samples[part]), group, motions[part], eta=eta, least=least)}
 
     return Task(len(samples), do)

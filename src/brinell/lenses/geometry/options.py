@@ -40,7 +40,9 @@ class GeometryOptions(LensOptions):
     )
     grid_pixels: float | None = Field(None, gt=0, description="Manitest: grid step in pixels.")
     eta: float = Field(0.05, gt=0, le=1, description="Step of geodesic scores.")
-    min_change: float = Field(0.02, ge=0, le=1, description="Widen the step of scores where an image changes less; 0: never.")
+    min_change: float = Field(
+        0.02, ge=0, le=1, description="Widen the step of scores where an image changes less; 0: never."
+    )
     backtrack: bool = Field(True, description="Go back to the label boundary at the end.")
     drop: bool = Field(True, description="ManiFool: drop targets that can't beat the best motion so far.")
     jacobian: Literal["analytic", "numerical"] = Field("analytic", description="ManiFool: how the Jacobian is computed.")

@@ -15,7 +15,7 @@ from brinell.lenses.highlights.options import VARIANTS, HighlightOptions
 from brinell.lenses.method import Columns, Measuring, Method, Nullable, Shard, Size, Trials
 from brinell.lenses.outcomes import ANSWERS
 from brinell.perturb.change import Change
-from brinell.perturb.highlight import SPOT, grid, highlight
+from brinell.perturb.highlight import SPOT, highlight_grid, highlight_view
 from brinell.perturb.view import View
 from brinell.registry import nearest
 from brinell.runs.schema import DISTANCES
@@ -56,7 +56,7 @@ def sigmas_of(options: HighlightOptions, height: int, width: int) -> Tensor:
 
 
 def _grid(options: HighlightOptions, centres: str, height: int, width: int) -> Tensor:
-    return grid(height, width, options.cells, sigmas_of(options, height, width), options.strength, centres)
+    return highlight_grid(height, width, options.cells, sigmas_of(options, height, width), options.strength, centres)
 
 
 def _after_clean(values: Tensor, clean: int) -> Nullable:
@@ -76,7 +76,7 @@ def select_views(options: HighlightOptions) -> list[View]:
         for name in names:
             if name not in known:
                 raise ConfigError(f"the highlights lens has no operator {name!r}; {nearest(name, known)}")
-            found.append(highlight(name.partition(":")[2], options.colour))
+            found.append(highlight_view(name.partition(":")[2], options.colour))
     return list({view.id: view for view in found}.values())
 
 
@@ -87,7 +87,7 @@ def count_trials(options: HighlightOptions, change: Change, image: Size, model_i
 
 def replay(options: HighlightOptions, name: str, size: Size) -> View:
     """Return a view by its id, in the options' colour."""
-    return highlight(name.partition(":")[2], options.colour)
+    return highlight_view(name.partition(":")[2], options.colour)
 
 
 METHOD = Method(

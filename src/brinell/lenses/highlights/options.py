@@ -20,7 +20,8 @@ class HighlightOptions(LensOptions):
 
     name: Literal["highlights"] = "highlights"
     variant: str = Field(
-        "exact", description="Where spots lie: exact (the centre of each cell) or authors (where the paper's authors put them)."
+        "exact",
+        description="Where spots lie: exact (the centre of each cell) or authors (where the paper's authors put them).",
     )
     cells: int = Field(5, ge=1, le=50, description="Grid cells per side; each cell gets one spot of each size.")
     sigmas: tuple[float, ...] = Field(
@@ -30,7 +31,9 @@ class HighlightOptions(LensOptions):
     )
     relative: bool = Field(False, description="Sigmas are shares of the original's shorter side.")
     strength: float = Field(1.0, gt=0, le=10, description="Peak brightness, as a multiple of the colour.")
-    colour: tuple[float, float, float] = Field((255.0, 255.0, 255.0), description="Colour of the light, as red, green, blue.")
+    colour: tuple[float, float, float] = Field(
+        (255.0, 255.0, 255.0), description="Colour of the light, as red, green, blue."
+    )
     search_queries: int = Field(150, ge=1, description="Queries per image of the search for the faintest spot.")
     vary_strength: bool = Field(False, description="Let the search make spots fainter as well as smaller.")
 
@@ -39,7 +42,9 @@ class HighlightOptions(LensOptions):
         if min(self.sigmas) <= 0:
             raise ConfigError(f"expected sigmas above 0, got {min(self.sigmas):g}")
         if self.relative and max(self.sigmas) > 1:
-            raise ConfigError(f"expected relative sigmas as shares of the shorter side, such as 0.05; got {max(self.sigmas):g}")
+            raise ConfigError(
+                f"expected relative sigmas as shares of the shorter side, such as 0.05; got {max(self.sigmas):g}"
+            )
         if self.variants > MAX_VARIANTS:
             raise ConfigError(f"{self.variants:,} spots per image exceed {MAX_VARIANTS:,}; use fewer cells or sigmas")
         if not all(0 <= part <= 255 for part in self.colour) or max(self.colour) == 0:

@@ -122,7 +122,9 @@ def select_properties(options: KnobOptions) -> list[Property]:
             raise ConfigError(f"{name} is an operator with levels; use it with --lens profile")
     if options.frost is not None:
         if "frost" not in names:
-            raise ConfigError("a photograph of frost is given, but the property frost is not selected; add --operator frost")
+            raise ConfigError(
+                "a photograph of frost is given, but the property frost is not selected; add --operator frost"
+            )
         own = use_frost_template(options.frost).id
         names = [own if name == "frost" else name for name in names]
     return select_variants(PROPERTIES, names, options.variant)
@@ -144,6 +146,4 @@ def replay(options: KnobOptions, name: str, size: Size) -> Property:
     return find_property(name)
 
 
-METHOD = Method(
-    changes=select_properties, measure=measure, trials=count_trials, replay=replay, search=True, weaker=halve
-)
+METHOD = Method(changes=select_properties, measure=measure, trials=count_trials, replay=replay, search=True, weaker=halve)

@@ -1,4 +1,5 @@
-"""The photographs lens: photographed variants of scenes, such as ImageNet-PT's real highlights (Vats and Jerripothula 2023).
+"""The photographs lens: photographed variants of scenes, such as ImageNet-PT's real highlights (Vats and Jerripothula
+2023).
 
 Nothing is changed: every photograph is queried as it is, and rows store what the model answered. The dataset says which
 photographs are variants of which original (see `datasets.groups`).

@@ -8,8 +8,8 @@ from torch import Tensor
 from brinell.boxes import Detections
 from brinell.errors import ConfigError
 from brinell.lenses.method import Columns, Measuring, Method, Outcome, Shard, Size, Trials
-from brinell.lenses.profile.options import ProfileOptions
 from brinell.lenses.outcomes import ANSWERS, DISTANCES
+from brinell.lenses.profile.options import ProfileOptions
 from brinell.perturb.change import Change
 from brinell.perturb.operator import OPERATORS, Operator, find_operator, operator_names
 from brinell.perturb.property import property_names
