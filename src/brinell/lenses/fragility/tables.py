@@ -33,7 +33,7 @@ def findings_table(findings: FragilityFindings) -> list[Any]:
         printed.append(findings.verdict(model))
     if findings.stride > 1:
         printed.append(
-            f"One window in {findings.stride}² was judged, each against its one-pixel neighbours; the rest were not queried."
+            f"One window in {findings.stride}² was judged, each against its one-pixel neighbours, and no others."
         )
     for operator, count in findings.too_small.items():
         printed.append(f"Images too small for {findings.title(operator)}: {count}.")
