@@ -1,4 +1,4 @@
-"""What a run is told about looking at attention."""
+"""Options of the saliency comparison: where models look on clean and on changed images."""
 
 from __future__ import annotations
 
@@ -6,26 +6,22 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from brinell.saliency.cam import Method
 
-
-class AttentionOptions(BaseModel):
-    """How heat maps are made and compared.
-
-    Maps are for the class that the model names, on the clean image and on the changed one, or for the label (`target`); a
-    detector's are for its object's class. Without a `layer` the last convolution is found (or named for one model by a
-    mapping). `pairs` is how many changed images are looked at, for each model and operator, that fail, and as many that
-    don't.
-    """
+class SaliencyOptions(BaseModel):
+    """Options of the saliency comparison."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Method = "gradcam++"
-    target: Literal["prediction", "label"] = "prediction"
-    layer: str | dict[str, str] | None = None
-    cells: int = Field(5, ge=1, le=50)
-    pairs: int = Field(200, ge=1)
+    method: Literal["gradcam++", "gradcam"] = Field("gradcam++", description="Saliency method: gradcam++ or gradcam.")
+    target: Literal["prediction", "label"] = Field(
+        "prediction", description="Class whose map is made: the predicted one, or the true one (label)."
+    )
+    layer: str | dict[str, str] | None = Field(
+        None, description="Layer to look at, or a layer per model (default: the last convolution)."
+    )
+    cells: int = Field(5, ge=1, le=50, description="Grid cells per side in which saliency is compared.")
+    pairs: int = Field(200, ge=1, description="Changed images to compare per operator, failing and not failing each.")
 
     def layer_of(self, model: str) -> str | None:
-        """The layer that is named for a model."""
+        """Return the layer of a model; None: it is detected."""
         return self.layer.get(model) if isinstance(self.layer, dict) else self.layer

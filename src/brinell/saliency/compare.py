@@ -20,17 +20,17 @@ import torch
 from torch import Tensor
 
 from brinell.config.criterion import DEFAULT_CRITERION
-from brinell.config.saliency import AttentionOptions
+from brinell.config.saliency import SaliencyOptions
 from brinell.criteria.criterion import find_criterion
 from brinell.draws import permutation
 from brinell.engine.clean import readable
 from brinell.engine.evaluator import Bench
 from brinell.engine.exhibits import webp
-from brinell.engine.failures import FAILURES, parameters
 from brinell.engine.progress import Reporter
 from brinell.engine.shards import Entry, id_numbers, load_images
 from brinell.engine.threads import halving, one_each_core
 from brinell.lenses.lens import LENSES, Lens, LensOptions, Trials
+from brinell.lenses.reader import FAILURES, parameters
 from brinell.models.model import Model
 from brinell.perturb.operator import Operator
 from brinell.run_config import RunConfig
@@ -90,7 +90,7 @@ class Look:
     options: LensOptions
     operator: str
     eyes: Eyes
-    how: AttentionOptions
+    how: SaliencyOptions
     seed: int
 
     @property
@@ -109,7 +109,7 @@ def attend(
     config: RunConfig,
     models: Sequence[Model],
     dataset: Dataset,
-    how: AttentionOptions,
+    how: SaliencyOptions,
     pool: ThreadPoolExecutor,
     reporter: Reporter,
 ) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brinell.lenses.lens import Entry
 from brinell.errors import ConfigError
 from brinell.lenses.fragility.counts import (
     CUT,
@@ -225,4 +226,5 @@ METHOD = Method(
     trials_per_unit=UNIT,
     check=check,
     draw=draw,
+    catalogue=lambda: [Entry(name, (), description) for name, description in VIEWS.items()],
 )

@@ -13,6 +13,7 @@ from collections.abc import Generator
 import torch
 from torch import Tensor
 
+from brinell.lenses.lens import Entry
 from brinell.errors import ConfigError
 from brinell.lenses.geometry.black_box import grid_motions, grid_points, grid_search, parts_of, random_motions
 from brinell.lenses.geometry.manifool import (
@@ -224,4 +225,8 @@ METHOD = Method(
     images_per_unit=250,
     timed=True,
     weaker=halve,
+    catalogue=lambda: [
+        Entry(group.name, (), f"Motions of {group.dimension} coordinates: {', '.join(group.parts)}.")
+        for group in GROUPS.values()
+    ],
 )
