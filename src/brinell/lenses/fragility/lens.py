@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brinell.lenses.lens import Entry
 from brinell.errors import ConfigError
 from brinell.lenses.fragility.counts import (
     CUT,
@@ -34,6 +33,7 @@ from brinell.lenses.fragility.minimal import Descent, descend, largest_windows
 from brinell.lenses.fragility.options import LOCATION, MINIMAL, SMALLEST, VIEWS, FragilityOptions
 from brinell.lenses.fragility.pictures import draw
 from brinell.lenses.fragility.windows import Array, Neighbourhood, WindowGrid, format_size, window_side
+from brinell.lenses.lens import Entry
 from brinell.lenses.method import Categorical, Files, Measuring, Method, Nullable, Outcome, Shard, Size, Trials
 from brinell.models.activations import activations
 from brinell.models.model import Model, probe_images
