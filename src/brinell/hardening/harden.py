@@ -22,7 +22,8 @@ from brinell.comparison.compare import Comparison, compare_runs
 from brinell.comparison.page import comparison_html
 from brinell.datasets.sources import open_dataset
 from brinell.engine.progress import Reporter, Silent
-from brinell.engine.runner import Parts, execute
+from brinell.engine.runner import execute
+from brinell.engine.setup import RunSetup
 from brinell.engine.shards import worker_count
 from brinell.engine.threads import answers
 from brinell.errors import ConfigError, DataError
@@ -260,7 +261,7 @@ def _measured(config: HardenConfig, store: Store, name: str, model: Model, test:
     if there.exists("manifest.json") and there.manifest()["identity"]["config"]["lenses"] != asked:
         digest = hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=4).hexdigest()
         run = run.model_copy(update={"out": store.place(f"{name}-{digest}")})
-    return execute(Parts(run, (model,), open_dataset(test)), reporter)
+    return execute(RunSetup(run, (model,), open_dataset(test)), reporter)
 
 
 def _held_out_failures(material: Material, before: Model, after: Model, pool: ThreadPoolExecutor) -> Effect | None:
