@@ -41,15 +41,20 @@ def _entry(record: dict[str, Any]) -> Entry:
 
 
 def build() -> Catalogue:
-    """Return the catalogue of everything that is registered."""
+    """Return the catalogue of brinell's own parts, from the registries."""
     from brinell.criteria.criterion import CRITERIA as REGISTERED  # imports torch
 
-    catalogue = {lens.name: list(lens.method.catalogue()) for lens in LENSES.values()}
+    catalogue = {lens.name: list(lens.method.catalogue()) for lens in LENSES.values() if _built_in(lens.package)}
     catalogue[CRITERIA] = [
         Entry(_signature(name, make), (), inspect.getdoc(make) or "")
         for name, make in zip(REGISTERED, REGISTERED.values(), strict=True)
+        if _built_in(make.__module__)
     ]
     return catalogue
+
+
+def _built_in(module: str) -> bool:
+    return module.startswith("brinell.")
 
 
 def _signature(name: str, make: Any) -> str:
