@@ -35,7 +35,6 @@ class Entry:
     description: str
 
 
-
 @dataclass(frozen=True)
 class Analysis:
     """Findings and how they are shown. `question` is what they answer; `summary` says what is measured."""

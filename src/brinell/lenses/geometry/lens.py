@@ -13,7 +13,6 @@ from collections.abc import Generator
 import torch
 from torch import Tensor
 
-from brinell.lenses.lens import Entry
 from brinell.errors import ConfigError
 from brinell.lenses.geometry.black_box import grid_motions, grid_points, grid_search, parts_of, random_motions
 from brinell.lenses.geometry.manifool import (
@@ -31,6 +30,7 @@ from brinell.lenses.geometry.manifool import (
 )
 from brinell.lenses.geometry.manitest import CANDIDATES, MOST_DIMENSIONS, MOST_NODES, grid_of, manitest
 from brinell.lenses.geometry.options import GeometryOptions
+from brinell.lenses.lens import Entry
 from brinell.lenses.method import (
     NO_ANSWER,
     Categorical,

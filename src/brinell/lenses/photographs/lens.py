@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from brinell.lenses.lens import Entry
 from brinell.errors import ConfigError
+from brinell.lenses.lens import Entry
 from brinell.lenses.method import Columns, Measuring, Method, Shard, Size
 from brinell.lenses.outcomes import flatten
 from brinell.lenses.photographs.options import PhotographOptions
