@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from brinell.engine.failures import FAILURES, Failures
 from brinell.lenses.tasks import Motion
 from PIL import Image
 from torch import Tensor, nn
@@ -23,7 +24,6 @@ from brinell.criteria.criterion import find_criterion
 from brinell.curation.likeness import Seen, hashes
 from brinell.datasets.decode import read_image
 from brinell.engine.evaluator import Bench
-from brinell.engine.failures import FAILURES, Failures
 from brinell.engine.replay import Version, boxes_of, remade
 from brinell.engine.runner import assemble, execute
 from brinell.lenses.lens import LENSES, Again, Asking, Lens, LensOptions, Shard, Trials

@@ -14,11 +14,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsA
 
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
-from brinell.config.saliency import AttentionOptions
+from brinell.config.saliency import SaliencyOptions
 from brinell.datasets.sources import DataOptions
 from brinell.errors import ConfigError
 from brinell.lenses.lens import LENSES, LensOptions
-from brinell.perturb.frost import use_frost_template
 from brinell.validation import Place, validated
 
 
@@ -57,8 +56,8 @@ class RunConfig(BaseModel):
     """What `brinell run` carries out.
 
     `select`: "all" images, the "correct" ones (that every model gets right), or "correct:MODEL" (that one model does).
-    `attention` says how to look at where the models look, after all rows are there; rows don't depend on it, nor on where
-    they are logged afterwards (`track`).
+    `saliency` compares where the models look, after all rows are there; rows depend neither on it nor on where they are
+    logged afterwards (`track`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,7 +69,7 @@ class RunConfig(BaseModel):
     )
     select: str = "all"
     seed: int = 0
-    attention: AttentionOptions | None = None
+    saliency: SaliencyOptions | None = None
     track: Annotated[TrackOptions | None, BeforeValidator(_track)] = None
     out: str | None = None
     execution: Execution = Execution()
@@ -103,10 +102,8 @@ class RunConfig(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """What the rows depend on, as plain data: the config without where and how it is carried out."""
-        content = self.model_dump(mode="json", exclude={"out", "execution", "attention", "track"})
-        for lens in content["lenses"]:
-            if lens.get("frost") is not None:
-                lens["frost"] = use_frost_template(lens["frost"]).variant  # its content, wherever it lies
+        content = self.model_dump(mode="json", exclude={"out", "execution", "saliency", "track"})
+        content["lenses"] = [lens.identity() for lens in self.lenses]
         if content["data"]["pattern"] is None:  # runs that began before there was one go on
             del content["data"]["pattern"]
         content["precision"] = self.execution.precision
@@ -172,7 +169,7 @@ def _known_keys(place: Place) -> list[str]:
     parts: dict[str, type[BaseModel]] = {
         "models": ModelOptions,
         "data": DataOptions,
-        "attention": AttentionOptions,
+        "saliency": SaliencyOptions,
         "track": TrackOptions,
         "execution": Execution,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from brinell.config.criterion import DEFAULT_CRITERION
@@ -17,10 +19,14 @@ class LensOptions(BaseModel):
     variant: str = Field("published", description="Variant of operators that are given by name alone.")
     criterion: str = Field(
         DEFAULT_CRITERION,
-        description="What counts as broken: NAME, NAME(argument) or several joined by & (default: misclassification, or for a "
-        "detector a missing target).",
+        description="What counts as broken: NAME, NAME(argument) or several joined by & (default: misclassification; for "
+        "detectors, a missing target).",
     )
 
     def requests(self, name: str) -> bool:
         """Whether a change was requested by its own name, rather than as one of all."""
         return any(operator.partition(":")[0] == name for operator in self.operators)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what rows depend on, as plain data: files by their content rather than their path."""
+        return self.model_dump(mode="json")

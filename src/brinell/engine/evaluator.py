@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -63,6 +63,24 @@ class Evaluator:
         given = torch.full((count, 4), torch.nan) if known.regions is None else known.regions
         self._regions = given.to(model.device)
         renderer.follow(self.labels, model.gradient if model.differentiable is not None else None)
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        inputs: Tensor,
+        ids: Tensor,
+        labels: Tensor,
+        *,
+        criterion: Criterion,
+        seed: int,
+        batch: int,
+        originals: Sequence[Tensor] = (),
+        known: Known | None = None,
+    ) -> Evaluator:
+        """Return an evaluator of model inputs and, for changes of originals, of the originals."""
+        renderer = Renderer(model.preprocess, inputs, ids, seed=seed, originals=originals, device=model.device)
+        return cls(model, renderer, labels, criterion=criterion, batch=batch, known=known)
 
     @cached_property
     def clean(self) -> Outcome:

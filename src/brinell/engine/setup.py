@@ -91,7 +91,8 @@ def jobs_of(setup: RunSetup) -> list[Job]:
             if requested:
                 kind = "a detector" if model.detector is not None else "not a torch model"
                 raise ConfigError(
-                    f"{requested[0].id} needs gradients, and model {model.name} has none (it is {kind}); leave out one of the two"
+                    f"{requested[0].id} needs gradients, and model {model.name} has none (it is {kind}); leave out one of "
+                    "the two"
                 )
             reasons = {change.id: NO_GRADIENTS for change in refused}
             supported = tuple(change for change in changes if change.id not in reasons)
@@ -112,6 +113,6 @@ def _check_criterion(criterion: Criterion, model: Model) -> None:
         )
     if criterion.scores and not model.scores:
         raise ConfigError(
-            f"criterion {criterion.name} needs scores, but model {model.name} returns labels alone; use misclassification, or "
-            "map its scores"
+            f"criterion {criterion.name} needs scores, but model {model.name} returns labels alone; use misclassification, "
+            "or map its scores"
         )

@@ -150,11 +150,11 @@ class Drawing:
     name: Callable[[str], str]
 
 
-O = TypeVar("O", bound=LensOptions)
+Options = TypeVar("Options", bound=LensOptions)
 
 
 @dataclass(frozen=True)
-class Method(Generic[O]):
+class Method(Generic[Options]):
     """How a lens measures.
 
     `changes` are what the options select; `measure` is the generator for one of them; `trials` is the largest number of
@@ -167,17 +167,17 @@ class Method(Generic[O]):
     changes that are known not to break.
     """
 
-    changes: Callable[[O], Iterable[Change]]
-    measure: Callable[[Shard, Any, O], Measuring]
-    trials: Callable[[O, Change, Size, Size], int]
-    replay: Callable[[O, str, Size], Change]
+    changes: Callable[[Options], Iterable[Change]]
+    measure: Callable[[Shard, Any, Options], Measuring]
+    trials: Callable[[Options, Change, Size, Size], int]
+    replay: Callable[[Options, str, Size], Change]
     search: bool = False
     by_window: bool = False
     with_originals: bool = False
     images_per_unit: int | None = None
     trials_per_unit: int | None = None
-    check: Callable[[O, Model, Tensor], list[str]] | None = None
-    draw: Callable[[Drawing, O], None] | None = None
+    check: Callable[[Options, Model, Tensor], list[str]] | None = None
+    draw: Callable[[Drawing, Options], None] | None = None
     timed: bool = False
     weaker: Callable[[Trials], Trials] | None = None
 

@@ -97,10 +97,11 @@ class Reader:
     """How a lens's rows are read.
 
     `columns` are its own, in addition to the common ones. `find` computes the findings, with the options of the lens in
-    the run and those of a summary (see `summary_options`). `changed` selects, in SQL, the rows that describe one
-    changed image each; `parameters` is an SQL expression for the list of parameters that replays it, and `field` one
-    for its random field. `finish` computes further tables once, when a run has all rows; `requires` raises before a run
-    if it lacks something that `finish` needs for its models (name to whether it is a detector).
+    the run and those of `brinell summary`. `changed` selects, in SQL, the rows that describe one changed image each;
+    `parameters` is an SQL expression for the list of parameters that replays it, and `field` one for its random field.
+    `finish` computes further tables once, when a run has all rows; `requires` raises before a run if it lacks something
+    that `finish` needs for its models (name to whether it is a detector). `motions` is for a lens that moves images:
+    the coordinates of an operator's motions by image, and the score of random ones (see `brinell export-moved`).
     """
 
     columns: pa.Schema
@@ -113,7 +114,7 @@ class Reader:
     exhibits: Callable[[Run, Mapping[str, Any]], list[Exhibit]] | None = None
     requires: Callable[[Mapping[str, bool]], None] | None = None
     finish: Callable[[Run], None] | None = None
-    summary_options: tuple[str, ...] = field(default=())
+    motions: Callable[[Run, str, float | None], tuple[dict[str, list[float]], float | None]] | None = None
 
 
 FAILURE_COLUMNS = (

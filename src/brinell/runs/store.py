@@ -106,8 +106,8 @@ class Store:
             raise RunError(f"the manifest.json in {self.url} is not that of a brinell run; use another folder") from None
         if content.get("format") != FORMAT:
             raise RunError(
-                f"the run in {self.url} has format {content.get('format')!r}, and this version of brinell reads format {FORMAT}; "
-                f"open it with brinell {content.get('versions', {}).get('brinell', 'of that time')}, or run it again"
+                f"the run in {self.url} has format {content.get('format')!r}, and this version of brinell reads format "
+                f"{FORMAT}; open it with brinell {content.get('versions', {}).get('brinell', 'of that time')}, or run it again"
             )
         return content
 

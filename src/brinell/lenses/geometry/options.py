@@ -20,8 +20,8 @@ class GeometryOptions(LensOptions):
     methods: tuple[SearchMethod, ...] = Field(
         ("manifool", "random"),
         min_length=1,
-        description="manifool (follows gradients), manitest (searches a grid by fast marching), random (motions of given scores), "
-        "grid (a fixed grid of motions).",
+        description="manifool (follows gradients), manitest (fast marching over a grid), random (motions of given scores), grid "
+        "(a fixed grid of motions).",
     )
     against: Literal["answer", "truth"] = Field(
         "answer", description="Label that has to change: the model's clean answer, or the true label."
@@ -35,7 +35,7 @@ class GeometryOptions(LensOptions):
     retry: float | None = Field(
         None,
         ge=0,
-        description="ManiFool: longest step in pixels of a second try for images that the first one doesn't fool; 0: none, as "
+        description="ManiFool: longest step in pixels of a second try for images that the first doesn't fool; 0: none, as "
         "published (default: a 32nd of the shorter side for photographs).",
     )
     grid_pixels: float | None = Field(None, gt=0, description="Manitest: grid step in pixels.")

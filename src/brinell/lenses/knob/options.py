@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
 from brinell.config.lens import LensOptions
+from brinell.errors import ConfigError
 
 Distance = Literal["mse", "mae", "l1", "l2", "linf", "l0", "changed"]
 
@@ -31,6 +34,17 @@ class KnobOptions(LensOptions):
     )
     distance: Distance = Field("mse", description="Distance that decides which of two directions is the smaller change.")
     frost: str | None = Field(None, description="Photograph of frost to use instead of generated frost.")
+
+    def identity(self) -> dict[str, Any]:
+        """Return what rows depend on: the photograph of frost by its content."""
+        own = super().identity()
+        if self.frost is not None:
+            try:
+                content = Path(self.frost).read_bytes()
+            except OSError as error:
+                raise ConfigError(f"can't read the photograph of frost {self.frost}: {error.strerror}") from None
+            own["frost"] = hashlib.blake2b(content, digest_size=8).hexdigest()
+        return own
 
 
 OPTIONS = KnobOptions
