@@ -1,4 +1,4 @@
-"""What a run is told about looking at attention."""
+"""Options of the comparison of saliency maps."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from brinell.saliency.cam import Method
+CamMethod = Literal["gradcam", "gradcam++"]
 
 
-class AttentionOptions(BaseModel):
-    """How heat maps are made and compared.
-
-    Maps are for the class that the model names, on the clean image and on the changed one, or for the label (`target`); a
-    detector's are for its object's class. Without a `layer` the last convolution is found (or named for one model by a
-    mapping). `pairs` is how many changed images are looked at, for each model and operator, that fail, and as many that
-    don't.
-    """
+class SaliencyOptions(BaseModel):
+    """How saliency maps are computed and compared."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Method = "gradcam++"
-    target: Literal["prediction", "label"] = "prediction"
-    layer: str | dict[str, str] | None = None
-    cells: int = Field(5, ge=1, le=50)
-    pairs: int = Field(200, ge=1)
+    method: CamMethod = Field("gradcam++", description="How saliency maps are computed: gradcam or gradcam++.")
+    target: Literal["prediction", "label"] = Field(
+        "prediction",
+        description="Class that the maps are for: prediction (what the model predicts for each image) or label (the "
+        "correct class). Detectors use the label.",
+    )
+    layer: str | dict[str, str] | None = Field(
+        None,
+        description="Layer that the maps come from: one name for all models, or a mapping from models to layers (default: "
+        "the last convolution, or the last norm of a transformer whose image tokens influence the output).",
+    )
+    cells: int = Field(5, ge=1, le=50, description="Grid cells per side; saliency shifts if another cell is the hottest.")
+    pairs: int = Field(
+        200,
+        ge=1,
+        description="Changed images per model and operator that are compared: this many that fail and as many that don't.",
+    )
 
     def layer_of(self, model: str) -> str | None:
-        """The layer that is named for a model."""
+        """Return the layer that is chosen for a model."""
         return self.layer.get(model) if isinstance(self.layer, dict) else self.layer

@@ -31,7 +31,7 @@ from brinell.lenses.fragility.maps import LEVELS, Maps, packed
 from brinell.lenses.fragility.minimal import Descent, Windows, descend, first_windows
 from brinell.lenses.fragility.options import LOCATION, MINIMAL, SMALLEST, VIEWS, FragilityOptions
 from brinell.lenses.fragility.pictures import draw
-from brinell.lenses.fragility.windows import Grid, Neighbourhood, called, window_side
+from brinell.lenses.fragility.windows import Grid, Neighbourhood, called, opposite_windows, window_side
 from brinell.lenses.method import Categorical, Files, Measuring, Method, Nullable, Outcome, Shard, Size, Trials
 from brinell.models.activations import activations
 from brinell.models.model import Model, probe_images
@@ -222,4 +222,5 @@ METHOD = Method(
     trials_per_unit=UNIT,
     check=check,
     draw=draw,
+    opposite=opposite_windows,
 )

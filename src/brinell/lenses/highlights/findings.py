@@ -85,14 +85,14 @@ class HighlightFindings:
             where = f", most often in {one.describe_worst_cell()}" if one.failing else ""
             sentences.append(
                 f"{model} is right on {one.top1.value:.1%} of the originals; a spot of light can break "
-                f"{one.failing_images / one.right:.0%} of those. {one.failing / (one.right * one.variants):.1%} of all spots "
-                f"do{where}."
+                f"{one.failing_images / one.right:.0%} of those. {one.failing / (one.right * one.variants):.1%} of all "
+                f"spots do{where}."
             )
         least = self.least.get(model)
         if least is not None and least.broken:
             sentences.append(
-                f"{'The' if sentences else f'{model}: the'} faintest spot that breaks an image adds {least.median:.2g} grey "
-                f"levels per pixel (median; σ {least.sigma:.0f} px)."
+                f"{'The' if sentences else f'{model}: the'} faintest spot that breaks an image adds {least.median:.2g} "
+                f"grey levels per pixel (median; σ {least.sigma:.0f} px)."
             )
         return " ".join(sentences) or f"No spot of light broke {model}."
 

@@ -229,5 +229,5 @@ def _cells_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _sigma_names(options: Mapping[str, Any]) -> list[str]:
     """Return the sizes of spots for people."""
-    unit = (lambda sigma: f"{100 * sigma:g} %") if options["relative"] else (lambda sigma: f"{sigma:g} px")
-    return [unit(sigma) for sigma in options["sigmas"]]
+    relative = options["relative"]
+    return [f"{100 * sigma:g} %" if relative else f"{sigma:g} px" for sigma in options["sigmas"]]
