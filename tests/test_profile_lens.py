@@ -79,7 +79,7 @@ def test_the_lens_asks_in_order_and_sees_no_device() -> None:
 
 
 def _outcome(count: int) -> object:
-    from brinell.criteria.criterion import Verdict
+    from brinell.criteria.verdict import Verdict
     from brinell.lenses.lens import Outcome
     from brinell.perturb.difference import Difference
 

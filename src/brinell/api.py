@@ -13,6 +13,8 @@ from typing import Any
 from torch import nn
 
 from brinell.classes import Classes
+from brinell.config.data import DataOptions
+from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
 from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
@@ -21,7 +23,6 @@ from brinell.curation.curate import Curated
 from brinell.curation.curate import curate as curate_runs
 from brinell.curation.moved import ExportedMotions, export_moved
 from brinell.curation.options import CurateOptions
-from brinell.datasets.sources import DataOptions
 from brinell.engine.manifest import refuse_other_settings
 from brinell.engine.progress import Reporter, reporter
 from brinell.engine.runner import execute
@@ -32,7 +33,6 @@ from brinell.errors import ConfigError
 from brinell.hardening.harden import Hardened
 from brinell.hardening.harden import harden as run_hardening
 from brinell.hardening.options import HardenConfig, load_harden_config
-from brinell.models.detection import Decoding
 from brinell.models.model import Model
 from brinell.models.modules import detector_from_module, from_module
 from brinell.models.preprocess import Preprocess

@@ -17,6 +17,7 @@ from brinell.curation.sources import opened
 from brinell.engine.renderer import Renderer
 from brinell.engine.replay import render
 from brinell.engine.shards import give_back_freed_memory, id_numbers, load_images
+from brinell.models.device import select_device
 from brinell.models.model import Model
 
 SHARD = 64  # originals that are in memory at a time
@@ -39,7 +40,7 @@ class Maker:
 
     def __init__(self, given: Sequence[Model], execution: Execution, pool: ThreadPoolExecutor) -> None:
         self.given, self.execution, self.pool = given, execution, pool
-        self.device = execution.torch_device()
+        self.device = select_device(execution)
         self._opened: dict[tuple[int, str], Model] = {}
 
     def make(self, pictures: Sequence[Picture]) -> Iterator[Made]:

@@ -13,9 +13,10 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from brinell.config.data import DataOptions
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
-from brinell.datasets.sources import DataOptions, open_dataset
+from brinell.datasets.sources import open_dataset
 from brinell.engine.clean import readable
 from brinell.engine.shards import Entry
 from brinell.engine.survey import box_labels_of, labels_of

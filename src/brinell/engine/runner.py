@@ -12,6 +12,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from brinell.datasets.objects import object_rule
 from brinell.engine.clean import answer_clean, keep, label_indices, readable
 from brinell.engine.evaluator import Evaluator, Known
 from brinell.engine.exhibits import draw_exhibits
@@ -97,7 +98,7 @@ def _announce(store: Store, setup: RunSetup, jobs: Sequence[Job], reporter: Repo
 def _samples(setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:
     indices = chosen(setup.dataset, setup.config.data, setup.config.seed)
     advance = reporter.stage("reading images", len(indices), "images")
-    objects = setup.config.data.objects(any(model.detector is not None for model in setup.models))
+    objects = object_rule(setup.config.data, any(model.detector is not None for model in setup.models))
     strict = setup.config.execution.strict
     table = survey(setup.dataset, indices, pool, strict=strict, advance=advance, objects=objects)
     without = 0 if objects is None else table["problem"].to_pylist().count(objects.missing)

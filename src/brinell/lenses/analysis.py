@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
 from brinell.errors import RunError
 from brinell.lenses.lens import LENSES, Analysis
 from brinell.lenses.reader import Findings
-from brinell.registry import Registry
+from brinell.registry import Registry, load_reference
 from brinell.runs.run import Run
 
 
 def _built_in(registry: Registry[Analysis]) -> None:
-    analysis: Analysis = importlib.import_module("brinell.saliency").ANALYSIS
+    analysis: Analysis = load_reference("brinell.saliency:ANALYSIS")
     registry.add(analysis.name, analysis)
 
 
-ANALYSES: Registry[Analysis] = Registry("analysis", built_in=_built_in)  # of a run, besides its lenses
+ANALYSES: Registry[Analysis] = Registry("analysis", group="brinell.analyses", built_in=_built_in)
 
 
 def analyses_of(run: Run) -> dict[str, Analysis]:

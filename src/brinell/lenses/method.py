@@ -16,7 +16,8 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.config.lens import LensOptions
-from brinell.criteria.criterion import Verdict
+from brinell.criteria.verdict import Verdict
+from brinell.lenses.lens import Entry
 from brinell.models.model import Model
 from brinell.motion.frames import Frames
 from brinell.perturb.change import Change
@@ -183,6 +184,7 @@ class Method(Generic[Options]):
     timed: bool = False
     weaker: Callable[[Trials], Trials] | None = None
     opposite: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
+    catalogue: Callable[[], Iterable[Entry]] = tuple
 
 
 def halve(trials: Trials) -> Trials:

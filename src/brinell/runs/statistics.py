@@ -25,7 +25,7 @@ class Estimate:
 
 
 def proportion(successes: int, total: int) -> Estimate:
-    """Return a proportion with its Wilson interval, which stays inside [0, 1] and suits small samples and extreme values."""
+    """Return a proportion with its Wilson interval, which stays in [0, 1] and suits small samples and extreme values."""
     if total == 0:
         return Estimate(math.nan, math.nan, math.nan)
     share = successes / total

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.errors import ConfigError
+from brinell.lenses.lens import Entry
 from brinell.lenses.method import Columns, Measuring, Method, Outcome, Shard, Size, Trials
-from brinell.lenses.outcomes import ANSWERS, DISTANCES
+from brinell.lenses.outcomes import ANSWERS
 from brinell.lenses.profile.options import ProfileOptions
 from brinell.perturb.change import Change
 from brinell.perturb.operator import OPERATORS, Operator, find_operator, operator_names
 from brinell.perturb.property import property_names
 from brinell.registry import select_variants
+from brinell.runs.schema import DISTANCES
 
 
 def measure(shard: Shard, operator: Operator, options: ProfileOptions) -> Measuring:
     """Query every sample at every level; one row per answer, the clean one included."""
     levels = torch.arange(1, options.levels + 1).repeat_interleave(shard.count)
-    # all levels at once: the engine knows best how far batches of one level may overlap with those of the next
+    # all levels at once, so that the engine may overlap the batches of one level with those of the next
     samples = torch.arange(shard.count).repeat(options.levels)
     outcome = yield Trials(samples, operator, levels[:, None].to(torch.float64))
     return _columns(shard, operator, options.levels, (shard.clean, outcome))
@@ -83,4 +87,16 @@ def replay(options: ProfileOptions, name: str, size: Size) -> Operator:
     return find_operator(name)
 
 
-METHOD = Method(changes=select_operators, measure=measure, trials=count_trials, replay=replay)
+def catalogue() -> list[Entry]:
+    """Return all operators, each with its variants."""
+    return [
+        Entry(
+            operator.name if find_operator(operator.name) is operator else f"  :{operator.variant}",
+            (*operator.tags, *(("white box",) if operator.white_box else ())),
+            (inspect.getdoc(operator.function) or "").partition("\n")[0],
+        )
+        for operator in OPERATORS.values()
+    ]
+
+
+METHOD = Method(changes=select_operators, measure=measure, trials=count_trials, replay=replay, catalogue=catalogue)
