@@ -97,7 +97,7 @@ def test_what_a_detector_may_not_be() -> None:
         wrapped(Spots(), box_format="yxyx")
     with pytest.raises(brinell.ConfigError, match="box_formt is no key"):
         wrapped(Spots(), box_formt="xyxy")
-    with pytest.raises(brinell.ConfigError, match="iou_threshold is an option of detectors; say so with task=detection"):
+    with pytest.raises(brinell.ConfigError, match="iou_threshold is an option of detectors; set task=detection to use it"):
         brinell.open_model("fake:grey?iou_threshold=0.5")
 
 

@@ -239,7 +239,7 @@ def test_a_whole_module_needs_trust(factory: str, tmp_path: Path) -> None:
         ("torch:my_nets:bild", "no function or class 'bild'"),
         ("torch:my_nets:number", "no function or class"),
         ("torch:my_nets:nothing", "should return a torch.nn.Module, but returned int"),
-        ("torch:gone.safetensors?factory=my_nets:build", "is not there"),
+        ("torch:gone.safetensors?factory=my_nets:build", "there is no weights file gone.safetensors"),
         ("onnx:gone.onnx", "is not there"),
         ("resnet50", "no model source 'resnet50'"),
         ("tim:resnet50", "did you mean timm"),
@@ -277,7 +277,7 @@ def test_models_are_named_by_their_strings(source: str, name: str) -> None:
 
 
 def test_options_that_do_not_fit() -> None:
-    with pytest.raises(ConfigError, match="mean should be one number or one for each of the 3 channels"):
+    with pytest.raises(ConfigError, match="mean should be one number, or one for each of the 3 channels"):
         select_preprocess(ModelOptions.model_validate("fake:grey?mean=1,2"), Preprocess())
     with pytest.raises(ConfigError, match="class list"):
         select_classes(ModelOptions.model_validate("fake:grey?classes=/nowhere.txt"), None)

@@ -22,7 +22,8 @@ from brinell.comparison.contrasts import Contrasts, contrasts
 from brinell.comparison.page import comparison_page
 from brinell.datasets.sources import open_dataset
 from brinell.engine.progress import Reporter, Silent
-from brinell.engine.runner import Parts, execute
+from brinell.engine.runner import execute
+from brinell.engine.setup import RunSetup
 from brinell.engine.shards import worker_count
 from brinell.engine.threads import answers
 from brinell.errors import ConfigError, DataError
@@ -50,6 +51,7 @@ from brinell.models.model import Model
 from brinell.models.modules import from_module
 from brinell.models.sources import open_model
 from brinell.run_config import RunConfig, load_config
+from brinell.runs.run import Run
 from brinell.runs.store import Store
 from brinell.types import Dataset
 
@@ -125,7 +127,7 @@ def harden(
     both = [
         _measured(config, store, name, one, material.test, reporter) for name, one in (("before", before), ("after", after))
     ]
-    found = contrasts([one.url for one in both], [f"{before.name}={after.name}"])
+    found = contrasts(both, [f"{before.name}={after.name}"])
     verdict = verdict_of(found, record["operators"], failures)
     _summarise(store, record, found, verdict)
     return Hardened(store.url, after, found, verdict)
@@ -241,7 +243,7 @@ def _opened(store: Store, config: HardenConfig, before: Model, *, named: bool) -
 # ---- before and after ----
 
 
-def _measured(config: HardenConfig, store: Store, name: str, model: Model, test: Dataset, reporter: Reporter) -> Store:
+def _measured(config: HardenConfig, store: Store, name: str, model: Model, test: Dataset, reporter: Reporter) -> Run:
     """Measure one of the two models on the test images; by other lenses than before, in a folder beside."""
     options = config.data if config.test is None else config.test
     run: RunConfig = load_config(
@@ -258,7 +260,7 @@ def _measured(config: HardenConfig, store: Store, name: str, model: Model, test:
     if there.exists("manifest.json") and there.manifest()["identity"]["config"]["lenses"] != asked:
         digest = hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=4).hexdigest()
         run = run.model_copy(update={"out": store.place(f"{name}-{digest}")})
-    return execute(Parts(run, (model,), open_dataset(test)), reporter)
+    return execute(RunSetup(run, (model,), open_dataset(test)), reporter)
 
 
 def _held_out_failures(material: Material, before: Model, after: Model, pool: ThreadPoolExecutor) -> Effect | None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from brinell.boxes import Detections
 from brinell.config.lens import LensOptions
 from brinell.criteria.verdict import Verdict
+from brinell.lenses.lens import Entry
 from brinell.models.model import Model
 from brinell.motion.frames import Frames
 from brinell.perturb.change import Change
@@ -180,6 +181,7 @@ class Method(Generic[Options]):
     draw: Callable[[Drawing, Options], None] | None = None
     timed: bool = False
     weaker: Callable[[Trials], Trials] | None = None
+    catalogue: Callable[[], Iterable[Entry]] = tuple
 
 
 def halve(trials: Trials) -> Trials:

@@ -8,7 +8,7 @@ Parameters are float64 (T, P) on the host: a level, severities, the parameters o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from brinell.perturb.steps import StepCache
 
 ActsOn = Literal["input", "original"]
+Examples = tuple[str, list[tuple[str, tuple[float, ...]]]]  # a title, and captions with parameters
 
 
 class ToInput(Protocol):
@@ -195,6 +196,10 @@ class Change(Protocol):
         """Return where pixel centres of the clean model input move, float64 (T, 3, 3); None if they stay."""
         ...
 
+    def examples(self, height: int, width: int, levels: Sequence[int] = ()) -> Iterator[Examples]:
+        """Yield rows of a contact sheet: a title, and captions with the parameters to draw (default: weak to strong)."""
+        ...
+
     def pictures(self, renderer: Renderer, sample: int, parameters: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return a pair (clean, changed) that shows people the change better than the model inputs; None: the inputs."""
         ...
@@ -228,6 +233,10 @@ class ChangeDefaults:
     def matrices(self, parameters: Tensor, layout: Layout) -> Tensor | None:
         """Leave boxes where they are."""
         return None
+
+    def examples(self, height: int, width: int, levels: Sequence[int] = ()) -> Iterator[Examples]:
+        """Yield nothing to draw."""
+        yield from ()
 
     def pictures(self, renderer: Renderer, sample: int, parameters: Tensor) -> tuple[Tensor, Tensor] | None:
         """Show the model inputs."""

@@ -14,7 +14,7 @@ Where a paper's text and its published code differ, the same name is registered 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from brinell.draws import Draws, key
 from brinell.errors import ModelError
-from brinell.perturb.change import ActsOn, ChangeDefaults, Renderer, rows_of
+from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Renderer, rows_of
 from brinell.registry import Registry, find_variant
 from brinell.units import format_amount
 
@@ -32,6 +32,8 @@ Amount = Callable[[int, int, int], float]
 Function = Callable[..., Tensor]
 # the loss gradient at images that stand at the given rows of the batch
 Gradient = Callable[[Tensor, Tensor | slice], Tensor]
+
+EXAMPLE_LEVELS = (0, 1, 2, 5, 10, 20, 30)
 
 
 class Kind(StrEnum):
@@ -145,6 +147,14 @@ class Operator(ChangeDefaults):
     def tags(self) -> tuple[str, str, str]:
         """The three tags of an operator (Swingler 2022)."""
         return self.facts.reach, "stochastic" if self.stochastic else "deterministic", self.facts.domain
+
+    def examples(self, height: int, width: int, levels: Sequence[int] = ()) -> Iterator[Examples]:
+        """Yield one row of levels."""
+        captions = [(self._caption(level, height, width), (float(level),)) for level in levels or EXAMPLE_LEVELS]
+        yield self.facts.title, captions
+
+    def _caption(self, level: int, height: int, width: int) -> str:
+        return f"level {level}: {self.facts.format(self.facts.amount(level, height, width))}" if level else "clean"
 
     def at(self, images: Tensor, level: int, *, seed: int, ids: Tensor, gradient: Gradient | None = None) -> Tensor:
         """Clean images brought to one level."""

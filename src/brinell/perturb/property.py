@@ -23,7 +23,7 @@ constants that the paper's figures were made with, `equations` is what its text 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, get_args
@@ -32,12 +32,14 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.perturb.change import ActsOn, ChangeDefaults, Layout, Renderer, rows_of
+from brinell.errors import ConfigError
+from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Layout, Renderer, rows_of
 from brinell.perturb.warp import warp
 from brinell.registry import Registry, find_variant
 from brinell.units import format_amount
 
 NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
+EXAMPLE_SEVERITIES = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 Category = Literal["luminance", "spatial", "blur", "noise", "weather"]
 # severities (K, P), height and width to natural values (K,)
 Amount = Callable[[Tensor, int, int], Tensor]
@@ -131,6 +133,19 @@ class Property(ChangeDefaults):
         facts = self.facts
         more = {"directions": list(facts.directions), "category": facts.category, "neutral": neutral, "order": order}
         return {**super().describe(), **more}
+
+    def examples(self, height: int, width: int, levels: Sequence[int] = ()) -> Iterator[Examples]:
+        """Yield one row per direction, from weak to strong along the grid that is searched."""
+        if levels:
+            raise ConfigError(f"{self.name} is a property and has no levels; leave --level out")
+        for direction, track in zip(self.facts.directions, self.tracks(height, width), strict=True):
+            examples: list[tuple[str, tuple[float, ...]]] = [("clean", (0.0,) * track.shape[1])]
+            for severity in EXAMPLE_SEVERITIES:
+                point = track[max(1, round(severity * len(track))) - 1]
+                amount = float(self.amounts(point[None], height, width))
+                examples.append((self.facts.format(amount), tuple(point.tolist())))
+            title = self.facts.title
+            yield f"{title}, {direction}" if len(self.facts.directions) > 1 else title, examples
 
     def images(self, renderer: Renderer, samples: Tensor, parameters: Tensor, fields: Tensor | None = None) -> Tensor:
         """Return samples at their severities."""

@@ -105,9 +105,10 @@ class Store:
         except (ValueError, KeyError, TypeError):
             raise RunError(f"the manifest.json in {self.url} is not that of a brinell run; use another folder") from None
         if content.get("format") != FORMAT:
+            version = content.get("versions", {}).get("brinell", "of that time")
             raise RunError(
                 f"the run in {self.url} has format {content.get('format')!r}, and this version of brinell reads format "
-                f"{FORMAT}; open it with brinell {content.get('versions', {}).get('brinell', 'of that time')}, or run it again"
+                f"{FORMAT}; open it with brinell {version}, or run it again"
             )
         return content
 

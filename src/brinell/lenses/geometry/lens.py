@@ -30,6 +30,7 @@ from brinell.lenses.geometry.manifool import (
 )
 from brinell.lenses.geometry.manitest import CANDIDATES, MOST_DIMENSIONS, MOST_NODES, grid_of, manitest
 from brinell.lenses.geometry.options import GeometryOptions
+from brinell.lenses.lens import Entry
 from brinell.lenses.method import (
     NO_ANSWER,
     Categorical,
@@ -224,4 +225,8 @@ METHOD = Method(
     images_per_unit=250,
     timed=True,
     weaker=halve,
+    catalogue=lambda: [
+        Entry(group.name, (), f"Motions of {group.dimension} coordinates: {', '.join(group.parts)}.")
+        for group in GROUPS.values()
+    ],
 )

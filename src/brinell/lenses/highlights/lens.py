@@ -12,6 +12,7 @@ from torch import Tensor
 from brinell.errors import ConfigError
 from brinell.lenses.highlights.faintest import search_faintest
 from brinell.lenses.highlights.options import VARIANTS, HighlightOptions
+from brinell.lenses.lens import Entry
 from brinell.lenses.method import Columns, Measuring, Method, Nullable, Shard, Size, Trials
 from brinell.lenses.outcomes import ANSWERS
 from brinell.perturb.change import Change
@@ -20,6 +21,11 @@ from brinell.perturb.view import View
 from brinell.registry import nearest
 from brinell.runs.schema import DISTANCES
 
+DESCRIPTIONS = {
+    "highlight": "Add a spot of light in the centre of every cell of a grid, in several sizes.",
+    "  :authors": "The same at the positions that the paper's authors used, a little right of and below the centre.",
+    "  :least": "Search the faintest spot that breaks the model, anywhere in the image.",
+}
 UNIT = 64  # images per unit of work, each of which gets a hundred queries
 
 
@@ -97,4 +103,5 @@ METHOD = Method(
     replay=replay,
     with_originals=True,
     images_per_unit=UNIT,
+    catalogue=lambda: [Entry(name, ("deterministic",), description) for name, description in DESCRIPTIONS.items()],
 )

@@ -6,12 +6,15 @@ change that does.
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 from torch import Tensor
 
 from brinell.errors import ConfigError
 from brinell.lenses.knob.options import KnobOptions
 from brinell.lenses.knob.search import SEARCHES, Search
+from brinell.lenses.lens import Entry
 from brinell.lenses.method import Categorical, Columns, Measuring, Method, Nullable, Shard, Size, halve
 from brinell.lenses.outcomes import BROKEN, FAILED, STATUSES, SURVIVED
 from brinell.perturb.change import Change
@@ -149,4 +152,24 @@ def replay(options: KnobOptions, name: str, size: Size) -> Property:
     return find_property(name)
 
 
-METHOD = Method(changes=select_properties, measure=measure, trials=count_trials, replay=replay, search=True, weaker=halve)
+def catalogue() -> list[Entry]:
+    """Return all properties, each with its variants."""
+    return [
+        Entry(
+            found.name if find_property(found.name) is found else f"  :{found.variant}",
+            (found.facts.category, "stochastic" if found.stochastic else "deterministic"),
+            (inspect.getdoc(found.function) or "").partition("\n")[0],
+        )
+        for found in PROPERTIES.values()
+    ]
+
+
+METHOD = Method(
+    changes=select_properties,
+    measure=measure,
+    trials=count_trials,
+    replay=replay,
+    search=True,
+    weaker=halve,
+    catalogue=catalogue,
+)

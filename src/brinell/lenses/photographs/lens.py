@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from brinell.errors import ConfigError
+from brinell.lenses.lens import Entry
 from brinell.lenses.method import Columns, Measuring, Method, Shard, Size
 from brinell.lenses.outcomes import flatten
 from brinell.lenses.photographs.options import PhotographOptions
@@ -51,4 +52,11 @@ def replay(options: PhotographOptions, name: str, size: Size) -> View:
     return PHOTOGRAPH
 
 
-METHOD = Method(changes=select_views, measure=measure, trials=count_trials, replay=replay, with_originals=True)
+METHOD = Method(
+    changes=select_views,
+    measure=measure,
+    trials=count_trials,
+    replay=replay,
+    with_originals=True,
+    catalogue=lambda: [Entry("photograph", (), "Query every photograph as it is.")],
+)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.errors import ConfigError
+from brinell.lenses.lens import Entry
 from brinell.lenses.method import Columns, Measuring, Method, Outcome, Shard, Size, Trials
 from brinell.lenses.outcomes import ANSWERS
 from brinell.lenses.profile.options import ProfileOptions
@@ -84,4 +87,16 @@ def replay(options: ProfileOptions, name: str, size: Size) -> Operator:
     return find_operator(name)
 
 
-METHOD = Method(changes=select_operators, measure=measure, trials=count_trials, replay=replay)
+def catalogue() -> list[Entry]:
+    """Return all operators, each with its variants."""
+    return [
+        Entry(
+            operator.name if find_operator(operator.name) is operator else f"  :{operator.variant}",
+            (*operator.tags, *(("white box",) if operator.white_box else ())),
+            (inspect.getdoc(operator.function) or "").partition("\n")[0],
+        )
+        for operator in OPERATORS.values()
+    ]
+
+
+METHOD = Method(changes=select_operators, measure=measure, trials=count_trials, replay=replay, catalogue=catalogue)
