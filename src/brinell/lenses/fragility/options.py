@@ -34,7 +34,7 @@ class FragilityOptions(LensOptions):
     )
     fit: Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"] = Field(
         "bilinear",
-        description="How windows become model inputs: resized as named, padded, or the model's own preprocessing.",
+        description="How windows become model inputs: resized as named, padded with black, or by the model's own resize.",
     )
     neighbours: Literal[8, 4] = Field(8, description="Neighbours that a shift by one pixel goes to: 8 or 4.")
     step: float = Field(
