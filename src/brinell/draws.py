@@ -13,36 +13,17 @@ wraps alike on every device; right shifts are made logical by a mask.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from brinell.hashing import GOLDEN32, GOLDEN64, TRIPLE32, mix64, to_signed
+from brinell.hashing import key as key
+
 _LOW32 = 0xFFFFFFFF
-_GOLDEN64 = 0x9E3779B97F4A7C15
-_GOLDEN32 = 0x9E3779B1
 # purposes start this far apart in the counter, so that no two of them share an element
 _PURPOSE_STRIDE = 0x632BE5AB
-
-
-def _signed(value: int, width: int) -> int:
-    """The two's complement reading of an unsigned constant."""
-    value &= (1 << width) - 1
-    return value - (1 << width) if value >> (width - 1) else value
-
-
-def key(*words: int | str) -> int:
-    """64 bits named by words, as a signed integer."""
-    text = "\x1f".join(f"{type(word).__name__}:{word}" for word in words)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
-
-
-def _mix64(x: Tensor) -> Tensor:
-    """splitmix64's finaliser on int64."""
-    x = (x ^ ((x >> 30) & ((1 << 34) - 1))) * _signed(0xBF58476D1CE4E5B9, 64)
-    x = (x ^ ((x >> 27) & ((1 << 37) - 1))) * _signed(0x94D049BB133111EB, 64)
-    return x ^ ((x >> 31) & ((1 << 33) - 1))
 
 
 def _xor_shift(x: Tensor, spare: Tensor, shift: int) -> None:
@@ -60,23 +41,23 @@ class Draws:
     @staticmethod
     def of(key: int, images: Tensor, step: int | Tensor = 0) -> Draws:
         """The streams of a batch of images (their ids as int64 (B,)) under a host key, at one step or one step each."""
-        place = (step + 1) * _signed(_GOLDEN64, 64) if isinstance(step, Tensor) else _signed(_GOLDEN64 * (step + 1), 64)
-        return Draws(_mix64(_mix64(images + place) ^ key))
+        place = (step + 1) * to_signed(GOLDEN64, 64) if isinstance(step, Tensor) else to_signed(GOLDEN64 * (step + 1), 64)
+        return Draws(mix64(mix64(images + place) ^ key))
 
     def bits(self, purpose: int, count: int) -> Tensor:
         """32 random bits an element as int32, (B, count)."""
         first = self.keys.to(torch.int32)[:, None]
         second = (self.keys >> 32).to(torch.int32)[:, None]
         counter = torch.arange(count, dtype=torch.int32, device=self.keys.device)
-        counter = counter.mul_(_signed(_GOLDEN32, 32)).add_(_signed(purpose * _PURPOSE_STRIDE, 32))
+        counter = counter.mul_(to_signed(GOLDEN32, 32)).add_(to_signed(purpose * _PURPOSE_STRIDE, 32))
         x = counter + first
         spare = torch.empty_like(x)
         _xor_shift(x, spare, 17)
-        x.mul_(_signed(0xED5AD4BB, 32)).add_(second)
+        x.mul_(to_signed(TRIPLE32[0], 32)).add_(second)
         _xor_shift(x, spare, 11)
-        x.mul_(_signed(0xAC4C1B51, 32))
+        x.mul_(to_signed(TRIPLE32[1], 32))
         _xor_shift(x, spare, 15)
-        x.mul_(_signed(0x31848BAB, 32))
+        x.mul_(to_signed(TRIPLE32[2], 32))
         _xor_shift(x, spare, 14)
         return x
 

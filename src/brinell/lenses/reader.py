@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -73,6 +73,52 @@ class Measure:
         return 1 if self.better == "higher" else -1
 
 
+class Compared(Protocol):
+    """The change of a measure under an operator (at a level), from an old model to a new one, over the same images."""
+
+    @property
+    def measure(self) -> Measure:
+        """What changed."""
+        ...
+
+    @property
+    def operator(self) -> str:
+        """Id of the operator."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Name of the operator for people."""
+        ...
+
+    @property
+    def level(self) -> int | None:
+        """Level, if the measure goes by levels."""
+        ...
+
+    @property
+    def old(self) -> float:
+        """Mean of the old model."""
+        ...
+
+    @property
+    def new(self) -> float:
+        """Mean of the new model."""
+        ...
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """A table that a lens adds to a comparison: `rows` for people, under `heads`, and the same as plain `records`."""
+
+    name: str
+    title: str
+    note: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    records: tuple[dict[str, Any], ...]
+
+
 @dataclass(frozen=True)
 class Failures:
     """A lens's failures: images that a model gets right when clean, and the changes under which it fails.
@@ -103,7 +149,8 @@ class Reader:
     the clean image.
     `finish` computes further tables once, when a run has all rows; `requires` raises before a run if it lacks something
     that `finish` needs for its models (name to whether it is a detector). `motions` is for a lens that moves images:
-    the coordinates of an operator's motions by image, and the score of random ones (see `brinell export-moved`).
+    the coordinates of an operator's motions by image, and the score of random ones (see `brinell export-moved`). `compare`
+    makes a further table for a comparison, from what changed in the lens's measures.
     """
 
     columns: pa.Schema
@@ -113,6 +160,7 @@ class Reader:
     field: Callable[[Mapping[str, Any]], str] = lambda options: "0"
     compare_with_original: bool = False
     measures: tuple[Measure, ...] = ()
+    compare: Callable[[Sequence[Compared]], ComparisonTable | None] | None = None
     failures: Failures | None = None
     exhibits: Callable[[Run, Mapping[str, Any]], list[Exhibit]] | None = None
     requires: Callable[[Mapping[str, bool]], None] | None = None
