@@ -51,7 +51,7 @@ class ImageSource:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MappedOperator:
     """The changes of one operator of a lens, and the mapper of the model whose saliency is compared."""
 
     lens: Lens
@@ -81,18 +81,18 @@ class Comparison:
 
 
 class PairBatch:
-    """Some chosen rows of a comparison, and the maps of their images before the change."""
+    """Some chosen rows of an operator, and the maps of their images before the change."""
 
-    def __init__(self, comparison: Comparison, rows: Rows, source: ImageSource) -> None:
-        self.comparison, self.rows = comparison, rows
-        self.model = comparison.mapper.model
+    def __init__(self, mapped: MappedOperator, rows: Rows, source: ImageSource) -> None:
+        self.mapped, self.rows = mapped, rows
+        self.model = mapped.mapper.model
         both = np.concatenate([rows["image"].astype(str), rows["clean_image"].astype(str)])
         known, indices = np.unique(both, return_inverse=True)
         self._indices = {image: index for index, image in enumerate(known.tolist())}
         self.samples, self.before = torch.from_numpy(indices).chunk(2)
         self.evaluator = self._evaluator([source.entries[image] for image in known.tolist()], source)
         self.labels = self.evaluator.labels[self.samples.to(self.model.device)]  # of the rows
-        if comparison.paired:
+        if mapped.paired:
             self.before = torch.arange(len(self.samples))
             right = self.trials(right=True)
             self.first, labels = self._render(right, self.before), self.labels
@@ -103,7 +103,7 @@ class PairBatch:
         self.first_maps = self._maps(self.first, self._targets(self.first_predictions, labels))
 
     def _evaluator(self, entries: list[Entry], source: ImageSource) -> Evaluator:
-        method, model = self.comparison.lens.method, self.model
+        method, model = self.mapped.lens.method, self.model
         images = source.load(entries, model.preprocess, with_originals=method.with_originals)
         labels = torch.zeros(len(entries), dtype=torch.int64)
         labels[self.samples] = labels[self.before] = torch.from_numpy(self.rows["label"].astype(np.int64))
@@ -111,7 +111,7 @@ class PairBatch:
             model.preprocess,
             images.inputs,
             id_numbers(entries),
-            seed=self.comparison.seed,
+            seed=self.mapped.seed,
             originals=images.originals,
             device=model.device,
         )
@@ -121,24 +121,24 @@ class PairBatch:
     def trials(self, *, right: bool = False) -> Trials:
         """Return the rows' trials; in pairs, those that fail, or those that are `right`."""
         parameters = np.stack([np.asarray(own, np.float64) for own in self.rows["parameters"]])
-        if self.comparison.paired:
+        if self.mapped.paired:
             parameters = np.split(parameters, 2, axis=1)[int(right)]
         fields = np.nan_to_num(self.rows["field"].astype(np.float64)).astype(np.int64)
         each = zip(self.rows["image"].astype(str).tolist(), parameters.tolist(), fields.tolist(), strict=True)
-        replays = [Replay(image, self.comparison.change, tuple(own), field) for image, own, field in each]
+        replays = [Replay(image, self.mapped.change, tuple(own), field) for image, own, field in each]
         return trials_of(replays, self._indices)
 
     def compare(self, *, controlled: bool) -> Iterator[Compared]:
         """Yield the shifts of the rows, then those of controls that the lens has no rows for.
 
-        Rows are `controlled` if some of the comparison don't fail. Otherwise the control is a weaker change; in
+        Rows are `controlled` if some of the operator's rows don't fail. Otherwise the control is a weaker change; in
         pairs, it is always the image on the other side of the one that is right.
         """
         trials, every = self.trials(), torch.arange(len(self.samples))
         stored = torch.from_numpy(np.nan_to_num(self.rows["prediction"].astype(np.float64)).astype(np.int64))
-        yield self._compare(trials, every, stored if self.comparison.answered else None)
-        method = self.comparison.lens.method
-        if self.comparison.paired:
+        yield self._compare(trials, every, stored if self.mapped.answered else None)
+        method = self.mapped.lens.method
+        if self.mapped.paired:
             if method.opposite is not None:
                 originals = self.evaluator.renderer.originals
                 sizes = torch.tensor([originals[sample].shape[1:] for sample in self.samples.tolist()])
@@ -165,14 +165,14 @@ class PairBatch:
                 predicted, failed = stored[part].to(images.device), failed_rows[rows[part]]
             maps = self._maps(images, self._targets(predicted, labels[part.to(labels.device)]))
             before = self.first_maps[self.before[rows[part]].to(maps.device)]
-            shifts.append(compare_maps(before, maps, self.comparison.options.cells))
+            shifts.append(compare_maps(before, maps, self.mapped.options.cells))
             order.append(part)
             predictions.append(predicted.cpu())
             broken.append(failed.cpu())
         if not order:
             return COLUMNS.empty_table(), np.empty(0, np.int64)
         indices, failures = rows[torch.cat(order)].numpy(), torch.cat(broken).numpy()
-        if self.comparison.paired and not control:
+        if self.mapped.paired and not control:
             failures = failed_rows.numpy()[indices]  # by the lens's own criterion
         table = self._table(shifts, indices, torch.cat(predictions).numpy(), failures, control=control)
         return (table.filter(pa.array(~failures)), indices[~failures]) if control else (table, indices)
@@ -198,11 +198,11 @@ class PairBatch:
         maps = torch.cat([self.first_maps[before], self._maps(image, self._targets(predicted, label))]).cpu()
         images = torch.cat([self.first[before], image]).cpu()
         fullest = [record["clean_cell"], record["cell"]]
-        return draw_sheet(images, maps, hot_pixels(maps), fullest, self.comparison.options.cells)
+        return draw_sheet(images, maps, hot_pixels(maps), fullest, self.mapped.options.cells)
 
     def _targets(self, predictions: Tensor, labels: Tensor) -> Tensor:
         """Return the class that each image's map is for."""
-        if self.comparison.options.target == "label" or self.model.detector is not None:
+        if self.mapped.options.target == "label" or self.model.detector is not None:
             return labels
         return predictions
 
@@ -210,7 +210,7 @@ class PairBatch:
         """Return saliency maps, computed in batches."""
 
         def compute(part: slice) -> Tensor:
-            return self.comparison.mapper.maps(images[part], classes[part])
+            return self.mapped.mapper.maps(images[part], classes[part])
 
         if self.model.device.type == "cpu":
             parts = [slice(start, start + BATCH) for start in range(0, len(images), BATCH)]
@@ -223,9 +223,9 @@ class PairBatch:
         values = {name: torch.cat([getattr(one, name) for one in shifts]).cpu().numpy() for name in vars(shifts[0])}
         count, level = len(indices), self.rows["level"][indices].astype(np.float64)
         columns: dict[str, Any] = {
-            "lens": [self.comparison.lens.name] * count,
+            "lens": [self.mapped.lens.name] * count,
             "model": [self.model.name] * count,
-            "operator": [self.comparison.operator] * count,
+            "operator": [self.mapped.operator] * count,
             "image": self.rows["image"][indices].astype(str),
             "level": pa.array(np.nan_to_num(level), mask=np.isnan(level) | control),
             "parameters": [None if control else list(own) for own in self.rows["parameters"][indices]],

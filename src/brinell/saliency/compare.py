@@ -21,7 +21,7 @@ from brinell.engine.setup import RunSetup
 from brinell.lenses.lens import LENSES
 from brinell.pictures import encode_webp, to_picture
 from brinell.runs.run import Run
-from brinell.saliency.batch import Comparison, ImageSource, PairBatch
+from brinell.saliency.batch import ImageSource, MappedOperator, PairBatch
 from brinell.saliency.findings import COLUMNS
 from brinell.saliency.layers import NoSaliency
 from brinell.saliency.mapper import SaliencyMapper, open_mapper
@@ -52,10 +52,10 @@ def compare_saliency(
         selected = list(_select(run, setup, options, mapper))
         advance = reporter.stage(f"saliency of {model.name}", sum(len(rows["image"]) for _, rows in selected), "pairs")
         with mapper:
-            for comparison, rows in selected:
-                table, indices = _compare_rows(comparison, rows, source, advance)
+            for mapped, rows in selected:
+                table, indices = _compare_rows(mapped, rows, source, advance)
                 tables.append(table)
-                pairs += _draw_pairs(run, comparison, table, [take(rows, slice(i, i + 1)) for i in indices], source)
+                pairs += _draw_pairs(run, mapped, table, [take(rows, slice(i, i + 1)) for i in indices], source)
     run.store.write_table("saliency", pa.concat_tables(tables).unify_dictionaries())
     write_pairs(run, pairs)
     manifest = run.store.manifest()
@@ -66,23 +66,23 @@ def compare_saliency(
 
 def _select(
     run: Run, setup: RunSetup, options: SaliencyOptions, mapper: SaliencyMapper
-) -> Iterator[tuple[Comparison, Rows]]:
+) -> Iterator[tuple[MappedOperator, Rows]]:
     """Yield every operator of every lens, with the rows that are compared."""
     model = mapper.model.name
     for lens_options in setup.config.lenses:
         lens = LENSES[lens_options.name]
         for operator in list_operators(run, lens.name, model):
             rows = select_rows(run, lens.reader, lens=lens.name, model=model, operator=operator, most=options.pairs)
-            yield Comparison(lens, lens_options, operator, mapper, options, setup.config.seed), rows
+            yield MappedOperator(lens, lens_options, operator, mapper, options, setup.config.seed), rows
 
 
 def _compare_rows(
-    comparison: Comparison, rows: Rows, source: ImageSource, advance: Callable[[int], None]
+    mapped: MappedOperator, rows: Rows, source: ImageSource, advance: Callable[[int], None]
 ) -> tuple[pa.Table, list[int]]:
     """Return the shifts of all chosen rows and of their controls, and the indices of the rows that they are of."""
     tables, indices = [COLUMNS.empty_table()], []
     for part in group_by_images(rows):
-        batch = PairBatch(comparison, take(rows, part), source)
+        batch = PairBatch(mapped, take(rows, part), source)
         for table, own in batch.compare(controlled=not rows["failed"].all()):
             tables.append(table)
             indices += part[own].tolist()
@@ -91,7 +91,7 @@ def _compare_rows(
 
 
 def _draw_pairs(
-    run: Run, comparison: Comparison, table: pa.Table, rows: Sequence[Rows], source: ImageSource
+    run: Run, mapped: MappedOperator, table: pa.Table, rows: Sequence[Rows], source: ImageSource
 ) -> list[SaliencyPair]:
     """Draw the failing pairs whose maps have the least in common, each of another image; `rows` are those of the table."""
     records = [
@@ -103,8 +103,8 @@ def _draw_pairs(
     shown = list({record["image"]: record for record in reversed(records)}.values())[::-1][:SHOWN]
     pairs = []
     for number, record in enumerate(shown):
-        batch = PairBatch(comparison, record["rows"], source)
-        lens, model, operator = comparison.lens.name, batch.model.name, comparison.operator
+        batch = PairBatch(mapped, record["rows"], source)
+        lens, model, operator = mapped.lens.name, batch.model.name, mapped.operator
         file = f"{FOLDER}/{quote(model, safe='')}/{lens}-{quote(operator, safe='')}-{number}.webp"
         run.store.write(encode_webp(to_picture(batch.draw(record))), *file.split("/"))
         facts = (lens, model, operator, record["image"], record["label"], record["prediction"])
