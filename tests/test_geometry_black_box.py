@@ -87,7 +87,7 @@ def test_manifool_asks_for_a_model_with_gradients(
         brinell.run(model, data, lens={**LENS, "methods": ["manifool"]}, out=tmp_path / "no", quiet=True)
     usual = {name: value for name, value in LENS.items() if name != "methods"}
     run = brinell.run(model, data, lens=usual, out=tmp_path / "run", execution=PLAIN, quiet=True)
-    assert [entry["reason"] for entry in run.manifest["left_out"]] == ["the model has no gradients"]
+    assert [entry["reason"] for entry in run.manifest["unsupported"]] == ["the model has no gradients"]
     assert run.rows("select distinct operator from rows").fetchall() == [("rotation_scale:random",)]
 
 

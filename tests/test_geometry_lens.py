@@ -19,7 +19,7 @@ from brinell.criteria.criterion import find_criterion
 from brinell.engine.evaluator import Evaluator
 from brinell.errors import BrinellError, ConfigError
 from brinell.lenses.geometry.black_box import grid_motions, grid_search, random_motions
-from brinell.lenses.geometry.findings import GeometryFindings, Rate
+from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.lenses.geometry.lens import count_trials, manifool_settings, measure, select_motions
 from brinell.lenses.geometry.manifool import manifool
 from brinell.lenses.geometry.manitest import Grid, make_grid, manitest
@@ -35,6 +35,7 @@ from brinell.lenses.geometry.search import (
     ZERO_GRADIENT,
     PathSteps,
 )
+from brinell.lenses.geometry.statistics import Rate
 from brinell.lenses.method import Categorical
 from brinell.motion.geodesic import geodesic_scores
 from brinell.motion.groups import GROUPS
@@ -522,7 +523,7 @@ def test_a_run_has_a_row_an_image_and_a_row_a_random_motion(run: brinell.Run) ->
         "white translation:manifool": 6,
         **{f"{name} {group}:random": 36 for name in ("white", "black") for group in ("similarity", "translation")},
     }
-    assert {entry["reason"] for entry in run.manifest["left_out"]} == {"the model has no gradients"}
+    assert {entry["reason"] for entry in run.manifest["unsupported"]} == {"the model has no gradients"}
     still = run.rows("select distinct status from rows where amount = 0").fetchall()
     assert still == [("survived",)]
 
