@@ -1,4 +1,4 @@
-"""Options of the saliency comparison: where models look on clean and on changed images."""
+"""Options of the comparison of saliency maps."""
 
 from __future__ import annotations
 
@@ -6,22 +6,31 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+CamMethod = Literal["gradcam", "gradcam++"]
+
 
 class SaliencyOptions(BaseModel):
-    """Options of the saliency comparison."""
+    """How saliency maps are computed and compared."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Literal["gradcam++", "gradcam"] = Field("gradcam++", description="Saliency method: gradcam++ or gradcam.")
+    method: CamMethod = Field("gradcam++", description="Saliency method: gradcam or gradcam++.")
     target: Literal["prediction", "label"] = Field(
-        "prediction", description="Class whose map is made: the predicted one, or the true one (label)."
+        "prediction",
+        description="Class that maps are for: the predicted one, or the correct one (label; always for detectors).",
     )
     layer: str | dict[str, str] | None = Field(
-        None, description="Layer to look at, or a layer per model (default: the last convolution)."
+        None,
+        description="Layer that maps come from, or a layer per model (default: the last convolution; in transformers, the "
+        "last norm).",
     )
-    cells: int = Field(5, ge=1, le=50, description="Grid cells per side in which saliency is compared.")
-    pairs: int = Field(200, ge=1, description="Changed images to compare per operator, failing and not failing each.")
+    cells: int = Field(5, ge=1, le=50, description="Grid cells per side; saliency shifts if another cell is the hottest.")
+    pairs: int = Field(
+        200,
+        ge=1,
+        description="Changed images to compare per model and operator: this many that fail, and as many that don't.",
+    )
 
     def layer_of(self, model: str) -> str | None:
-        """Return the layer of a model; None: it is detected."""
+        """Return the layer that is chosen for a model."""
         return self.layer.get(model) if isinstance(self.layer, dict) else self.layer

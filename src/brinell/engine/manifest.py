@@ -19,6 +19,7 @@ from brinell.errors import RunError
 from brinell.lenses.lens import LENSES
 from brinell.models.model import Model
 from brinell.run_config import RunConfig
+from brinell.runs.plain import to_plain
 from brinell.runs.store import FORMAT, Store
 from brinell.types import Dataset
 from brinell.versions import package_version
@@ -128,7 +129,7 @@ def _described(model: Model) -> dict[str, Any]:
         "outputs": model.outputs,
         "classes": list(model.classes.names) if model.classes is not None else None,
         "input": [pre.channels, pre.height, pre.width],
-        "preprocess": asdict(pre),
+        "preprocess": to_plain(pre),
         **({} if model.detector is None else {"detection": model.detector.how.settings()}),
     }
 

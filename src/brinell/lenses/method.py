@@ -165,7 +165,9 @@ class Method(Generic[Options]):
     `trials`. `by_window`: trials depend on an image's size. `with_originals`: the originals are needed besides the
     model inputs. `check` gets the model and all image sizes (int64 (N, 2)) before anything is queried, and returns
     warnings or raises. `draw` makes pictures of its own. `timed`: rows store the seconds per image. `weaker` returns
-    changes that are known not to break.
+    changes that are known not to break. `opposite` is for rows that pair a failure with a similar image that is right:
+    from the parameters of both (T, P) and the sizes of the originals (int64 (T, 2)) it returns the parameters of the
+    image on the other side of the right one, and which of them exist (bool (T,)).
     """
 
     changes: Callable[[Options], Iterable[Change]]
@@ -181,6 +183,7 @@ class Method(Generic[Options]):
     draw: Callable[[Drawing, Options], None] | None = None
     timed: bool = False
     weaker: Callable[[Trials], Trials] | None = None
+    opposite: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
     catalogue: Callable[[], Iterable[Entry]] = tuple
 
 

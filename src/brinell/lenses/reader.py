@@ -146,6 +146,8 @@ class Reader:
     `columns` are its own, in addition to the common ones. `find` computes the findings, with the options of the lens in
     the run and those of `brinell summary`. `changed` selects, in SQL, the rows that describe one changed image each;
     `parameters` is an SQL expression for the list of parameters that replays it, and `field` one for its random field.
+    Where images are variants of an original in the dataset, `compare_with_original` compares them with that instead of
+    the clean image.
     `finish` computes further tables once, when a run has all rows; `requires` raises before a run if it lacks something
     that `finish` needs for its models (name to whether it is a detector). `motions` is for a lens that moves images:
     the coordinates of an operator's motions by image, and the score of random ones (see `brinell export-moved`). `compare`
@@ -157,6 +159,7 @@ class Reader:
     changed: str
     parameters: str
     field: Callable[[Mapping[str, Any]], str] = lambda options: "0"
+    compare_with_original: bool = False
     measures: tuple[Measure, ...] = ()
     compare: Callable[[Sequence[Compared]], ComparisonTable | None] | None = None
     failures: Failures | None = None

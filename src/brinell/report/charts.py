@@ -51,3 +51,29 @@ def tooltips(*fields: str, number: str = ".1%") -> list[alt.Tooltip]:
 def menu(name: str, label: str, options: Sequence[str]) -> alt.Parameter:
     """Return a menu that sets the chart's parameter `name` to one of the options; the first is selected."""
     return alt.param(name, value=options[0], bind=alt.binding_select(options=list(options), name=f"{label} "))
+
+
+def grouped_bars(
+    records: Iterable[dict[str, Any]],
+    models: Sequence[str],
+    *,
+    group: str,
+    groups: Sequence[str],
+    title: str,
+    details: Sequence[str] = (),
+) -> Chart:
+    """Return bars side by side for each model, one per `group`, with intervals; `details` are further tooltips.
+
+    Records have a model, the field that `group` names, and value, low and high as shares.
+    """
+    base = alt.Chart(inline_data(records)).encode(
+        x=alt.X("model:N", sort=list(models), title=None, axis=alt.Axis(labelAngle=0, labelLimit=200)),
+        xOffset=alt.XOffset(f"{group}:N", sort=list(groups)),
+        tooltip=["model:N", f"{group}:N", *tooltips("value", "low", "high", *details)],
+    )
+    bar = base.mark_bar().encode(
+        y=alt.Y("value:Q", axis=alt.Axis(format="%"), title=title),
+        color=alt.Color(f"{group}:N", sort=list(groups), scale=alt.Scale(range=PALETTE), title=None),
+    )
+    interval = base.mark_rule(strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
+    return alt.layer(bar, interval).properties(width=max(240, 180 * len(models)), height=300)

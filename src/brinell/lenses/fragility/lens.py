@@ -30,6 +30,7 @@ from brinell.lenses.fragility.counts import (
 from brinell.lenses.fragility.fragile import WindowAnswers
 from brinell.lenses.fragility.maps import LEVELS, Maps, pack
 from brinell.lenses.fragility.minimal import Descent, descend, largest_windows
+from brinell.lenses.fragility.opposite import opposite_windows
 from brinell.lenses.fragility.options import LOCATION, MINIMAL, SMALLEST, VIEWS, FragilityOptions
 from brinell.lenses.fragility.pictures import draw
 from brinell.lenses.fragility.windows import Array, Neighbourhood, WindowGrid, format_size, window_side
@@ -226,5 +227,6 @@ METHOD = Method(
     trials_per_unit=UNIT,
     check=check,
     draw=draw,
+    opposite=opposite_windows,
     catalogue=lambda: [Entry(name, (), description) for name, description in VIEWS.items()],
 )

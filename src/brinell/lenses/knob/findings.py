@@ -103,7 +103,9 @@ class KnobFindings:
             )
         safest = max(own, key=lambda one: one.survived_share.value)
         if safest.survived:
-            sentence += f"; {safest.survived_share.value:.0%} of the images survive any {self.title(safest.operator)}"
+            sentence += (
+                f"; {safest.survived_share.value:.0%} of the images survive the full range of {self.title(safest.operator)}"
+            )
         return sentence + "."
 
     def table(self) -> list[dict[str, Any]]:

@@ -118,10 +118,10 @@ class ProfileFindings:
     def _describe_drop(self, model: str, operator: str) -> str:
         half = self.failure_point(model, operator, 0.5)
         if half.level is None:
-            return "accuracy never drops below 50 %"
+            return "accuracy never drops below 50%"
         if half.level == 0:
-            return "accuracy is below 50 % even on clean images"
-        return f"accuracy drops below 50 % at {half.caption}"
+            return "accuracy is below 50% even on clean images"
+        return f"accuracy drops below 50% at {half.caption}"
 
     def table(self) -> list[dict[str, Any]]:
         """Return the curves as flat records, one per model, operator, level and metric."""
