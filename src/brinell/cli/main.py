@@ -26,7 +26,7 @@ class Command:
     panel: str
     summary: str
     function: str
-    flags: str = ""  # a function that adds flags generated from options, as "module:function"
+    of_lens: bool = False  # the function gets an opened run and returns what is printed
 
 
 MEASURE, INSPECT, DECIDE, IMPROVE, INTEGRATE = "Measure", "Inspect", "Decide", "Improve", "Integrate"
@@ -74,7 +74,7 @@ def all_commands() -> list[Command]:
     from brinell.lenses.lens import LENSES
 
     own = [
-        Command(name, INSPECT, load_reference(function).__doc__.partition("\n")[0], function)
+        Command(name, INSPECT, load_reference(function).__doc__.partition("\n")[0], function, of_lens=True)
         for lens in LENSES.values()
         for name, function in lens.commands
     ]
@@ -85,7 +85,12 @@ def all_commands() -> list[Command]:
 def as_click(command: Command) -> click.Command:
     """Import a command's function and return it as a click command."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-    app.command(command.name)(load_reference(command.function))
+    function = load_reference(command.function)
+    if command.of_lens:
+        from brinell.cli.lens_commands import with_folder
+
+        function = with_folder(function)
+    app.command(command.name)(function)
     return typer.main.get_command(app)
 
 
