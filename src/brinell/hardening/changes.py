@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.engine.failures import LEVELS
 from brinell.errors import ConfigError
 from brinell.hardening.options import AugmentOptions, OperatorOptions
 from brinell.perturb.highlight import add_highlights
@@ -29,6 +28,8 @@ SPARE = 3
 CROP, HIGHLIGHT = "crop", "highlight"
 #: what lenses call that which is trained by a name of its own
 MEASURED_AS = {CROP: ("windows", "minimal"), HIGHLIGHT: (HIGHLIGHT,)}
+
+LEVELS = 30  # the strongest level of an operator
 
 
 @dataclass(frozen=True)
