@@ -114,9 +114,9 @@ def test_fragile_maps_are_those_of_plain_loops(stride: int, neighbours: int, by:
     for row, top in enumerate(range(0, height - side + 1, stride)):
         for column, left in enumerate(range(0, width - side + 1, stride)):
             own = getattr(large, by)[top, left]
-            places = [(top + down, left + across) for down, across in offsets]
-            there = [(y, x) for y, x in places if 0 <= y < values.shape[0] and 0 <= x < values.shape[1]]
-            differs = [bool(values[place] != own) for place in there]
+            positions = [(top + down, left + across) for down, across in offsets]
+            there = [(y, x) for y, x in positions if 0 <= y < values.shape[0] and 0 <= x < values.shape[1]]
+            differs = [bool(values[position] != own) for position in there]
             assert bool(found.loose[row, column]) == any(differs)
             assert bool(found.strict[row, column]) == all(differs)
             assert bool(found.correct[row, column]) == bool(large.correct[top, left])

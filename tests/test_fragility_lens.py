@@ -80,7 +80,7 @@ def pictures(tmp_path: Path) -> Path:
     return folder
 
 
-def asked(data: Any, out: Path, model: Model | None = None, **options: Any) -> brinell.Run:
+def measured(data: Any, out: Path, model: Model | None = None, **options: Any) -> brinell.Run:
     lens = {"name": "fragility", "sizes": SIZES, **options}
     return brinell.run(
         model or lighter(), {"source": data, "labels": "index"}, lens=lens, out=out, execution=PLAIN, quiet=True
@@ -139,7 +139,7 @@ def evaluator_of(model: Model, images: list[Tensor], labels: list[int], *, batch
 
 
 def test_rows_count_what_the_maps_show(pictures: Path, tmp_path: Path) -> None:
-    run = asked(pictures, tmp_path / "run")
+    run = measured(pictures, tmp_path / "run")
     rows = run.rows(
         """select operator, image, kind, side, windows, recognised, fragile, lost, gained, x, y, to_x, to_y, drop from rows
            where status = 'measured' and judged_by = 'correct'"""
@@ -173,7 +173,7 @@ def nine(shrunk: Array) -> Array:
 
 def test_a_stride_samples_the_same_windows(pictures: Path, tmp_path: Path) -> None:
     """What is judged with a stride is judged as without."""
-    whole, sparse = asked(pictures, tmp_path / "all"), asked(pictures, tmp_path / "some", stride=4)
+    whole, sparse = measured(pictures, tmp_path / "all"), measured(pictures, tmp_path / "some", stride=4)
     for image in ("select image from samples where height > 20",):
         for (name,) in whole.rows(image).fetchall():
             all_maps, some = (read_maps(run, "lighter", "windows:0.6", name) for run in (whole, sparse))
@@ -184,13 +184,13 @@ def test_a_stride_samples_the_same_windows(pictures: Path, tmp_path: Path) -> No
 
 
 def test_images_that_are_too_small_are_counted(pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = asked(pictures, tmp_path / "run", sizes=[12])
+    run = measured(pictures, tmp_path / "run", sizes=[12])
     assert run.rows("select image, status from rows where status != 'measured'").fetchall() == [
         (run.rows("select image from samples where height = 8").fetchall()[0][0], "too small")
     ]
     assert found_in(run).too_small == {"windows:12px": 1}
     with pytest.raises(ConfigError, match="size 64px fits no image: windows of 64 pixels in images of at most"):
-        asked(pictures, tmp_path / "none", sizes=[64])
+        measured(pictures, tmp_path / "none", sizes=[64])
 
 
 @pytest.mark.parametrize(
@@ -209,44 +209,44 @@ def test_images_that_are_too_small_are_counted(pictures: Path, tmp_path: Path, c
         ({"step": 1.5}, "or a whole number of pixels; got 1.5"),
     ],
 )
-def test_wrong_options_are_told_in_a_line(pictures: Path, tmp_path: Path, options: dict[str, Any], words: str) -> None:
+def test_wrong_options_are_reported_in_a_line(pictures: Path, tmp_path: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(BrinellError) as raised:
-        asked(pictures, tmp_path / "run", **options)
+        measured(pictures, tmp_path / "run", **options)
     assert words in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_a_layer_that_gives_no_map_is_told_before_anything_is_measured(pictures: Path, tmp_path: Path) -> None:
+def test_a_layer_that_gives_no_map_is_refused_before_anything_is_measured(pictures: Path, tmp_path: Path) -> None:
     module = nn.Sequential(nn.Conv2d(3, 2, 16), nn.Flatten(), nn.Linear(2, 2))
     model = brinell.wrap(module, size=16, execution=PLAIN, name="flat", classes=("right", "left"))
     with pytest.raises(ConfigError, match=r"layer 2 of flat gives no map \(N, C, H, W\) to show; name another"):
-        asked(pictures, tmp_path / "run", model, layers=["2"])
+        measured(pictures, tmp_path / "run", model, layers=["2"])
     assert not (tmp_path / "run" / "rows").exists()
 
 
-def test_a_run_goes_on_inside_an_image(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Units are sizes: what was stopped after the first of them asks only for the second."""
-    asked_for: list[str] = []
+def test_a_run_resumes_inside_an_image(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units are sizes: a run that was interrupted after the first one measures only the second."""
+    started: list[str] = []
     own = Evaluator.drive
 
     def stopped(self: Evaluator, measuring: Any, journal: Any) -> Any:
-        asked_for.append(measuring.gi_frame.f_locals["operator"].id)
-        if len(asked_for) == 2:
+        started.append(measuring.gi_frame.f_locals["operator"].id)
+        if len(started) == 2:
             raise KeyboardInterrupt
         return own(self, measuring, journal)
 
     monkeypatch.setattr(Evaluator, "drive", stopped)
     with pytest.raises(KeyboardInterrupt):
-        asked(pictures, tmp_path / "run")
+        measured(pictures, tmp_path / "run")
     assert len(Store(tmp_path / "run").unit_files()) == 1
-    run = asked(pictures, tmp_path / "run")
-    assert asked_for == ["windows:0.3", "windows:0.6", "windows:0.6"]
-    again = asked(pictures, tmp_path / "other")
+    run = measured(pictures, tmp_path / "run")
+    assert started == ["windows:0.3", "windows:0.6", "windows:0.6"]
+    again = measured(pictures, tmp_path / "other")
     sql = "select * from rows order by operator, image, kind, judged_by"
     assert run.rows(sql).fetchall() == again.rows(sql).fetchall()
 
 
-def test_a_run_goes_on_inside_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a large map what was answered is kept, and asked for no more."""
+def test_a_run_resumes_inside_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers on a part of a large map are kept and not queried again."""
     monkeypatch.setattr("brinell.lenses.fragility.lens.PIECE", 300)
     monkeypatch.setattr("brinell.lenses.fragility.lens.METHOD", replace(METHOD, trials_per_unit=500))
     images = [(np.random.default_rng(7).integers(0, 256, (40, 44, 3), np.uint8), 1)]
@@ -261,12 +261,12 @@ def test_a_run_goes_on_inside_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Evaluator, "query", stopped)
     with pytest.raises(KeyboardInterrupt):
-        asked(images, tmp_path / "run", sizes=[0.5])
-    run = asked(images, tmp_path / "run", sizes=[0.5])
+        measured(images, tmp_path / "run", sizes=[0.5])
+    run = measured(images, tmp_path / "run", sizes=[0.5])
     hood = Neighbourhood.of(21, 40, 44)
-    assert sum(counts) == len(hood) + 300  # the piece that it was stopped in was asked twice
+    assert sum(counts) == len(hood) + 300  # the piece that was interrupted was queried twice
     assert not run.store.exists("unfinished", "fragility", "lighter", "windows%3A0.5", "00000")
-    again = asked(images, tmp_path / "other", sizes=[0.5])
+    again = measured(images, tmp_path / "other", sizes=[0.5])
     sql = "select * from rows order by kind, judged_by"
     assert run.rows(sql).fetchall() == again.rows(sql).fetchall()
 
@@ -274,7 +274,7 @@ def test_a_run_goes_on_inside_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_units_hold_about_as_many_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brinell.lenses.fragility.lens.METHOD", replace(METHOD, trials_per_unit=500))
     images = [(np.random.default_rng(index).integers(0, 256, (20, 20, 3), np.uint8), 0) for index in range(6)]
-    run = asked(images, tmp_path / "run", sizes=[0.6])  # 13 and 11 pixels: 64 + 100 windows an image
+    run = measured(images, tmp_path / "run", sizes=[0.6])  # 13 and 11 pixels: 64 + 100 windows an image
     assert [Path(file).name for file in run.store.unit_files()] == ["00000.parquet", "00001.parquet"]
 
 
@@ -282,7 +282,7 @@ def test_units_hold_about_as_many_windows(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_image_at_every_position_on_black(pictures: Path, tmp_path: Path) -> None:
-    run = asked(pictures, tmp_path / "run", operators=["location"], sizes=[8])
+    run = measured(pictures, tmp_path / "run", operators=["location"], sizes=[8])
     model, image = lighter(), brinell.open_dataset(str(pictures))[0].image
     small = np.asarray(
         Image.fromarray(image.permute(1, 2, 0).numpy()).resize((8, image.shape[1]), Image.Resampling.BILINEAR)
@@ -362,18 +362,18 @@ def test_a_window_that_can_t_be_shrunk_is_no_minimal_image(tmp_path: Path) -> No
     (tmp_path / "pictures").mkdir()
     Image.fromarray(np.full((8, 8, 3), 99, np.uint8)).save(tmp_path / "pictures" / "0.png")
     (tmp_path / "pictures" / "metadata.csv").write_text("file_name,label\n0.png,0\n")
-    run = asked(tmp_path / "pictures", tmp_path / "run", operators=["minimal"])  # one colour: right at every size
+    run = measured(tmp_path / "pictures", tmp_path / "run", operators=["minimal"])  # one colour: right at every size
     assert run.rows("select distinct status from rows").fetchall() == [("recognised to the end",)]
     assert found_in(run).minimal[0].windows == ()
 
 
 def test_images_too_large_for_the_model_input_are_refused(pictures: Path, tmp_path: Path) -> None:
     with pytest.raises(BrinellError, match=r"images of 20 pixels on a model input of 16×16"):
-        asked(pictures, tmp_path / "run", operators=["location"], sizes=[20])
+        measured(pictures, tmp_path / "run", operators=["location"], sizes=[20])
 
 
 def test_minimal_images_as_rows(pictures: Path, tmp_path: Path) -> None:
-    run = asked(pictures, tmp_path / "run", operators=["minimal"], beam=3)
+    run = measured(pictures, tmp_path / "run", operators=["minimal"], beam=3)
     found = found_in(run)
     assert {one.image for one in found.minimal} == {name for (name,) in run.rows("select image from samples").fetchall()}
     assert not all(one.complete for one in found.minimal)  # so few branches are not all
@@ -413,7 +413,7 @@ def test_people_s_minimal_images_from_files(pictures: Path, tmp_path: Path, caps
     picture[9, 8] = picture[11, 10] = 255  # the middles
     (tmp_path / "maps").mkdir()
     Image.fromarray(picture).save(tmp_path / "maps" / "0.png")
-    run = asked(pictures, tmp_path / "run", sizes=[15])
+    run = measured(pictures, tmp_path / "run", sizes=[15])
     compared = [compare(run, tmp_path / name, "windows:15px") for name in ("people.csv", "people.json", "maps")]
     assert compared[0] == compared[1] == compared[2]
     assert compared[0]["lighter"][0].people == 2
@@ -430,7 +430,7 @@ def test_people_s_minimal_images_from_files(pictures: Path, tmp_path: Path, caps
 
 
 def test_summary_figures_and_report(pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = asked(pictures, tmp_path / "run", operators=["windows", "location", "minimal"], layers=["look"])
+    run = measured(pictures, tmp_path / "run", operators=["windows", "location", "minimal"], layers=["look"])
     found = found_in(run)
     assert found.operators == ["windows:0.3", "windows:0.6", "location:0.3", "location:0.6"]
     record = found.to_json()
@@ -523,7 +523,7 @@ def test_a_real_network_sees_the_same_maps_as_with_pillow(assets: Path, tmp_path
     model = brinell.open_model(
         f"onnx:{assets}/models/cifar10_resnet20.onnx?classes={assets}/models/cifar10.txt", Execution(batch=32)
     )
-    run = asked(pairs, tmp_path / "small", model, sizes=[25])
+    run = measured(pairs, tmp_path / "small", model, sizes=[25])
     flips = 0
     for pixels, _ in pairs:
         image = torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
