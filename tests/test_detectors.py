@@ -212,7 +212,7 @@ def test_real_detectors_find_the_bear(assets: Path, name: str) -> None:
     assert detections is not None
     assert model.classes.short(int(probabilities.argmax())) == "bear"
     found = model.detector.found(detections)
-    truth = model.preprocess.boxes(sample.boxes, *sample.image.shape[1:])
+    truth = model.preprocess.map_boxes(sample.boxes, *sample.image.shape[1:])
     assert float(overlaps(found.boxes[:, 0], truth).max()) > 0.7
 
 

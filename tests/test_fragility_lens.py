@@ -131,7 +131,7 @@ def bench_of(model: Model, images: list[Tensor], labels: list[int], *, batch: in
     inputs = torch.stack([model.preprocess.model_input(image) for image in images])
     ids = torch.tensor([id_number(image_id(image)) for image in images])
     rule = find_criterion(criterion, model.classes, model.outputs, detector=model.detector is not None)
-    originals = [model.preprocess.coloured(image) for image in images]
+    originals = [model.preprocess.convert_channels(image) for image in images]
     return Bench(model, inputs, ids, torch.tensor(labels), criterion=rule, seed=0, batch=batch, originals=originals)
 
 
@@ -503,7 +503,7 @@ def test_activations_of_layers() -> None:
     assert {name: tuple(output.shape) for name, output in activations(model, inputs).items()} == {"look": (2, 4, 16, 16)}
     assert activations(brinell.open_model("fake:grey", PLAIN), inputs) == {}  # a module without any
     with pytest.raises(ConfigError, match="no torch module"):
-        activations(replace(model, insides=None), inputs)
+        activations(replace(model, internals=None), inputs)
 
 
 # ---- real networks ----

@@ -21,8 +21,8 @@ from brinell.engine.progress import Silent
 from brinell.engine.runner import execute
 from brinell.errors import BrinellError, ConfigError, MissingExtra, ModelError, UnknownName
 from brinell.models.device import select_device
-from brinell.models.export import exported
-from brinell.models.model import filled_up
+from brinell.models.export import export_forward
+from brinell.models.model import pad_batch
 from brinell.models.modules import weights_fingerprint
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
@@ -151,7 +151,7 @@ def test_what_can_t_be_exported_runs_in_torch() -> None:
     pytest.importorskip("onnxscript", reason="needs the onnx extra")
     assert brinell.wrap(Odd(), size=16).facts["runtime"] == "torch"
     with pytest.raises(ModelError, match="can't be exported"):
-        exported(Odd(), Preprocess(16, 16), "odd")
+        export_forward(Odd(), Preprocess(16, 16), "odd")
     with pytest.raises(ModelError):
         brinell.wrap(Odd(), size=16, execution=Execution(runtime="onnxruntime"))
 
@@ -393,7 +393,7 @@ def test_unknown_source_is_an_unknown_name() -> None:
 def test_accelerators_meet_few_sizes_and_never_one_larger_than_needed() -> None:
     for count, size in zip((8, 32, 5, 1, 3, 17), (8, 32, 8, 1, 4, 32), strict=True):
         images = torch.arange(count, dtype=torch.float32)[:, None, None, None].expand(-1, 1, 2, 2)
-        filled = filled_up(images)
+        filled = pad_batch(images)
         assert len(filled) == size
         assert torch.equal(filled[:count], images) and bool((filled[count:] == count - 1).all())
 

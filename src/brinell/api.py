@@ -6,7 +6,6 @@ import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,8 @@ from brinell.lenses.fragility.maps import Maps
 from brinell.lenses.lens import LensOptions
 from brinell.lenses.profile.charts import Figure
 from brinell.lenses.profile.findings import METRICS, THRESHOLDS, Profiles
-from brinell.models.model import Model
-from brinell.models.modules import detector_from_module, from_module
+from brinell.models.model import Description, Model
+from brinell.models.modules import from_module
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model
 from brinell.registry import nearest
@@ -305,17 +304,14 @@ def wrap(
     """
     height, width = (size, size) if isinstance(size, int) else size
     own = copy.deepcopy(module)  # it is frozen, moved and cast, and the caller's may still be trained
-    made = partial(from_module, own)
-    if detection is not None:
-        how = detection if isinstance(detection, Decoding) else validated(Decoding, dict(detection))
-        made = partial(detector_from_module, own, how)
-    return made(
+    description = Description(
         name=name or type(module).__name__,
+        source=f"object:{type(module).__qualname__}",
         preprocess=Preprocess(height, width, channels, short_side, interpolation, tuple(mean), tuple(std)),
         classes=classes if classes is None or isinstance(classes, Classes) else Classes(tuple(classes)),
-        source=f"object:{type(module).__qualname__}",
-        execution=execution or Execution(),
     )
+    decoding = detection if isinstance(detection, Decoding | None) else validated(Decoding, dict(detection))
+    return from_module(own, description, execution or Execution(), decoding)
 
 
 def curate(

@@ -180,7 +180,7 @@ class Bench:
     @cached_property
     def stage(self) -> Stage:
         """The shard's images as they move; the whole of them where the model cuts out the middle."""
-        wholes = [self.model.preprocess.wholes(original[None])[0] for original in self.originals]
+        wholes = [self.model.preprocess.resize(original[None])[0] for original in self.originals]
         return Stage(self.model, wholes or list(self.inputs), self.ids, self.labels, self.seed)
 
     def changed(self, found: Property, samples: Tensor, severities: Tensor, fields: Tensor | None = None) -> Tensor:
@@ -217,17 +217,17 @@ class Bench:
         """What the model sees of originals under motions. Searches move images without rounding; this is theirs in whole
         grey levels.
         """
-        return self.model.preprocess.levels(self.stage.view(samples, motion.group.exp(coordinates)))
+        return self.model.preprocess.denormalise(self.stage.view(samples, motion.group.exp(coordinates)))
 
     def _looked(self, view: View, sample: int, parameters: Tensor) -> Tensor:
         if view.local is not None:
-            return self.model.preprocess.repainted(self._ready(sample), view.local, parameters)
+            return self.model.preprocess.repaint(self._ready(sample), view.local, parameters)
         return view.inputs(self.originals[sample], parameters, self.model.preprocess.inputs)
 
     def _ready(self, sample: int) -> Repainter:
         """An original, ready to be changed in windows."""
         if sample not in self._repaintings:
-            self._repaintings[sample] = self.model.preprocess.repainting(self.originals[sample])
+            self._repaintings[sample] = self.model.preprocess.repainter(self.originals[sample])
         return self._repaintings[sample]
 
     def images(self, trials: Trials, part: slice) -> Tensor:
@@ -300,7 +300,7 @@ class Bench:
 
     def _framed(self, frames: Tensor, rows: Tensor | slice) -> Tensor:
         """How views move what lies on their samples' clean inputs, counted from the middle of pixels."""
-        own = torch.stack([self.model.preprocess.frame(*original.shape[1:]) for original in self.originals])
+        own = torch.stack([self.model.preprocess.matrix(*original.shape[1:]) for original in self.originals])
         return on_input(frames, own[rows if isinstance(rows, slice) else rows.cpu()])
 
     def _found_before(self, rows: Tensor | slice) -> Detections:

@@ -64,16 +64,16 @@ def boxes_of(version: Version, boxes: Tensor, preprocess: Preprocess, size: tupl
     """
     height, width, change = preprocess.height, preprocess.width, version.change
     parameters = torch.tensor([version.parameters], dtype=torch.float64)
-    boxes = preprocess.boxes(boxes, *size)
+    boxes = preprocess.map_boxes(boxes, *size)
     if isinstance(change, View) and change.frame is not None:
-        boxes = moved(boxes[None], on_input(change.frame(parameters), preprocess.frame(*size)))[0]
+        boxes = moved(boxes[None], on_input(change.frame(parameters), preprocess.matrix(*size)))[0]
     elif isinstance(change, View) and not change.compares:
         raise ConfigError(f"nobody knows where boxes are in {change.name}; leave it out with --operator")
     elif isinstance(change, Property) and change.kind is PropertyKind.MOTION:
         seen = clipped(boxes, height, width)  # what a crop cut off doesn't come back
         boxes = moved(seen[None], change.matrices(parameters, height, width))[0]
     elif isinstance(change, Motion):
-        boxes = moved(boxes[None], preprocess.centred(change.group.exp(parameters).inverse(), *size))[0]
+        boxes = moved(boxes[None], preprocess.centre_on_input(change.group.exp(parameters).inverse(), *size))[0]
     return clipped(boxes, height, width)
 
 

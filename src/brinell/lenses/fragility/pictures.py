@@ -146,7 +146,7 @@ class _Maker:
         """Ask about both windows again, and store them."""
         pre = self.model.preprocess
         view = window_view("", self.options["fit"], pre.height, pre.width)
-        original = pre.coloured(self.original(pair.image)).to(self.model.device)
+        original = pre.convert_channels(self.original(pair.image)).to(self.model.device)
         parameters = torch.tensor([[*pair.corner, pair.side], [*pair.to_corner, pair.to_side]], dtype=torch.float64)
         inputs = view.inputs(original, parameters, pre.inputs)
         probabilities, detections = self.model.answer(inputs)
@@ -155,7 +155,7 @@ class _Maker:
             self._window(inputs[place].cpu(), probabilities[place].cpu(), detections, place, pair.label, name)
             for place in (0, 1)
         )
-        layers = self._layers(inputs, name) if with_layers and self.model.insides is not None else ()
+        layers = self._layers(inputs, name) if with_layers and self.model.internals is not None else ()
         left, top = pair.corner
         way = f"{pair.to_corner[0] - left:+d}, {pair.to_corner[1] - top:+d}"
         told = f"{pair.side} px at {left}, {top}" + (f"; moved by {way}" if pair.change == "shift" else "; two pixels less")
