@@ -311,9 +311,9 @@ def test_an_effect_is_the_mean_of_differences() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"trainin": {}}, "trainin is no key of a config; did you mean training"),
-        ({"training": {"epoch": 3}}, "training.epoch is no key of a config; did you mean epochs"),
-        ({"augment": {"operators": ["fog"], "shar": 1}}, "augment.shar is no key of a config; did you mean share"),
+        ({"trainin": {}}, "trainin is not an option; did you mean training"),
+        ({"training": {"epoch": 3}}, "training.epoch is not an option; did you mean epochs"),
+        ({"augment": {"operators": ["fog"], "shar": 1}}, "augment.shar is not an option; did you mean share"),
         ({"augment": {"operators": [{"name": "fog", "strenght": 1}]}}, "did you mean strength"),
         ({"parts": {"shares": [0.5, 0.2, 0.2]}}, "three numbers that add up to 1"),
         ({"parts": {"shares": [0.8, 0.2, 0.0]}}, "no image is left to measure"),

@@ -72,7 +72,7 @@ def test_imagenet_has_its_thousand_classes() -> None:
     assert classes.find("tench") == [0]
     assert classes.find("toilet tissue") == [999]
     assert classes.find("crane") == [134, 517]
-    assert classes.short(281) == "tabby"
+    assert classes.short_name(281) == "tabby"
 
 
 @pytest.mark.parametrize("label", [-1, 3, 1])

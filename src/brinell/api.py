@@ -54,7 +54,7 @@ from brinell.tracking.server import Server
 from brinell.tracking.track import Tracked
 from brinell.tracking.track import track as track_store
 from brinell.types import Interpolation
-from brinell.validation import read_yaml, validated
+from brinell.validation import read_yaml, validate
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
 
@@ -119,7 +119,7 @@ class Run:
             raise ConfigError(f"the run was given a model as an object ({lost[0]}); give it again: attention(models=[…])")
         if data is None and config.data.source.startswith("object:"):
             raise ConfigError("the run was given its data as an object; give it again: attention(data=…)")
-        options = how if isinstance(how, AttentionOptions) else validated(AttentionOptions, dict(how or {}))
+        options = how if isinstance(how, AttentionOptions) else validate(AttentionOptions, dict(how or {}))
         with reporter(quiet) as telling:
             look(self.store, options, assemble(config, models, data), telling)
         found = self.findings()["attention"]
@@ -274,7 +274,7 @@ def gate(found: Contrasts, rules: str | os.PathLike[str] | Mapping[str, Any] | G
     """Judge what was compared by rules: a YAML file, or the same as a mapping."""
     if isinstance(rules, (str, os.PathLike)):
         rules = load_gate(Path(rules))
-    return judge(rules if isinstance(rules, Gate) else validated(Gate, dict(rules)), found)
+    return judge(rules if isinstance(rules, Gate) else validate(Gate, dict(rules)), found)
 
 
 def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) -> Leaderboard:
@@ -310,7 +310,7 @@ def wrap(
         preprocess=Preprocess(height, width, channels, short_side, interpolation, tuple(mean), tuple(std)),
         classes=classes if classes is None or isinstance(classes, Classes) else Classes(tuple(classes)),
     )
-    decoding = detection if isinstance(detection, Decoding | None) else validated(Decoding, dict(detection))
+    decoding = detection if isinstance(detection, Decoding | None) else validate(Decoding, dict(detection))
     return from_module(own, description, execution or Execution(), decoding)
 
 
@@ -332,7 +332,7 @@ def curate(
     """
     asked = [runs] if isinstance(runs, (str, os.PathLike, Run)) else list(runs)
     stores = [(one if isinstance(one, Run) else Run(one)).store for one in asked]
-    chosen = options if isinstance(options, CurateOptions) else validated(CurateOptions, dict(options or {}))
+    chosen = options if isinstance(options, CurateOptions) else validate(CurateOptions, dict(options or {}))
     source = os.fspath(data) if isinstance(data, os.PathLike) else data
     with reporter(quiet) as telling:
         return curate_stores(stores, Store(out), chosen, data=source, models=models, execution=execution, reporter=telling)

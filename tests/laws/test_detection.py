@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from brinell.boxes import Detections, areas, clipped, moved, overlaps
+from brinell.boxes import Detections, areas, box_iou, clip_boxes, move_boxes
 from brinell.config.detection import Decoding
 from brinell.criteria.criterion import Answer, Scene, find_criterion
 from brinell.criteria.distance import own_regions, weighted_distance
@@ -190,8 +190,8 @@ def test_boxes_go_where_the_image_goes(name: str, severity: float) -> None:
     image[..., box[1] : box[3], box[0] : box[2]] = 255
     severities = torch.tensor([[severity] * (3 if name == "spatial" else 1)], dtype=torch.float64)
     changed = found.apply(image, severities, seed=0, ids=torch.zeros(1, dtype=torch.int64))
-    where = moved(torch.tensor([[box]], dtype=torch.float32), found.matrices(severities, size, size))
-    expected = clipped(where, size, size)[0, 0]
+    where = move_boxes(torch.tensor([[box]], dtype=torch.float32), found.matrices(severities, size, size))
+    expected = clip_boxes(where, size, size)[0, 0]
     if areas(expected) == 0:
         assert not changed.any()
         return
@@ -206,13 +206,13 @@ def test_boxes_follow_the_canvas(pre: Preprocess) -> None:
     image = torch.zeros(3, 90, 120, dtype=torch.uint8)
     image[:, 30:60, 42:78] = 255
     model_input = pre.model_input(image)[0]
-    box = clipped(pre.map_boxes(torch.tensor([[42.0, 30, 78, 60]]), 90, 120), pre.height, pre.width)[0]
+    box = clip_boxes(pre.map_boxes(torch.tensor([[42.0, 30, 78, 60]]), 90, 120), pre.height, pre.width)[0]
     assert (torch.tensor(plain_hull(model_input > 127)) - box).abs().max() <= 1
 
 
 def test_overlaps() -> None:
     boxes, _ = crowd(5, images=1, count=12)
-    matrix = overlaps(boxes[0], boxes[0])
+    matrix = box_iou(boxes[0], boxes[0])
     for a in range(12):
         for b in range(12):
             assert float(matrix[a, b]) == pytest.approx(plain_overlap(boxes[0, a].tolist(), boxes[0, b].tolist()), abs=1e-6)

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from brinell.boxes import moved
+from brinell.boxes import move_boxes
 from brinell.models.preprocess import Preprocess
 from brinell.perturb.windows import cut_windows, location_view, window_view
 from brinell.resizing.resample import resize
@@ -93,6 +93,6 @@ def test_frames_take_pixels_to_where_they_are_seen(fit: str) -> None:
     box = torch.tensor([[25.0, 20.0, 40.0, 30.0]], dtype=torch.float64)
     half = torch.tensor([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]], dtype=torch.float64)
     matrices = half.inverse() @ view.frame(parameters) @ half
-    left, top, right, bottom = moved(box[None], matrices)[0, 0].tolist()
+    left, top, right, bottom = move_boxes(box[None], matrices)[0, 0].tolist()
     assert (left, right) == (int(columns[0]), int(columns[-1]) + 1)
     assert (top, bottom) == (int(rows[0]), int(rows[-1]) + 1)

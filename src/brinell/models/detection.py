@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brinell.boxes import Detections, overlaps
+from brinell.boxes import Detections, box_iou
 from brinell.config.detection import MAX_CANDIDATES, Decoding
 from brinell.errors import ModelError
 
@@ -96,7 +96,7 @@ def suppress(boxes: Tensor, labels: Tensor, alive: Tensor, limit: float) -> Tens
     classes = labels.to(torch.int16).masked_fill(~alive, -1)
     pairs = (classes[:, :, None] == classes[:, None, :]) & better & alive[:, :, None]
     image, first, second = pairs.nonzero(as_tuple=True)
-    over = overlaps(boxes[image, first, None], boxes[image, second, None])[:, 0, 0] > limit
+    over = box_iou(boxes[image, first, None], boxes[image, second, None])[:, 0, 0] > limit
     winner, loser = (image * count + first)[over], (image * count + second)[over]
     start = kept = alive.flatten()
     while True:

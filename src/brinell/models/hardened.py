@@ -22,7 +22,7 @@ from brinell.models.excitation import REDUCTION, add_excitation
 from brinell.models.model import Model
 from brinell.models.modules import model_from_module
 from brinell.models.sources import open_model
-from brinell.validation import validated
+from brinell.validation import validate
 
 WEIGHTS_FILE, FACTS_FILE = "model.safetensors", "hardened.json"
 
@@ -75,7 +75,7 @@ def read_facts(folder: Path) -> HardenedFacts:
         content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ModelError(f"{file} can't be read: {error}") from None
-    return validated(HardenedFacts, content)
+    return validate(HardenedFacts, content)
 
 
 def restore(module: nn.Module, facts: HardenedFacts, folder: Path) -> nn.Module:

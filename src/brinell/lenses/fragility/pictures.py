@@ -204,7 +204,7 @@ def _boxed(picture: Image.Image, found: Detections, classes: Classes | None) -> 
     for box, label, score in zip(found.boxes[0].tolist(), found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
         if label >= 0:
             draw.rectangle(box, outline=YELLOW, width=3)
-            told = f"{classes.short(label) if classes is not None else label} {score:.0%}"
+            told = f"{classes.short_name(label) if classes is not None else label} {score:.0%}"
             place = max(0, box[0]) + 5, max(0, box[1]) + 4
             draw.rectangle(draw.textbbox(place, told, font_size=15), fill=YELLOW)
             draw.text(place, told, fill=(0, 0, 0), font_size=15)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat
 
 from brinell.classes import Classes
 from brinell.errors import ConfigError
-from brinell.validation import Place, read_yaml, validated
+from brinell.validation import Location, read_yaml, validate
 
 #: likelihoods of Google's Vision API
 LIKELIHOODS = {"VERY_UNLIKELY": 0.0, "UNLIKELY": 0.25, "POSSIBLE": 0.5, "LIKELY": 0.75, "VERY_LIKELY": 1.0}
@@ -158,11 +158,11 @@ def read_mapping(text: str) -> ServiceMapping:
     """Read a mapping from a YAML file."""
     content = read_yaml(Path(text).expanduser(), "mapping", "request and response")
     try:
-        return validated(ServiceMapping, content, _known_keys)
+        return validate(ServiceMapping, content, _known_keys)
     except ConfigError as error:
         raise ConfigError(f"{text}: {error}") from None
 
 
-def _known_keys(location: Place) -> list[str]:
+def _known_keys(location: Location) -> list[str]:
     parts: dict[str, type[BaseModel]] = {"request": RequestOptions, "response": ResponseOptions, "calls": CallOptions}
     return list((parts.get(str(location[0]), ServiceMapping) if len(location) > 1 else ServiceMapping).model_fields)

@@ -191,7 +191,8 @@ class RemoteService:
             self._delay_all(max(pause, 0.0))
             if attempt < calls.retries:
                 self._pause(max(pause, min(calls.backoff * 2**attempt, MAX_PAUSE)))
-        raise self._error(f"it {problem} ({calls.retries + 1} attempts)")
+        attempts = calls.retries + 1
+        raise self._error(f"it {problem} ({attempts} attempt{'s' if attempts > 1 else ''})")
 
     def _error(self, problem: str) -> ServiceError:
         return ServiceError(
