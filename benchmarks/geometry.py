@@ -27,6 +27,7 @@ from brinell.engine.threads import CORES, torch_alone
 from brinell.lenses.geometry.lens import GeometryOptions, geometry
 from brinell.lenses.knob.search import BROKEN
 from brinell.lenses.tasks import MotionSearch
+from brinell.models.device import select_device
 from brinell.models.model import Model
 from brinell.motion.groups import GROUPS
 
@@ -173,7 +174,7 @@ def _resnet(execution: Execution, pictures: Tensor) -> Model:
 
         torch.manual_seed(0)
         module = timm.create_model("resnet50", pretrained=False)
-    device = execution.torch_device()
+    device = select_device(execution)
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     some = pictures[:32, :, 16:240, 16:240].to(device) / 255
     some = (some - torch.tensor(mean, device=device)[:, None, None]) / torch.tensor(std, device=device)[:, None, None]

@@ -1,7 +1,9 @@
-"""Plain per-pixel code for the operators, after the papers, to compare the batched code with.
+"""Plain loops for the operators, written from (Swingler 2022) and its published code, to compare the batched code with.
 
-Each function takes one image as an array (H, W, C) and a `Chance` that hands out the same draws as the package uses, and
-changes the image in place, one write after the other.
+A new built-in operator needs one here; operators of other packages need none. A function in STEPS takes one image as a
+uint8 array (H, W, C), a `Chance` with the same draws as the package's, and the number of steps made before, and adds one
+step in place. A function in LEVELS takes an image and a level and returns the changed image. Properties have theirs in
+reference_properties.py.
 """
 
 from __future__ import annotations
@@ -9,9 +11,15 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import torch
-from scipy import special
 
 from brinell.draws import Draws, key
+from brinell.perturb.operator import Operator
+from brinell.perturb.property import Property
+
+
+def is_built_in(part: Operator | Property) -> bool:
+    """Whether an operator or a property comes with brinell, not with another package."""
+    return part.function.__module__.partition(".")[0] == "brinell"
 
 
 class Chance:
@@ -166,7 +174,7 @@ def fade_grey(image: np.ndarray, chance: Chance, step: int) -> None:
     if image.shape[2] == 3:
         hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
         hsv[..., 1] = np.floor(hsv[..., 1] * 0.9)
-        # OpenCV cuts off in its vector code and rounds the last pixels of a row: a wide row has vector code only
+        # OpenCV truncates in its vector code but rounds the last pixels of a row; padded rows go through vector code only
         wide = np.pad(hsv, ((0, 0), (0, -hsv.shape[1] % 64), (0, 0)))
         image[:] = cv2.cvtColor(wide, cv2.COLOR_HSV2RGB)[:, : image.shape[1]]
 
@@ -183,7 +191,7 @@ def posterise_cumulative(image: np.ndarray, chance: Chance, step: int) -> None:
     image[:] = posterise_to(image, 31 - step, paper=False)
 
 
-def through_jpeg(image: np.ndarray, quality: int, paper: bool) -> np.ndarray:
+def compress_jpeg(image: np.ndarray, quality: int, paper: bool) -> np.ndarray:
     picture = np.ascontiguousarray(image[..., ::-1]) if paper else image
     _, code = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])
     decoded = cv2.imdecode(code, cv2.IMREAD_UNCHANGED).reshape(image.shape)
@@ -191,7 +199,7 @@ def through_jpeg(image: np.ndarray, quality: int, paper: bool) -> np.ndarray:
 
 
 def jpeg_cumulative(image: np.ndarray, chance: Chance, step: int) -> None:
-    image[:] = through_jpeg(image, 31 - step, paper=False)
+    image[:] = compress_jpeg(image, 31 - step, paper=False)
 
 
 STEPS = {
@@ -217,116 +225,21 @@ STEPS = {
 LEVELS = {
     "posterise:published": lambda image, level: posterise_to(image, 32 - level, paper=False),
     "posterise:paper": lambda image, level: posterise_to(image, 32 - level, paper=True),
-    "jpeg:published": lambda image, level: through_jpeg(image, 32 - level, paper=False),
-    "jpeg:paper": lambda image, level: through_jpeg(image, 32 - level, paper=True),
+    "jpeg:published": lambda image, level: compress_jpeg(image, 32 - level, paper=False),
+    "jpeg:paper": lambda image, level: compress_jpeg(image, 32 - level, paper=True),
 }
 
 
-def degraded(operator: str, image: np.ndarray, level: int, *, seed: int, identity: int) -> np.ndarray:
-    """One image (H, W, C) at a level, by plain code."""
+def apply_operator(operator: str, image: np.ndarray, level: int, *, seed: int, identity: int) -> np.ndarray:
+    """Return one image (H, W, C) at a level, by plain loops."""
     if operator in LEVELS:
         return LEVELS[operator](image, level)
+    if operator not in STEPS:
+        raise AssertionError(
+            f"the built-in operator {operator!r} has no plain loop to compare it with; add a function for one image "
+            "to STEPS (for @step_operator) or to LEVELS (for @level_operator) in tests/reference.py"
+        )
     image = image.copy()
     for step in range(level):
         STEPS[operator](image, Chance(seed, operator.partition(":")[0], identity, step), step)
     return image
-
-
-# The properties: a picture of grey levels (H, W, C) in float64 and a severity to one that is neither cut off nor rounded.
-
-
-def uniform_field(picture: np.ndarray, chance: Chance, channels: int) -> np.ndarray:
-    """Numbers in [0, 1) from the top 24 bits of the draws, read with a sign as they are drawn channel by channel."""
-    height, width = picture.shape[:2]
-    bits = chance.bits(0, channels * height * width)
-    numbers = [((value ^ 0x80000000) >> 8) / 2**24 for value in bits]
-    return np.array(numbers).reshape(channels, height, width).transpose(1, 2, 0)
-
-
-def uniform_noise(picture: np.ndarray, e: float, chance: Chance) -> np.ndarray:
-    return picture + 255 * e * (2 * e * uniform_field(picture, chance, picture.shape[2]) - e)
-
-
-def gaussian_noise(picture: np.ndarray, e: float, chance: Chance, scale: float = 3**-0.5) -> np.ndarray:
-    height, width, channels = picture.shape
-    count = height * width * channels
-    bits = chance.bits(0, (count + 1) // 2)
-    halves = [value & 0xFFFF for value in bits] + [value >> 16 for value in bits]
-    field = special.ndtri((np.array(halves[:count]) + 0.5) / 65536)
-    return picture + 255 * e * e * scale * field.reshape(channels, height, width).transpose(1, 2, 0)
-
-
-def blended_noise(picture: np.ndarray, e: float, chance: Chance) -> np.ndarray:
-    return (1 - e) * picture + e * 255 * uniform_field(picture, chance, picture.shape[2])
-
-
-def salt_and_pepper(picture: np.ndarray, e: float, chance: Chance) -> np.ndarray:
-    u = uniform_field(picture, chance, 1)
-    return np.where(u >= 1 - e / 2, 255, np.where(u < e / 2, 0, picture))
-
-
-def diamond_square(side: int, chance: Chance, ratio: float) -> np.ndarray:
-    """One point after the other on a torus, and then everything to [0, 1]."""
-    heights = np.zeros((side, side))
-    numbers = iter([((value ^ 0x80000000) >> 8) / 2**23 - 1 for value in chance.bits(0, side * side - 1)])
-    step, width = side, 1.0
-    while step > 1:
-        half = step // 2
-
-        def around(y: int, x: int, offsets: list[tuple[int, int]], half: int = half) -> float:
-            return sum(heights[(y + dy * half) % side, (x + dx * half) % side] for dy, dx in offsets) / 4
-
-        square, diamond = [(-1, -1), (-1, 1), (1, -1), (1, 1)], [(-1, 0), (1, 0), (0, -1), (0, 1)]
-        for first_y, first_x, offsets in ((half, half, square), (0, half, diamond), (half, 0, diamond)):
-            for y in range(first_y, side, step):
-                for x in range(first_x, side, step):
-                    heights[y, x] = around(y, x, offsets) + width * next(numbers)
-        step, width = half, width * ratio
-    return (heights - heights.min()) / (heights.max() - heights.min())
-
-
-def plasma(picture: np.ndarray, chance: Chance, ratio: float) -> np.ndarray:
-    side = 2
-    while side < max(picture.shape[:2]):
-        side *= 2
-    return diamond_square(side, chance, ratio)[: picture.shape[0], : picture.shape[1], None]
-
-
-def fog(picture: np.ndarray, e: float, chance: Chance) -> np.ndarray:
-    x, p = picture / 255, 1 + 2.5 * e
-    return 255 * (x + p * plasma(picture, chance, (2.3 - 1.3 * e) ** -2)) * x.max() / (x.max() + p)
-
-
-def fog_equations(picture: np.ndarray, e: float, chance: Chance) -> np.ndarray:
-    return picture + 255 * e * 3.5 * plasma(picture, chance, e)
-
-
-def snow(picture: np.ndarray, e: float, chance: Chance) -> np.ndarray:
-    height, width = picture.shape[:2]
-    side, length = max(1, height // 10), max(1, int(0.9 * (height // 10 // 2)))
-    disc = np.zeros((side, side))
-    for i in range(side):
-        for j in range(side):
-            disc[i, j] = (i - side // 2) ** 2 + (j - side // 2) ** 2 <= 0.1 * min(height, width)
-    flake = cv2.filter2D(disc, -1, np.fliplr(np.eye(length)) / length)
-    out = picture.copy()
-    tops, lefts = chance.below(0, 100, height - side), chance.below(1, 100, width - side)
-    for number in range(int(1 + 99 * e)):
-        top, left = tops[number], lefts[number]
-        out[top : top + side, left : left + side] += 255 * flake[:, :, None]
-    return out
-
-
-PROPERTIES = {
-    "brightness:dsn2020": lambda x, e, chance: x * (1 + 254 * e if e > 0 else 1 + e * 254 / 255),
-    "brightness:equations": lambda x, e, chance: x + 255 * e,
-    "contrast:dsn2020": lambda x, e, chance: (1 - e) * x + e * 255 / 2,
-    "uniform_noise:dsn2020": uniform_noise,
-    "gaussian_noise:dsn2020": gaussian_noise,
-    "gaussian_noise:equations": lambda x, e, chance: gaussian_noise(x, e, chance, 1),
-    "blended_noise:dsn2020": blended_noise,
-    "salt_and_pepper:dsn2020": salt_and_pepper,
-    "fog:dsn2020": fog,
-    "fog:equations": fog_equations,
-    "snow:dsn2020": snow,
-}

@@ -39,6 +39,7 @@ def test_the_public_names() -> None:
         "ModelError",
         "ModelOptions",
         "Operator",
+        "PluginError",
         "Preprocess",
         "ProfileOptions",
         "Run",

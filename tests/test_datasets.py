@@ -14,10 +14,12 @@ import pytest
 import torch
 from PIL import Image
 
+from brinell.config.data import DataOptions
 from brinell.datasets.decode import decode, from_array, read_image
-from brinell.datasets.sources import DataOptions, open_dataset
+from brinell.datasets.groups import group_by_name
+from brinell.datasets.sources import open_dataset
 from brinell.errors import DataError, UnreadableImage
-from brinell.types import Sample, image_id
+from brinell.types import Origin, Sample, image_id
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (20, 16)) -> np.ndarray:
@@ -270,7 +272,7 @@ def test_an_id_comes_from_the_content(tmp_path: Path) -> None:
         (lambda p: _write(p / "x.csv", ""), "no rows"),
         (lambda p: _write(p / "x.jsonl", "{not json"), "can't be read"),
         (lambda p: _write(p / "x.npz", "not a zip"), "can't be read"),
-        (lambda p: _write(p / "x.txt", ""), "no dataset that brinell knows"),
+        (lambda p: _write(p / "x.txt", ""), "not a dataset that brinell can read"),
         (lambda p: (i for i in range(3)), "turn an iterator into a list"),
     ],
 )
@@ -294,7 +296,7 @@ def test_a_file_with_broken_exif_is_one_unreadable_image(tmp_path: Path) -> None
     ("text", "told"),
     [
         ('{"file_name": "a.png", "label": 1}\n{"label": 2}\n', "row 2 of .* has no file_name"),
-        ('["a.png", 1]\n', "should hold one object a line"),
+        ('["a.png", 1]\n', "should have one object per line"),
     ],
 )
 def test_rows_without_a_path_are_told(tmp_path: Path, text: str, told: str) -> None:
@@ -308,3 +310,42 @@ def test_maite_s_classes_go_by_their_numbers() -> None:
         metadata = {"id": "set", "index2label": {1: "cat", 3: "dog"}}
 
     assert open_dataset(Maite([(np.zeros((8, 8, 3), np.uint8), 3)])).classes == ("", "cat", "", "dog")
+
+
+class Own:
+    """A dataset of a user's: the documented protocol and nothing else."""
+
+    name = "my photographs"
+    classes = ("cat", "dog")
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int, /) -> Sample:
+        return Sample(from_array(picture(index), "x"), index, f"photograph {index}")
+
+    def origin(self, index: int) -> Origin | None:
+        return Origin("0" * 16, "blur") if index else None
+
+    def credits(self, index: int) -> dict[str, str]:
+        return {"author": f"author {index}"}
+
+
+def test_a_dataset_keeps_its_name_classes_origins_and_credits() -> None:
+    dataset: Any = open_dataset(Own())
+    assert (dataset.name, dataset.classes, len(dataset)) == ("my photographs", ("cat", "dog"), 2)
+    assert dataset[1].name == "photograph 1" and same(dataset[1], picture(1))
+    assert [dataset.origin(index) for index in range(2)] == [None, Origin("0" * 16, "blur")]
+    assert dataset.credits(1) == {"author": "author 1"}
+    assert open_dataset(dataset) is dataset
+
+
+def test_groups_keep_origins_and_credits() -> None:
+    dataset = group_by_name(open_dataset(Own()), r"(?P<original>photograph) (?P<variant>\d)")
+    assert (dataset.name, dataset[1].original, dataset[1].variant) == ("my photographs", "photograph", "1")
+    assert dataset.origin(1) == Origin("0" * 16, "blur") and dataset.credits(0) == {"author": "author 0"}
+
+
+def test_a_sequence_has_no_origins_and_no_credits() -> None:
+    dataset: Any = open_dataset([(picture(), 1)])
+    assert (dataset.name, dataset.classes, dataset.origin(0), dict(dataset.credits(0))) == ("list", None, None, {})

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 import brinell
 from brinell.api import assembled
 from brinell.boxes import overlaps
-from brinell.datasets.objects import ObjectRule
-from brinell.datasets.sources import DataOptions
+from brinell.config.data import DataOptions
+from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.engine.plan import plan
 from brinell.lenses.profile.findings import Profiles
 from brinell.lenses.profile.precision import precision
@@ -97,7 +97,7 @@ def test_what_a_detector_may_not_be() -> None:
         wrapped(Spots(), box_format="yxyx")
     with pytest.raises(brinell.ConfigError, match="box_formt is no key"):
         wrapped(Spots(), box_formt="xyxy")
-    with pytest.raises(brinell.ConfigError, match="iou_threshold is an option of detectors; say so with task=detection"):
+    with pytest.raises(brinell.ConfigError, match="iou_threshold is an option of detectors; set task=detection to use it"):
         brinell.open_model("fake:grey?iou_threshold=0.5")
 
 
@@ -133,16 +133,16 @@ def test_the_preferred_object() -> None:
     boxes = torch.tensor([[0.0, 0, 50, 50], [0, 0, 20, 30], [90, 90, 400, 400]])
     sample = Sample(image, None, "a", boxes, (0, 1, 1))
     classes = ("cat", "school bus")
-    assert ObjectRule().place(sample, classes) == 0
-    assert ObjectRule("school_bus").place(sample, classes) == 1, "what lies outside the image is not counted"
-    assert ObjectRule("school bus", 0.05).place(sample, classes) == 1
-    assert ObjectRule("school bus", 0.07).place(sample, classes) is None
-    assert ObjectRule("1").place(sample, classes) == 1
-    assert ObjectRule("dog").place(sample, None) is None
+    assert ObjectRule().index(sample, classes) == 0
+    assert ObjectRule("school_bus").index(sample, classes) == 1, "what lies outside the image is not counted"
+    assert ObjectRule("school bus", 0.05).index(sample, classes) == 1
+    assert ObjectRule("school bus", 0.07).index(sample, classes) is None
+    assert ObjectRule("1").index(sample, classes) == 1
+    assert ObjectRule("dog").index(sample, None) is None
     assert ObjectRule("bus", 0.05).missing == "no bus that covers 5 % of the image"
-    assert DataOptions(source="x").objects(detectors=False) is None
-    assert DataOptions(source="x", labels="prediction").objects(detectors=True) is None
-    assert DataOptions(source="x").objects(detectors=True) == ObjectRule()
+    assert object_rule(DataOptions(source="x"), detectors=False) is None
+    assert object_rule(DataOptions(source="x", labels="prediction"), detectors=True) is None
+    assert object_rule(DataOptions(source="x"), detectors=True) == ObjectRule()
 
 
 def test_a_class_that_no_image_can_have(spots: Path, tmp_path: Path) -> None:

@@ -406,7 +406,7 @@ def test_photographed_variants_by_a_manifest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "told"),
-    [("(?P<original>.+", "no regular expression"), ("(.+)", "needs the groups"), (PATTERN + "x", "doesn't fit")],
+    [("(?P<original>.+", "not a valid regular expression"), ("(.+)", "needs the groups"), (PATTERN + "x", "doesn't match")],
 )
 def test_a_wrong_pattern_is_told(pattern: str, told: str, tmp_path: Path) -> None:
     data = {"source": str(photographed(tmp_path / "photos")), "pattern": pattern}

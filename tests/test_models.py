@@ -20,9 +20,11 @@ from brinell.config.model import ModelOptions
 from brinell.engine.progress import Silent
 from brinell.engine.runner import execute
 from brinell.errors import BrinellError, ConfigError, MissingExtra, ModelError, UnknownName
+from brinell.models.device import select_device
 from brinell.models.export import exported
 from brinell.models.model import filled_up
 from brinell.models.modules import weights_fingerprint
+from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model
 from conftest import PLAIN
@@ -237,7 +239,7 @@ def test_a_whole_module_needs_trust(factory: str, tmp_path: Path) -> None:
         ("torch:my_nets:bild", "no function or class 'bild'"),
         ("torch:my_nets:number", "no function or class"),
         ("torch:my_nets:nothing", "should return a torch.nn.Module, but returned int"),
-        ("torch:gone.safetensors?factory=my_nets:build", "is not there"),
+        ("torch:gone.safetensors?factory=my_nets:build", "there is no weights file gone.safetensors"),
         ("onnx:gone.onnx", "is not there"),
         ("resnet50", "no model source 'resnet50'"),
         ("tim:resnet50", "did you mean timm"),
@@ -253,7 +255,7 @@ def test_options_in_the_string() -> None:
     options = ModelOptions.model_validate(
         "onnx:a/b.onnx?size=192,256&mean=0.5,0.5,0.5&std=0.5&channels=3&resize=crop&name=mine"
     )
-    pre = options.preprocess(Preprocess())
+    pre = select_preprocess(options, Preprocess())
     assert (pre.height, pre.width, pre.mean, pre.std, pre.short_side) == (192, 256, (0.5, 0.5, 0.5), (0.5,), 293)
     assert options.label == "mine"
 
@@ -275,12 +277,12 @@ def test_models_are_named_by_their_strings(source: str, name: str) -> None:
 
 
 def test_options_that_do_not_fit() -> None:
-    with pytest.raises(ConfigError, match="mean should be one number or one for each of the 3 channels"):
-        ModelOptions.model_validate("fake:grey?mean=1,2").preprocess(Preprocess())
+    with pytest.raises(ConfigError, match="mean should be one number, or one for each of the 3 channels"):
+        select_preprocess(ModelOptions.model_validate("fake:grey?mean=1,2"), Preprocess())
     with pytest.raises(ConfigError, match="class list"):
-        ModelOptions.model_validate("fake:grey?classes=/nowhere.txt").class_list(None)
+        select_classes(ModelOptions.model_validate("fake:grey?classes=/nowhere.txt"), None)
     with pytest.raises(ConfigError, match="size"):
-        ModelOptions.model_validate("fake:grey?size=1,2,3").preprocess(Preprocess())
+        select_preprocess(ModelOptions.model_validate("fake:grey?size=1,2,3"), Preprocess())
 
 
 def test_extras_that_are_missing_say_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,10 +329,10 @@ def test_a_class_list_of_the_wrong_length() -> None:
 
 def test_a_device_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match="no device 'gpu9'"):
-        Execution(device="gpu9").torch_device()
+        select_device(Execution(device="gpu9"))
     if not torch.cuda.is_available():
         with pytest.raises(ConfigError, match="use --device cpu or auto"):
-            Execution(device="cuda").torch_device()
+            select_device(Execution(device="cuda"))
 
 
 # ---- real networks ----

@@ -79,7 +79,7 @@ def test_the_lens_asks_in_order_and_sees_no_device() -> None:
 
 
 def _outcome(count: int) -> object:
-    from brinell.criteria.criterion import Verdict
+    from brinell.criteria.verdict import Verdict
     from brinell.lenses.lens import Outcome
     from brinell.perturb.difference import Difference
 
@@ -192,7 +192,7 @@ def test_natural_units(cifar_run: brinell.Run) -> None:
     assert at("black_lines:published", 6).startswith("6 lines, ")
     assert at("boxes:published", 5).startswith("30 boxes, ")
     assert at("jpeg:published", 10) == "quality 22"
-    assert at("posterise:published", 10).endswith("colours left (22 values a channel)")
+    assert at("posterise:published", 10).endswith("colours left (22 values per channel)")
     assert at("white_fog:published", 3).startswith("mean grey ")
 
 

@@ -18,6 +18,8 @@ from brinell.comparison.contrasts import Contrasts, contrasts
 from brinell.comparison.gates import Gate, Judgement, judge, load_gate
 from brinell.comparison.leaderboard import Leaderboard
 from brinell.comparison.leaderboard import leaderboard as ranked
+from brinell.config.data import DataOptions
+from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.config.saliency import AttentionOptions
@@ -25,7 +27,6 @@ from brinell.curation.curate import Curated
 from brinell.curation.curate import curate as curate_stores
 from brinell.curation.moved import Written, write_moved
 from brinell.curation.options import CurateOptions
-from brinell.datasets.sources import DataOptions
 from brinell.engine.progress import reporter
 from brinell.engine.runner import Parts, assemble, execute, look
 from brinell.errors import ConfigError, RunError
@@ -40,7 +41,6 @@ from brinell.lenses.fragility.maps import Maps
 from brinell.lenses.lens import LensOptions
 from brinell.lenses.profile.charts import Figure
 from brinell.lenses.profile.findings import METRICS, THRESHOLDS, Profiles
-from brinell.models.detection import Decoding
 from brinell.models.model import Model
 from brinell.models.modules import detector_from_module, from_module
 from brinell.models.preprocess import Preprocess
@@ -48,13 +48,13 @@ from brinell.models.sources import open_model
 from brinell.registry import nearest
 from brinell.report.page import write_figures, write_report
 from brinell.report.parts import PARTS
-from brinell.resizing.resample import Interpolation
 from brinell.run_config import RunConfig, load_config
 from brinell.runs.store import Store
 from brinell.saliency.findings import Attention
 from brinell.tracking.server import Server
 from brinell.tracking.track import Tracked
 from brinell.tracking.track import track as track_store
+from brinell.types import Interpolation
 from brinell.validation import read_yaml, validated
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model

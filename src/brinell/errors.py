@@ -1,15 +1,16 @@
-"""The errors a user can meet. Each message says what was expected, what came and what to do.
+"""The errors a user can meet. Each message says what was expected, what was found and how to fix it.
 
 BrinellError
-├── ConfigError         a config, option or command line that can't be run
-│   └── UnknownName     a name that no registry holds; the nearest names are suggested
+├── ConfigError         an invalid config, option or command line
+│   └── UnknownName     a name that is not registered; the message suggests the nearest names
 ├── DataError           a dataset that can't be used
-│   ├── UnreadableImage one image that can't be decoded (a run skips it and goes on)
-│   └── LabelError      labels that don't fit the model's classes
-├── ModelError          a model that can't be loaded or whose answer can't be used
-│   └── ServiceError    a model behind HTTP that can't be reached or doesn't answer as it should
-├── BudgetSpent         as many queries were asked as --max-queries allows
-├── RunError            a run folder that can't be read, written or continued
+│   ├── UnreadableImage an image that can't be decoded (a run skips it and continues)
+│   └── LabelError      labels that don't match the model's classes
+├── ModelError          a model that can't be loaded or whose output can't be used
+│   └── ServiceError    a model behind HTTP that can't be reached or returns an invalid response
+├── BudgetSpent         the run has used up its --max-queries
+├── RunError            a run folder that can't be read, written or resumed
+├── PluginError         an installed package whose entry point can't be loaded
 └── MissingExtra        an optional dependency that isn't installed
 """
 
@@ -17,15 +18,15 @@ from __future__ import annotations
 
 
 class BrinellError(Exception):
-    """Base of all errors that are told to the user in one line."""
+    """Base class of all errors that are shown to the user as one line."""
 
 
 class ConfigError(BrinellError):
-    """A config, option or command line that can't be run."""
+    """An invalid config, option or command line."""
 
 
 class UnknownName(ConfigError):
-    """A name that no registry holds."""
+    """A name that is not registered."""
 
 
 class DataError(BrinellError):
@@ -33,7 +34,7 @@ class DataError(BrinellError):
 
 
 class UnreadableImage(DataError):
-    """One image that can't be decoded."""
+    """An image that can't be decoded."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name}: {problem}")
@@ -41,23 +42,27 @@ class UnreadableImage(DataError):
 
 
 class LabelError(DataError):
-    """Labels that don't fit the model's classes."""
+    """Labels that don't match the model's classes."""
 
 
 class ModelError(BrinellError):
-    """A model that can't be loaded or whose answer can't be used."""
+    """A model that can't be loaded or whose output can't be used."""
 
 
 class ServiceError(ModelError):
-    """A model behind HTTP that can't be reached or doesn't answer as it should."""
+    """A model behind HTTP that can't be reached or returns an invalid response."""
 
 
 class BudgetSpent(BrinellError):
-    """As many queries were asked as --max-queries allows."""
+    """The run has used up its --max-queries."""
 
 
 class RunError(BrinellError):
-    """A run folder that can't be read, written or continued."""
+    """A run folder that can't be read, written or resumed."""
+
+
+class PluginError(BrinellError):
+    """An installed package whose entry point can't be loaded."""
 
 
 class MissingExtra(BrinellError):

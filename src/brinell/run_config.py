@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
+from brinell.config.data import DataOptions
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.config.saliency import AttentionOptions
-from brinell.datasets.sources import DataOptions
 from brinell.errors import ConfigError
 from brinell.lenses.lens import LENSES, LensOptions
 from brinell.perturb.frost import use_frost_template

@@ -1,26 +1,30 @@
-"""The words of the domain that every layer shares.
+"""Types that every layer shares. Importing this module does not import torch.
 
-Images are uint8 tensors in RGB or grey: (C, H, W) one at a time, (N, C, H, W) in batches, C being 1 or 3.
-Boxes are float32 (K, 4), xyxy in pixels of the image they came with.
+Images are uint8 tensors, RGB or grey: one is (C, H, W), a batch is (N, C, H, W), with C = 1 or 3.
+Boxes are float32 (K, 4): xyxy, in pixels of the image they belong to.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Label = int | str
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One image at native size with what is known about it.
+    """One image at its native size, with its label, name and boxes.
 
-    `original` names the scene that it is a photograph of, `variant` which one; the original itself is no variant.
+    `original` names the scene that a photograph shows and `variant` tells the photographs of a scene apart; the original
+    itself has no variant.
     """
 
     image: Tensor
@@ -34,21 +38,22 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What an image was made of: the id of its original and the operator (or property, view, motion) that changed it."""
+    """Where a derived image comes from: its original's id and the operator (property, view, motion) applied to it."""
 
     original: str
     operator: str | None = None
 
 
 class Dataset(Protocol):
-    """Where samples come from.
+    """A sequence of samples.
 
-    A dataset of images that were made of others may tell so: `origin(index)`, an `Origin` or None.
+    Two methods are optional: `origin(index)` returns the `Origin` of an image that was derived from another one, or None;
+    `credits(index)` returns what is known about an image's author and licence, as a mapping of strings.
     """
 
     @property
     def name(self) -> str:
-        """What the dataset is called in reports."""
+        """The dataset's name in reports."""
         ...
 
     @property
@@ -62,17 +67,17 @@ class Dataset(Protocol):
 
 
 def image_id(image: Tensor) -> str:
-    """A stable name for an image's content: 16 hex digits from its shape and pixels."""
+    """Return a stable id of an image's content: 16 hex digits of a hash of its shape and pixels."""
     digest = hashlib.blake2b(repr(tuple(image.shape)).encode(), digest_size=8)
     digest.update(np.ascontiguousarray(image.numpy()).data)
     return digest.hexdigest()
 
 
 def id_number(identity: str) -> int:
-    """An image's id as the signed 64-bit number that its draws are named by."""
+    """Return an image id as the signed 64-bit number that keys its random draws."""
     return int.from_bytes(bytes.fromhex(identity), "big", signed=True)
 
 
 def id_text(number: int) -> str:
-    """An image's id, from the number that its draws are named by."""
+    """Return the image id of a number made by `id_number`."""
     return number.to_bytes(8, "big", signed=True).hex()

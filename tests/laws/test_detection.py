@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from brinell.boxes import Detections, areas, clipped, moved, overlaps
-from brinell.criteria.criterion import Answer, Scene, find_criterion, verdict_of_detector
-from brinell.criteria.detection import own_regions, weighted_distance
+from brinell.config.detection import Decoding
+from brinell.criteria.criterion import Answer, Scene, find_criterion
+from brinell.criteria.distance import own_regions, weighted_distance
+from brinell.criteria.verdict import verdict_of_detector
 from brinell.errors import ModelError
-from brinell.models.detection import Decoding, Heads, decoded, heads_of, unsuppressed
+from brinell.models.detection import Heads, decoded, heads_of, unsuppressed
 from brinell.models.preprocess import Preprocess
 from brinell.perturb.property import find_property
 

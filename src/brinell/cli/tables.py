@@ -330,7 +330,7 @@ def _operators() -> Table:
 def _sources(sources: list[Any]) -> Table:
     table = _table("form", "what it is")
     for source in sources:
-        table.add_row(source.form, source.what)
+        table.add_row(source.form, source.description)
     return table
 
 

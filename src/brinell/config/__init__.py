@@ -1,1 +1,1 @@
-"""Every option of a run, as frozen pydantic models. Nothing here imports torch."""
+"""The options of runs, models, data and execution, as frozen pydantic models."""

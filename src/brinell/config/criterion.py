@@ -1,10 +1,10 @@
-"""The criterion that a lens uses unless another is given. Importable without torch, for reports."""
+"""The default criterion of classifiers and of detectors."""
 
 from __future__ import annotations
 
-DEFAULT_CRITERION = "default"
+DEFAULT_CRITERION = "default"  # each kind of model has its own default
 
 
 def default_criterion(detector: bool) -> str:
-    """Return the name of the default criterion of a classifier or a detector."""
+    """Return the name of the criterion that "default" stands for."""
     return "target_class_missing" if detector else "misclassification"

@@ -1,4 +1,4 @@
-"""A model named by one string, with its options: `SOURCE[?key=value&…]`, or `URL[#key=value&…]`."""
+"""A model as one string with options: `SOURCE[?key=value&…]`, or `URL[#key=value&…]`."""
 
 from __future__ import annotations
 
@@ -7,60 +7,90 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import BeforeValidator, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
-from brinell.classes import Classes
+from brinell.config.detection import Decoding
 from brinell.errors import ConfigError
-from brinell.models.detection import Decoding
-from brinell.models.imagenet import imagenet_classes
-from brinell.models.preprocess import Preprocess
-from brinell.resizing.resample import Interpolation
+from brinell.types import Interpolation
 
 
-def _listed(value: Any) -> Any:
-    """Comma-separated text as a list, so that options can be written in a model string."""
+def _split(value: Any) -> Any:
+    """Turn comma-separated text or a single number into a list, so that options can be written in a model string."""
     return value.split(",") if isinstance(value, str) else [value] if isinstance(value, (int, float)) else value
 
 
-def _whole(value: Any) -> Any:
+def _to_int(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
-Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
-Sides = Annotated[tuple[PositiveInt, ...], BeforeValidator(_listed)]
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_split)]
+Sides = Annotated[tuple[PositiveInt, ...], BeforeValidator(_split)]
 
 
-#: endings of files that hold weights
+#: endings of weights files
 WEIGHTS = frozenset({".onnx", ".safetensors", ".pt", ".pth", ".bin"})
-#: how a service's strings begin
+#: how the URL of a model behind HTTP begins
 URLS = ("http://", "https://")
 
 
 class ModelOptions(Decoding):
-    """Which model, and what can't be read from it.
+    """Which model is tested, and what can't be read from the model itself.
 
-    `size` is one side or height,width; `resize` "stretch" or "crop" (shorter side to `short_side`, then the middle);
-    `classes` a file with one name a line, or "imagenet"; `factory` (package.module:function) builds the module that a
-    weights file is for; `output` picks one of several outputs; `mapping` is a YAML file that tells how a service is asked.
-    A URL keeps its own query: options follow # there (`http://host/predict#mapping=FILE&size=224`). A detector is told by
-    `task` "detection", and how its outputs are read by the options of `Decoding`.
+    A URL may have a query of its own, so its options follow # (`http://host/predict#mapping=FILE&size=224`).
     """
 
-    source: str
-    name: str | None = None
-    size: Sides | None = None
-    channels: Annotated[Literal[1, 3] | None, BeforeValidator(_whole)] = None
-    mean: Numbers | None = None
-    std: Numbers | None = None
-    resize: Literal["stretch", "crop"] | None = None
-    short_side: int | None = None
-    interpolation: Interpolation | None = None
-    classes: str | None = None
-    factory: str | None = None
-    output: str | None = None
-    mapping: str | None = None
-    pretrained: bool = True
-    task: Literal["classification", "detection"] | None = None
+    source: str = Field(description="Model: KIND:NAME, a file, or a URL (see brinell ls models).")
+    name: str | None = Field(None, description="Name of the model in rows and reports (default: the end of its source).")
+    size: Sides | None = Field(
+        None, description="Size of the model input in pixels: one side, or HEIGHT,WIDTH (default: the model's own)."
+    )
+    channels: Annotated[Literal[1, 3] | None, BeforeValidator(_to_int)] = Field(
+        None, description="Channels of the model input: 1 (grey) or 3 (RGB) (default: the model's own)."
+    )
+    mean: Numbers | None = Field(
+        None,
+        description="Mean that is subtracted from pixel values in [0, 1]: one number, or one per channel (default: the "
+        "model's own).",
+    )
+    std: Numbers | None = Field(
+        None,
+        description="Standard deviation that pixel values are divided by: one number, or one per channel (default: the "
+        "model's own).",
+    )
+    resize: Literal["stretch", "crop"] | None = Field(
+        None,
+        description="How images get to the size of the model input: stretch, or crop (resize the shorter side to "
+        "short_side, then crop the centre) (default: the model's own).",
+    )
+    short_side: int | None = Field(
+        None, description="Length in pixels that the shorter side is resized to before the centre crop."
+    )
+    interpolation: Interpolation | None = Field(
+        None,
+        description="Interpolation of the resize: nearest, bilinear, bicubic or lanczos (default: the model's own).",
+    )
+    classes: str | None = Field(
+        None,
+        description='File with one class name per line, or "imagenet" (default: the model\'s own class list).',
+    )
+    factory: str | None = Field(
+        None, description="Function that builds the module for a weights file: package.module:function."
+    )
+    output: str | None = Field(None, description="Name of the output that holds the scores (default: the first output).")
+    mapping: str | None = Field(
+        None, description="YAML file that describes the requests and responses of a service behind HTTP."
+    )
+    pretrained: bool = Field(True, description="Load pretrained weights; false: random weights.")
+    task: Literal["classification", "detection"] | None = Field(
+        None, description="Task: classification or detection (default: what the model is known for, else classification)."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -73,10 +103,11 @@ class ModelOptions(Decoding):
         return {**pairs, **options, "source": source}
 
     @model_serializer(mode="wrap")
-    def _told(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The options as data; what only detectors have is told where it was set."""
-        told: dict[str, Any] = plain(self)
-        return {key: value for key, value in told.items() if key not in Decoding.model_fields or key in self.changed()}
+    def _serialise(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the options as data; decoding options are included only if they differ from their defaults."""
+        content: dict[str, Any] = plain(self)
+        changed = self.changed()
+        return {key: value for key, value in content.items() if key not in Decoding.model_fields or key in changed}
 
     @property
     def label(self) -> str:
@@ -92,58 +123,9 @@ class ModelOptions(Decoding):
             last = last.rpartition(":")[2]  # the factory
         return last.removesuffix(Path(last).suffix) if Path(last).suffix in WEIGHTS else last
 
-    def detects(self, known: bool = False) -> bool:
-        """Whether the model is a detector: as the user says, or as it is `known` to be."""
-        detects = known if self.task is None else self.task == "detection"
-        if not detects and self.changed():
-            raise ConfigError(f"{next(iter(self.changed()))} is an option of detectors; say so with task=detection")
-        return detects
-
-    def preprocess(self, known: Preprocess) -> Preprocess:
-        """What is known of the model, with the user's options over it."""
-        sides = self.size or (known.height, known.width)
-        height, width = (sides[0], sides[-1]) if len(sides) <= 2 else _bad_size(sides)
-        channels = self.channels or known.channels
-        short_side = known.short_side
-        if self.short_side is not None:
-            short_side = self.short_side
-        elif self.resize == "stretch":
-            short_side = None
-        elif self.resize == "crop" and (short_side is None or self.size is not None):
-            short_side = round(max(height, width) / 0.875)  # the usual ImageNet crop
-        if short_side is not None and short_side < max(height, width):
-            raise ConfigError(f"short_side is {short_side}, but a crop of {height}x{width} needs at least its longer side")
-        return Preprocess(
-            height=height,
-            width=width,
-            channels=channels,
-            short_side=short_side,
-            interpolation=self.interpolation or known.interpolation,
-            mean=_for_channels("mean", self.mean or known.mean, channels),
-            std=_for_channels("std", self.std or known.std, channels),
-        )
-
-    def class_list(self, known: Classes | None) -> Classes | None:
-        """The user's class list, or the one the model came with."""
-        if self.classes is None:
-            return known
-        if self.classes == "imagenet":
-            return imagenet_classes()
-        path = Path(self.classes).expanduser()
-        if not path.is_file():
-            raise ConfigError(f"the class list {self.classes!r} is not a file; give a text file with one class name a line")
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the class list {self.classes!r} can't be read as UTF-8 text: {error}") from error
-        return Classes(tuple(line for line in lines if line.strip()))
-
-
-def _bad_size(sides: tuple[int, ...]) -> tuple[int, int]:
-    raise ConfigError(f"size should be one side or height,width, but is {','.join(map(str, sides))}")
-
-
-def _for_channels(name: str, values: tuple[float, ...], channels: int) -> tuple[float, ...]:
-    if len(values) not in (1, channels):
-        raise ConfigError(f"{name} should be one number or one for each of the {channels} channels, but is {values}")
-    return values
+    def is_detector(self, known: bool = False) -> bool:
+        """Whether the model is a detector: by `task` if it is set, otherwise by what is `known` about the model."""
+        detector = known if self.task is None else self.task == "detection"
+        if not detector and self.changed():
+            raise ConfigError(f"{next(iter(self.changed()))} is an option of detectors; set task=detection to use it")
+        return detector

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from brinell.saliency.cam import Method
+Method = Literal["gradcam", "gradcam++"]
 
 
 class AttentionOptions(BaseModel):

@@ -1,3 +1,4 @@
-"""What counts as broken. Importing this package registers every criterion."""
+"""Criteria: what counts as broken. Importing this package registers all of them, without importing torch."""
 
-from brinell.criteria import classification, detection  # noqa: F401
+import brinell.criteria.classification
+import brinell.criteria.detection  # noqa: F401

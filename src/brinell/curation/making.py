@@ -20,6 +20,7 @@ from brinell.engine.evaluator import Bench
 from brinell.engine.replay import remade, unasked
 from brinell.engine.shards import give_back_freed_memory, id_numbers, load_images
 from brinell.lenses.lens import LENSES
+from brinell.models.device import select_device
 from brinell.models.model import Model
 
 SHARD = 64  # originals that are in memory at a time
@@ -40,7 +41,7 @@ class Maker:
 
     def __init__(self, given: Sequence[Model], execution: Execution, pool: ThreadPoolExecutor) -> None:
         self.given, self.execution, self.pool = given, execution, pool
-        self.device = execution.torch_device()
+        self.device = select_device(execution)
         self._opened: dict[tuple[int, str], Model] = {}
 
     def make(self, pictures: Sequence[Picture]) -> Iterator[Made]:

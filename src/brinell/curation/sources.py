@@ -13,9 +13,10 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from brinell.config.data import DataOptions
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
-from brinell.datasets.sources import DataOptions, open_dataset
+from brinell.datasets.sources import open_dataset
 from brinell.engine.clean import readable
 from brinell.engine.manifest import preprocess_of
 from brinell.engine.shards import Entry

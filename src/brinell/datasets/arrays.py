@@ -1,4 +1,4 @@
-"""Images that are already arrays: .npz files, Python sequences, and datasets of MAITE's shape."""
+"""Images that are already arrays: .npz files, Python sequences, and datasets in the form of MAITE."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from brinell.config.data import DataOptions
 from brinell.datasets.decode import from_array, from_picture
 from brinell.errors import DataError
 from brinell.types import Label, Origin, Sample
 
 IMAGE_KEYS = ("images", "x", "x_test", "data", "arr_0")
-ORIGIN_KEYS = ("originals", "operators")  # what `brinell moved` writes beside them
+ORIGIN_KEYS = ("originals", "operators")  # written by `brinell export-moved`
 LABEL_KEYS = ("labels", "y", "y_test", "targets", "label", "arr_1")
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) and labels (N,), read from disk image by image.
+    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) and labels (N,), read from disk one image at a time.
 
-    `originals` are the ids of images that they were made of, and `operators` what was done to those.
+    `originals` are the ids of the images they were derived from, `operators` what was applied to those.
     """
 
     name: str
@@ -43,22 +44,22 @@ class Arrays:
         return len(self.images)
 
     def origin(self, index: int) -> Origin | None:
-        """Which image it was made of, where that is known."""
+        """Return the origin of an image, if it is known."""
         if self.originals is None:
             return None
         return Origin(str(self.originals[index]), None if self.operators is None else str(self.operators[index]))
 
     def __getitem__(self, index: int, /) -> Sample:
         name = f"{self.name}[{index}]"
-        label = None if self.labels is None else _plain(self.labels[index])
+        label = None if self.labels is None else _to_label(self.labels[index])
         return Sample(from_array(np.asarray(self.images[index]), name), label, name)
 
 
-def npz(path: Path) -> Arrays:
-    """An .npz file with images and labels. The arrays are unpacked to disk and mapped, so memory doesn't grow with them."""
+def open_npz(path: Path, options: DataOptions) -> Arrays:
+    """Open an .npz file with images and labels. Arrays are unpacked to disk and memory-mapped."""
     folder = tempfile.mkdtemp(prefix="brinell-")
     try:
-        dataset = _mapped(path, folder)
+        dataset = _unpack_all(path, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -66,7 +67,7 @@ def npz(path: Path) -> Arrays:
     return dataset
 
 
-def _mapped(path: Path, folder: str) -> Arrays:
+def _unpack_all(path: Path, folder: str) -> Arrays:
     try:
         with zipfile.ZipFile(path) as archive:
             members = {Path(name).stem: name for name in archive.namelist()}
@@ -76,30 +77,31 @@ def _mapped(path: Path, folder: str) -> Arrays:
     except (OSError, zipfile.BadZipFile, ValueError) as error:
         raise DataError(f"{path} can't be read as an .npz file: {error}") from error
     if images is None:
-        expected, there = ", ".join(IMAGE_KEYS), ", ".join(members)
-        raise DataError(f"{path} holds no images: expected an array named {expected}; it has {there}")
+        expected, found = ", ".join(IMAGE_KEYS), ", ".join(members)
+        raise DataError(f"{path} has no images: expected an array named {expected}; it has {found}")
     if labels is not None and len(labels) != len(images):
         raise DataError(f"{path} has {len(images)} images but {len(labels)} labels")
     return Arrays(path.stem, images, labels, originals=originals, operators=operators)
 
 
 def _unpack(archive: zipfile.ZipFile, members: dict[str, str], keys: Sequence[str], folder: str) -> np.ndarray | None:
+    """Unpack the first array that has one of these names, and return it memory-mapped."""
     key = next((key for key in keys if key in members), None)
     if key is None:
         return None
-    place = Path(folder) / f"{key}.npy"
-    with archive.open(members[key]) as packed, place.open("wb") as plain:
+    file = Path(folder) / f"{key}.npy"
+    with archive.open(members[key]) as packed, file.open("wb") as plain:
         shutil.copyfileobj(packed, plain, 1 << 20)
-    array: np.ndarray = np.load(place, mmap_mode="r")
+    array: np.ndarray = np.load(file, mmap_mode="r")
     return array
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Any sequence of (image, label), (image, label, metadata) or images alone.
+class Wrapped:
+    """Any sequence of (image, label), (image, label, metadata), images or `Sample` as a dataset.
 
-    Images are arrays, tensors or Pillow images. MAITE's datasets have this shape: labels may be one-hot vectors or
-    scores, or objects with boxes and labels; the metadata's "id" is the name.
+    Images are arrays, tensors or Pillow images. Labels may be one-hot vectors or scores, or objects with boxes and labels,
+    and the metadata's "id" is the image's name, as in MAITE. The `origin` and `credits` of a `Dataset` are kept.
     """
 
     items: Any
@@ -117,16 +119,31 @@ class Pairs:
         metadata = parts[2] if len(parts) > 2 and isinstance(parts[2], Mapping) else {}
         name = str(metadata.get("id", f"{self.name}[{index}]"))
         target: Any = parts[1] if len(parts) > 1 else None
-        image = _image(parts[0], name)
+        image = _to_image(parts[0], name)
         if hasattr(target, "boxes") and hasattr(target, "labels"):
             boxes = torch.as_tensor(np.asarray(target.boxes), dtype=torch.float32).reshape(-1, 4)
             labels = tuple(int(value) for value in np.asarray(target.labels))
             return Sample(image, labels[0] if len(set(labels)) == 1 else None, name, boxes, labels)
-        return Sample(image, _label_of(target, name), name)
+        return Sample(image, _read_label(target, name), name)
+
+    def origin(self, index: int) -> Origin | None:
+        """Return the origin of an image, if it is known."""
+        origin: Origin | None = self.items.origin(index) if hasattr(self.items, "origin") else None
+        return origin
+
+    def credits(self, index: int) -> Mapping[str, str]:
+        """Return what is known about an image's author and licence."""
+        credits: Mapping[str, str] = self.items.credits(index) if hasattr(self.items, "credits") else {}
+        return credits
 
 
-def sequence(items: Any) -> Pairs:
-    """A Python sequence as a dataset. MAITE's datasets tell their classes by `metadata`, torchvision's by `classes`."""
+def wrap_sequence(items: Any) -> Wrapped:
+    """Return a Python sequence as a dataset.
+
+    Its name and classes are those of a `Dataset` (`name`, `classes`), of MAITE (`metadata`) or of torchvision (`classes`).
+    """
+    if isinstance(items, Wrapped):
+        return items
     if not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):
         raise DataError(
             f"expected a path, or a sequence of (image, label) with len() and indexing, got {type(items).__name__}; "
@@ -134,32 +151,33 @@ def sequence(items: Any) -> Pairs:
         )
     metadata = getattr(items, "metadata", None)
     metadata = metadata if isinstance(metadata, Mapping) else {}
-    names = metadata.get("index2label")
-    listed = [names.get(index, "") for index in range(max(names) + 1)] if names else getattr(items, "classes", None)
-    classes = tuple(str(name) for name in listed) if isinstance(listed, (list, tuple)) else None
-    return Pairs(items, str(metadata.get("id", type(items).__name__)), classes)
+    by_index = metadata.get("index2label")
+    names = [by_index.get(index, "") for index in range(max(by_index) + 1)] if by_index else getattr(items, "classes", None)
+    classes = tuple(str(name) for name in names) if isinstance(names, (list, tuple)) else None
+    name = getattr(items, "name", None)
+    return Wrapped(items, str(metadata.get("id", name if isinstance(name, str) else type(items).__name__)), classes)
 
 
-def _image(value: Any, name: str) -> Tensor:
+def _to_image(value: Any, name: str) -> Tensor:
     if isinstance(value, Image.Image):
         return from_picture(value, name)
     return from_array(value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value), name)
 
 
-def _label_of(target: Any, name: str) -> Label | None:
+def _read_label(target: Any, name: str) -> Label | None:
     if target is None or isinstance(target, str):
         return target
     array = np.asarray(target)
     if array.ndim == 1 and array.size > 1:
         return int(array.argmax())  # one-hot, or scores over classes
     if array.size != 1:
-        raise DataError(f"{name}: a label should be an index, a name or a one-hot vector, got shape {array.shape}")
-    return _plain(array.reshape(())[()])
+        raise DataError(f"{name}: expected a label that is an index, a name or a one-hot vector, got shape {array.shape}")
+    return _to_label(array.reshape(())[()])
 
 
-def _plain(value: Any) -> Label:
+def _to_label(value: Any) -> Label:
     if isinstance(value, (str, np.str_)):
         return str(value)
     if float(value) != int(value):
-        raise DataError(f"a label should be a whole number or a text, got {value!r}")
+        raise DataError(f"expected a label that is a whole number or text, got {value!r}")
     return int(value)

@@ -1,4 +1,4 @@
-"""COCO JSON: images with boxes."""
+"""COCO annotations: images with boxes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any
 
 import torch
 
+from brinell.config.data import DataOptions
 from brinell.datasets.decode import read_image
-from brinell.datasets.files import credits_of
+from brinell.datasets.files import find_credits
 from brinell.errors import DataError
 from brinell.types import Sample
 
 
 @dataclass(frozen=True)
 class Coco:
-    """Images with boxes, xyxy in pixels. An image whose boxes are all of one category has that as its label."""
+    """Images with boxes, xyxy in pixels. If all boxes of an image have the same category, that is the image's label."""
 
     name: str
     root: Path
@@ -40,15 +41,20 @@ class Coco:
         return Sample(read_image(self.root / entry["file_name"]), only, entry["file_name"], boxes, labels)
 
     def credits(self, index: int) -> dict[str, str]:
-        """What is known of an image's author and licence."""
+        """Return what is known about an image's author and licence."""
         entry = self.images[index]
         licence = self.licences.get(entry.get("license"), {})
         named = {"licence": licence.get("url") or licence.get("name")}
-        return credits_of({**named, **{key: value for key, value in entry.items() if key != "license"}})
+        return find_credits({**named, **{key: value for key, value in entry.items() if key != "license"}})
 
 
-def coco(path: Path, images: Path | None = None) -> Coco:
-    """An annotation file; the images lie beside it, in a folder `images` beside it, or where `images` says."""
+def open_instances(folder: Path, options: DataOptions) -> Coco:
+    """Open the annotation file instances.json of a folder."""
+    return open_coco(folder / "instances.json", options)
+
+
+def open_coco(path: Path, options: DataOptions) -> Coco:
+    """Open an annotation file. Images are in `options.images`, next to the file, or in a folder `images` next to it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         entries = content["images"]
@@ -69,8 +75,10 @@ def coco(path: Path, images: Path | None = None) -> Coco:
         if category not in order:
             raise DataError(f"{path}: annotation {annotation.get('id')} has the category {category!r}, which is not listed")
         box_classes[annotation["image_id"]].append(order[category])
-    places = [images] if images is not None else [path.parent, path.parent / "images", path.parent.parent / "images"]
-    root = next((place for place in places if (place / entries[0]["file_name"]).is_file()), places[0])
+    folders = [path.parent, path.parent / "images", path.parent.parent / "images"]
+    if options.images:
+        folders = [Path(options.images)]
+    root = next((folder for folder in folders if (folder / entries[0]["file_name"]).is_file()), folders[0])
     names = tuple(category["name"] for category in categories)
     licences = {licence.get("id"): licence for licence in content.get("licenses") or []}
     return Coco(path.parent.resolve().name, root, entries, boxes, box_classes, names, licences)

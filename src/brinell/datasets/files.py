@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from brinell.config.data import DataOptions
 from brinell.datasets.decode import SUFFIXES, read_image
+from brinell.datasets.sources import METADATA, metadata_file
 from brinell.errors import DataError
 from brinell.types import Label, Origin, Sample
 
@@ -20,13 +22,14 @@ CREDITS = (
     "author", "artist", "creator", "photographer", "attribution", "credit", "licence", "license", "copyright",
     "source_url", "flickr_url", "coco_url", "url",
 )  # fmt: skip
-METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 
 
 @dataclass(frozen=True)
 class Files:
-    """Image files with one label each, read when they are asked for. `credited` is what is known of each one's author and
-    licence, `origins` which images they were made of.
+    """Image files with one label each, read on access.
+
+    `groups` are each image's original and variant, `credited` what is known about its author and licence, and `origins`
+    the images it was derived from.
     """
 
     name: str
@@ -34,7 +37,7 @@ class Files:
     paths: Sequence[str]
     labels: Sequence[Label | None]
     classes: tuple[str, ...] | None = None
-    groups: Sequence[tuple[str | None, str | None]] | None = None  # each one's original and variant
+    groups: Sequence[tuple[str | None, str | None]] | None = None
     credited: Sequence[Mapping[str, str]] = ()
     origins: Sequence[Origin | None] = ()
 
@@ -47,81 +50,89 @@ class Files:
         return Sample(read_image(self.root / path), self.labels[index], path, original=original, variant=variant)
 
     def credits(self, index: int) -> Mapping[str, str]:
-        """What is known of an image's author and licence."""
+        """Return what is known about an image's author and licence."""
         return self.credited[index] if self.credited else {}
 
     def origin(self, index: int) -> Origin | None:
-        """Which image it was made of, where that is known."""
+        """Return the origin of an image, if it is known."""
         return self.origins[index] if self.origins else None
 
 
-def credits_of(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Those of an image's facts that tell its author and licence."""
+def find_credits(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return those facts about an image that name its author or licence."""
     return {name: str(facts[name]) for name in CREDITS if facts.get(name) not in (None, "")}
 
 
-def class_folders(root: Path) -> Files:
-    """One folder a class (ImageFolder); the folders' names are the labels. A folder without any holds unlabelled images."""
+def open_folders(root: Path, options: DataOptions) -> Files:
+    """Open a folder of class folders (ImageFolder), whose names are the labels, or a folder of unlabelled images."""
     folders = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
-    found = {folder: images_under(root, folder) for folder in folders}
+    found = {folder: list_images(root, folder) for folder in folders}
     classes = tuple(folder for folder, paths in found.items() if paths)
     if not classes:
-        loose = images_under(root)
-        if not loose:
+        unlabelled = list_images(root)
+        if not unlabelled:
             raise DataError(
-                f"there are no images in {root}: expected class folders with images, a metadata.jsonl beside images, or "
-                f"images themselves (known endings: {' '.join(sorted(SUFFIXES))})"
+                f"there are no images in {root}: expected class folders with images, a metadata.jsonl next to images, or "
+                f"images (known endings: {' '.join(sorted(SUFFIXES))})"
             )
-        return Files(root.resolve().name, root, loose, [None] * len(loose))
+        return Files(root.resolve().name, root, unlabelled, [None] * len(unlabelled))
     pairs = [(path, index) for index, folder in enumerate(classes) for path in found[folder]]
     return Files(root.resolve().name, root, [path for path, _ in pairs], [index for _, index in pairs], classes)
 
 
-def images_under(root: Path, folder: str = "") -> list[str]:
-    """All image files below a folder, in order, relative to the root."""
+def list_images(root: Path, folder: str = "") -> list[str]:
+    """Return the paths of all image files below a folder, sorted, relative to the root."""
     found = []
-    for place, folders, names in os.walk(root / folder):
+    for parent, folders, names in os.walk(root / folder):
         folders.sort()
         found += [
-            os.path.relpath(os.path.join(place, n), root) for n in sorted(names) if Path(n).suffix.lower() in SUFFIXES
+            os.path.relpath(os.path.join(parent, n), root) for n in sorted(names) if Path(n).suffix.lower() in SUFFIXES
         ]
     return found
 
 
-def manifest(path: Path, label_column: str | None = None) -> Files:
-    """A CSV, JSONL or Parquet file of paths (relative to it) and labels; metadata.jsonl in a folder of images is one."""
-    rows = _rows(path)
+def open_metadata(folder: Path, options: DataOptions) -> Files:
+    """Open a folder of images with a metadata file."""
+    file = metadata_file(folder)
+    if file is None:
+        raise DataError(f"{folder} has none of {', '.join(METADATA)}")
+    return open_manifest(file, options)
+
+
+def open_manifest(path: Path, options: DataOptions) -> Files:
+    """Open a CSV, JSONL or Parquet file of paths (relative to it) and labels."""
+    rows = _read_rows(path)
     if not rows:
-        raise DataError(f"the manifest {path} holds no rows; expected columns such as file_name and label")
+        raise DataError(f"the manifest {path} has no rows; expected columns such as file_name and label")
     if not all(isinstance(row, dict) for row in rows):
-        raise DataError(f'the manifest {path} should hold one object a line, such as {{"file_name": …, "label": …}}')
+        raise DataError(f'the manifest {path} should have one object per line, such as {{"file_name": …, "label": …}}')
     columns = list(rows[0])
-    path_column = _known(columns, PATH_COLUMNS)
+    path_column = _first_of(columns, PATH_COLUMNS)
     if path_column is None:
         raise DataError(_no_column(path, columns, PATH_COLUMNS, "image path"))
-    if label_column is not None and label_column not in columns:
-        raise DataError(_no_column(path, columns, [label_column], "label"))
-    label = label_column or _known(columns, LABEL_COLUMNS)
-    labels = [_label(row.get(label)) if label else None for row in rows]
-    pathless = next((place for place, row in enumerate(rows, 1) if not row.get(path_column)), None)
+    if options.label_column is not None and options.label_column not in columns:
+        raise DataError(_no_column(path, columns, [options.label_column], "label"))
+    label = options.label_column or _first_of(columns, LABEL_COLUMNS)
+    labels = [_read_label(row.get(label)) if label else None for row in rows]
+    pathless = next((number for number, row in enumerate(rows, 1) if not row.get(path_column)), None)
     if pathless is not None:
-        raise DataError(f"row {pathless} of {path} has no {path_column}: every row needs its image's path")
+        raise DataError(f"row {pathless} of {path} has no {path_column}; add the path of its image")
     paths = [str(row[path_column]) for row in rows]
     name = path.parent.resolve().name if path.name in METADATA else path.stem
     groups = None
     if "original" in columns and "variant" in columns:
-        groups = [(_word(row.get("original")), _word(row.get("variant"))) for row in rows]
-    origins = [_origin(row) for row in rows] if "original_id" in columns else []
-    credited = [credits_of(row) for row in rows]
+        groups = [(_text_or_none(row.get("original")), _text_or_none(row.get("variant"))) for row in rows]
+    origins = [_read_origin(row) for row in rows] if "original_id" in columns else []
+    credited = [find_credits(row) for row in rows]
     return Files(name, path.parent, paths, labels, groups=groups, credited=credited, origins=origins)
 
 
-def _origin(row: Mapping[str, Any]) -> Origin | None:
-    original = _word(row.get("original_id"))
-    return None if original is None else Origin(original, _word(row.get("operator")))
+def _read_origin(row: Mapping[str, Any]) -> Origin | None:
+    original = _text_or_none(row.get("original_id"))
+    return None if original is None else Origin(original, _text_or_none(row.get("operator")))
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _read_rows(path: Path) -> list[dict[str, Any]]:
     try:
         if path.suffix == ".parquet":
             import pyarrow.parquet
@@ -135,24 +146,24 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"the manifest {path} can't be read: {error}") from error
 
 
-def _word(value: Any) -> str | None:
+def _text_or_none(value: Any) -> str | None:
     return None if value is None or value == "" else str(value)
 
 
-def _known(columns: list[str], known: Sequence[str]) -> str | None:
-    return next((name for name in known if name in columns), None)
+def _first_of(columns: list[str], names: Sequence[str]) -> str | None:
+    return next((name for name in names if name in columns), None)
 
 
 def _no_column(path: Path, columns: list[str], expected: Sequence[str], what: str) -> str:
     return f"{path} has no column for the {what}: expected {' or '.join(expected)}; it has {', '.join(columns)}"
 
 
-def _label(value: Any) -> Label | None:
-    """A label as it stands in a file: whole numbers are indices, other text is a name."""
+def _read_label(value: Any) -> Label | None:
+    """Return a label of a table: a whole number is an index, other text is a name."""
     if value is None or value == "":
         return None
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise DataError(f"a label should be a whole number or a text, got {value!r}")
+        raise DataError(f"expected a label that is a whole number or text, got {value!r}")
     return int(value) if isinstance(value, str) and value.isdigit() else value

@@ -1,30 +1,30 @@
-"""Photographs that belong together: an original, and others of the same scene under something real (a torch, rain, a
-print).
+"""Photographs that belong together: an original, and variants of the same scene (lit by a torch, in the rain, printed).
 
-Which belong together is told by their names: a pattern (a regular expression) whose group `original` is what photographs
-of one scene have in common, and whose group `variant` tells them apart; the original is the one without it. A manifest
-may have columns of these names instead.
+A regular expression on the file names says which belong together: its group `original` is what all photographs of a scene
+have in common, its group `variant` tells them apart; the original is the one without a variant. A manifest may have columns
+of these names instead.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from brinell.errors import ConfigError, DataError
-from brinell.types import Dataset, Sample
+from brinell.types import Dataset, Origin, Sample
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """A dataset whose names say what belongs together."""
+    """A dataset whose file names say which photographs belong together."""
 
     samples: Dataset
     pattern: re.Pattern[str]
 
     @property
     def name(self) -> str:
-        """What the dataset is called in reports."""
+        """The dataset's name in reports."""
         return self.samples.name
 
     @property
@@ -37,19 +37,29 @@ class Grouped:
 
     def __getitem__(self, index: int, /) -> Sample:
         sample = self.samples[index]
-        found = self.pattern.search(sample.name)
-        if found is None:
+        match = self.pattern.search(sample.name)
+        if match is None:
             return sample
-        told = found.groupdict()
-        return replace(sample, original=told["original"], variant=told.get("variant") or None)
+        groups = match.groupdict()
+        return replace(sample, original=groups["original"], variant=groups.get("variant") or None)
+
+    def origin(self, index: int) -> Origin | None:
+        """Return the origin of an image, if it is known."""
+        origin: Origin | None = self.samples.origin(index) if hasattr(self.samples, "origin") else None
+        return origin
+
+    def credits(self, index: int) -> Mapping[str, str]:
+        """Return what is known about an image's author and licence."""
+        credits: Mapping[str, str] = self.samples.credits(index) if hasattr(self.samples, "credits") else {}
+        return credits
 
 
-def grouped(dataset: Dataset, pattern: str) -> Grouped:
-    """A dataset in groups by a pattern of names, which must fit the first one at least."""
+def group_by_name(dataset: Dataset, pattern: str) -> Grouped:
+    """Group a dataset by a pattern of names, which must match at least the first name."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise ConfigError(f"the pattern {pattern!r} is no regular expression: {error}") from None
+        raise ConfigError(f"the pattern {pattern!r} is not a valid regular expression: {error}") from None
     if not {"original", "variant"} <= set(compiled.groupindex):
         raise ConfigError(
             f"the pattern {pattern!r} needs the groups original and variant, as in "
@@ -57,5 +67,5 @@ def grouped(dataset: Dataset, pattern: str) -> Grouped:
         )
     first = dataset[0].name if len(dataset) else ""
     if compiled.search(first) is None:
-        raise DataError(f"the pattern {pattern!r} doesn't fit the first name, {first!r}")
+        raise DataError(f"the pattern {pattern!r} doesn't match the first name, {first!r}")
     return Grouped(dataset, compiled)

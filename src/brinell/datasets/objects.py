@@ -1,4 +1,4 @@
-"""The object that an image is about: of the preferred class, or of any, the largest that is large enough."""
+"""The object that gives an image its label: the largest of the preferred class, or of any class, that is large enough."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 
 from brinell.boxes import areas, clipped
 from brinell.classes import Classes
+from brinell.config.data import DataOptions
 from brinell.errors import DataError
 from brinell.registry import nearest
 from brinell.types import Dataset, Label, Sample
@@ -15,41 +16,49 @@ from brinell.types import Dataset, Label, Sample
 
 @dataclass(frozen=True)
 class ObjectRule:
-    """Which object is meant: the class's name or number (None: any), and the share of the image that it covers at least."""
+    """Which object counts: its class by name or number (None: any), and the share of the image it must cover."""
 
     preferred: str | None = None
     min_area: float = 0.0
 
     @property
     def missing(self) -> str:
-        """What is said of an image that has no such object."""
+        """The reason why an image without such an object is left out."""
         size = f" that covers {100 * self.min_area:g} % of the image" if self.min_area else ""
         return f"no {self.preferred or 'object'}{size}"
 
     def check(self, dataset: Dataset) -> None:
-        """Raise if the dataset lists its classes and the preferred one is none of them."""
+        """Raise if the dataset lists its classes and the preferred one is not among them."""
         if self.preferred is None or dataset.classes is None or _indices(self.preferred, dataset.classes):
             return
         hint = nearest(self.preferred, list(dataset.classes))
         raise DataError(f"{dataset.name} has no class {self.preferred!r} to prefer; {hint}")
 
-    def place(self, sample: Sample, classes: tuple[str, ...] | None) -> int | None:
-        """Which of a sample's boxes it is, or None."""
+    def index(self, sample: Sample, classes: tuple[str, ...] | None) -> int | None:
+        """Return the index of the object's box in a sample, or None if there is no such object."""
         if sample.boxes is None or len(sample.boxes) == 0:
             return None
         height, width = sample.image.shape[1:]
         shares = areas(clipped(sample.boxes, height, width)) / (height * width)
-        fits = torch.tensor([self._means(label, classes) for label in sample.box_labels])
+        fits = torch.tensor([self._accepts(label, classes) for label in sample.box_labels])
         shares = shares.masked_fill(~fits, -1)
-        place = int(shares.argmax())
-        return place if float(shares[place]) >= self.min_area else None
+        index = int(shares.argmax())
+        return index if float(shares[index]) >= self.min_area else None
 
-    def _means(self, label: Label, classes: tuple[str, ...] | None) -> bool:
+    def _accepts(self, label: Label, classes: tuple[str, ...] | None) -> bool:
         if self.preferred is None:
             return True
         if isinstance(label, int) and classes is not None:
             return label in _indices(self.preferred, classes)
         return bool(Classes((str(label),)).find(self.preferred))
+
+
+def object_rule(options: DataOptions, detectors: bool) -> ObjectRule | None:
+    """Return which object gives an image its label, or None if labels are used as they are in the dataset."""
+    chosen = options.preferred is not None or options.min_area is not None
+    if chosen or (detectors and options.labels != "prediction"):
+        return ObjectRule(options.preferred, options.min_area or 0.0)
+    return None
 
 
 def _indices(preferred: str, classes: tuple[str, ...]) -> list[int]:

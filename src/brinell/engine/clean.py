@@ -12,7 +12,7 @@ from torch import Tensor
 
 from brinell.boxes import areas
 from brinell.classes import align
-from brinell.datasets.sources import DataOptions
+from brinell.config.data import DataOptions
 from brinell.engine.shards import Entry, give_back_freed_memory, load_inputs, one_ahead
 from brinell.engine.survey import labels_of
 from brinell.engine.threads import CORES, answers

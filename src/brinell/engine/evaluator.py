@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from brinell.boxes import Detections, areas, clipped, moved
-from brinell.criteria.criterion import Answer, Criterion, Scene, Verdict, verdict, verdict_of_detector
-from brinell.criteria.detection import own_regions
+from brinell.criteria.criterion import Answer, Criterion, Scene
+from brinell.criteria.distance import own_regions
+from brinell.criteria.verdict import Verdict, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
 from brinell.engine.journal import Journal
 from brinell.engine.stage import Stage

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 import torch
 
-from brinell.criteria.criterion import Verdict
+from brinell.criteria.verdict import Verdict
 from brinell.lenses.lens import Outcome
 from brinell.perturb.difference import no_difference
 from brinell.runs.schema import Unit

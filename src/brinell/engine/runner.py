@@ -15,6 +15,7 @@ from torch import Tensor
 
 from brinell.config.saliency import AttentionOptions
 from brinell.criteria.criterion import Criterion, find_criterion
+from brinell.datasets.objects import object_rule
 from brinell.datasets.sources import open_dataset
 from brinell.engine.clean import answer_clean, keep, label_indices, readable
 from brinell.engine.evaluator import Bench
@@ -196,7 +197,7 @@ def _evaluated(lens: Lens, model: Model) -> bool:
 def _samples(parts: Parts, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:
     indices = chosen(parts.dataset, parts.config.data, parts.config.seed)
     advance = reporter.stage("reading images", len(indices), "images")
-    objects = parts.config.data.objects(any(model.detector is not None for model in parts.models))
+    objects = object_rule(parts.config.data, any(model.detector is not None for model in parts.models))
     strict = parts.config.execution.strict
     table = survey(parts.dataset, indices, pool, strict=strict, advance=advance, objects=objects)
     without = 0 if objects is None else table["problem"].to_pylist().count(objects.missing)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from brinell.config.data import DataOptions
 from brinell.datasets.objects import ObjectRule
-from brinell.datasets.sources import DataOptions
 from brinell.draws import permutation
 from brinell.engine.shards import in_order
 from brinell.errors import DataError, UnreadableImage
@@ -46,7 +46,7 @@ def survey(
             if strict:
                 raise
             return {"index": index, "name": error.name, "problem": error.problem}
-        place = None if objects is None else objects.place(sample, dataset.classes)
+        place = None if objects is None else objects.index(sample, dataset.classes)
         label = sample.label if place is None else sample.box_labels[place]
         return {
             "index": index,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from brinell.boxes import areas, clipped
 from brinell.classes import align
-from brinell.datasets.sources import DataOptions
+from brinell.config.data import DataOptions
 from brinell.engine.shards import Entry
 from brinell.engine.survey import box_labels_of
 from brinell.errors import LabelError

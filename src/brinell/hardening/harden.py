@@ -44,6 +44,7 @@ from brinell.hardening.sources import opened
 from brinell.hardening.splits import Part, divided
 from brinell.hardening.training import Training, train
 from brinell.hardening.verdict import Effect, Verdict, effect_of, verdict_of
+from brinell.models.device import select_device
 from brinell.models.hardened import FACTS_FILE, WEIGHTS_FILE, HardenedFacts, dressed, read_facts
 from brinell.models.model import Model
 from brinell.models.modules import from_module
@@ -107,7 +108,7 @@ def harden(
         raise ConfigError(f"out should be a folder on this machine, where the model can be opened again; got {store.url}")
     # what can't be found is told before anything is read or written
     augmentation = Augmentation.of(config.augment, config.seed, before.preprocess.interpolation)
-    network = network_of(before, config, config.execution.torch_device())
+    network = network_of(before, config, select_device(config.execution))
     reporter.say(f"hardening: {store.url}")
     with ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
         material = _material(config, store, before, data, test, pool, reporter)
@@ -174,7 +175,7 @@ def _trained(
     pool: ThreadPoolExecutor,
     reporter: Reporter,
 ) -> tuple[Network, Standing]:
-    device, preprocess = config.execution.torch_device(), network.preprocess
+    device, preprocess = select_device(config.execution), network.preprocess
     items = [item for item in material.of("train") if config.training.clean or not item.clean]
     if not items:
         raise DataError("no picture to train on is in the training part; give more failures, or train on clean images, too")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from brinell.classes import align
-from brinell.datasets.sources import DataOptions
+from brinell.config.data import DataOptions
 from brinell.engine.shards import Entry, in_order, load_inputs
 from brinell.engine.survey import chosen
 from brinell.errors import DataError, LabelError, UnreadableImage

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
+from brinell.config.data import DataOptions
 from brinell.config.execution import Execution, Precision
 from brinell.config.model import ModelOptions
 from brinell.curation.options import CurateOptions
-from brinell.datasets.sources import DataOptions
 from brinell.errors import ConfigError
 from brinell.lenses.lens import LENSES, LensOptions
 from brinell.models.excitation import REDUCTION

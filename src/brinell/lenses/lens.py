@@ -17,7 +17,7 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.config.criterion import DEFAULT_CRITERION
-from brinell.criteria.criterion import Verdict
+from brinell.criteria.verdict import Verdict
 from brinell.lenses.tasks import Motion, MotionSearch, Task
 from brinell.perturb.difference import Difference
 from brinell.perturb.operator import Operator

@@ -8,56 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from brinell.boxes import Detections, overlaps
+from brinell.config.detection import MAX_CANDIDATES, Decoding
 from brinell.errors import ModelError
-
-CANDIDATES = 1000  # the best so many boxes of an image are compared with each other
-
-
-class Decoding(BaseModel):
-    """How a detector's outputs are read.
-
-    `boxes`, `scores`, `labels` and `objectness` name outputs; without names they are found by their shapes. Scores are
-    (N, A, classes), or (N, A) beside `labels`. One output alone holds a column for each: four of a box, one of objectness
-    if that is "column", and the classes'. `background` is a class that stands for nothing. Scores become probabilities by
-    the `activation`.
-
-    Detections from `score_threshold` on count as found. Weaker ones, from `keep_from` on, are kept for average precision.
-    Of two boxes of a class that overlap by more than `iou_threshold` the better one stays: 0.5, or 1 (all stay) where the
-    network gives labels and has done so itself.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    boxes: str | None = None
-    scores: str | None = None
-    labels: str | None = None
-    objectness: str | None = None
-    box_format: Literal["xyxy", "xywh", "cxcywh"] = "xyxy"
-    box_units: Literal["relative", "pixels"] = "relative"
-    activation: Literal["none", "sigmoid", "softmax"] = "none"
-    background: Literal["none", "first", "last"] = "none"
-    score_threshold: float = Field(0.3, ge=0, le=1)
-    keep_from: float = Field(0.01, gt=0, le=1)
-    iou_threshold: float | None = Field(None, ge=0, le=1)
-    max_detections: int = Field(100, ge=1, le=CANDIDATES)
-
-    def settings(self) -> dict[str, Any]:
-        """All of it as plain data."""
-        return {key: getattr(self, key) for key in Decoding.model_fields}
-
-    def changed(self) -> dict[str, Any]:
-        """The settings that are not as usual."""
-        return {key: value for key, value in self.settings().items() if value != _USUAL[key]}
-
-
-_USUAL = {key: field.default for key, field in Decoding.model_fields.items()}
 
 
 @dataclass(frozen=True)
@@ -165,7 +123,7 @@ def _probabilities(scores: Tensor, how: Decoding) -> Tensor:
 
 def _best(scores: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     """The places (N, M) of the best scores of (N, A), and the scores; equal ones in the order of their place."""
-    count = min(CANDIDATES, int((scores >= floor).sum(1).max()))
+    count = min(MAX_CANDIDATES, int((scores >= floor).sum(1).max()))
     places = scores.topk(count, 1).indices.sort(1).values
     best, order = scores.gather(1, places).sort(dim=1, descending=True, stable=True)
     return places.gather(1, order), best

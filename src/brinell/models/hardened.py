@@ -7,6 +7,7 @@ hardened.json        which model it was, the blocks that were put in, and its in
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,13 @@ from pydantic import BaseModel, ConfigDict
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from brinell.config.execution import Execution
+from brinell.config.model import ModelOptions
 from brinell.errors import ModelError
 from brinell.models.excitation import REDUCTION, excite
+from brinell.models.model import Model
+from brinell.models.modules import model_from_module
+from brinell.models.sources import open_model
 from brinell.validation import validated
 
 WEIGHTS_FILE, FACTS_FILE = "model.safetensors", "hardened.json"
@@ -40,6 +46,22 @@ class HardenedFacts(BaseModel):
     mean: tuple[float, ...]
     std: tuple[float, ...]
     excitation: Excitation | None = None
+
+
+def open_hardened(rest: str, options: ModelOptions, execution: Execution) -> Model:
+    """Open the model in a folder that `brinell harden` wrote."""
+    folder = Path(rest).expanduser()
+    facts = read_facts(folder)
+    if facts.base is None:
+        raise ModelError(
+            f"the model in {folder} was hardened as a Python object, which can't be opened by name; harden "
+            "torch:package.module:factory to get one that can"
+        )
+    base = open_model(facts.base, Execution(device="cpu", runtime="torch", channels_last=False, trust=execution.trust))
+    assert base.insides is not None
+    module = dressed(base.insides.module, facts, folder)
+    known = replace(base.preprocess, mean=facts.mean, std=facts.std)
+    return model_from_module(module, options, execution, known=known, classes=base.classes)
 
 
 def read_facts(folder: Path) -> HardenedFacts:

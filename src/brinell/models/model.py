@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from brinell.boxes import Detections
 from brinell.classes import Classes
+from brinell.config.detection import Decoding
 from brinell.errors import BrinellError, ModelError
-from brinell.models.detection import Decoding, Detector, Heads, decoded
+from brinell.models.detection import Detector, Heads, decoded
 from brinell.models.preprocess import Preprocess
 from brinell.models.remote.service import Service
 

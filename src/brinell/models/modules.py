@@ -6,27 +6,52 @@ import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from brinell.classes import Classes
+from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
+from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, MissingExtra, ModelError
-from brinell.models.detection import Decoding, Heads, heads_of, scored
+from brinell.models.detection import Heads, heads_of, scored
+from brinell.models.device import select_device
 from brinell.models.export import exported
 from brinell.models.model import Forward, Insides, Model, as_detector, filled_up, probe
+from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def model_from_module(
+    module: nn.Module,
+    options: ModelOptions,
+    execution: Execution,
+    *,
+    known: Preprocess,
+    classes: Classes | None,
+    detector: bool = False,
+) -> Model:
+    """Make a classifier or detector from a torch module, the user's options and what is known about the model."""
+    make = partial(detector_from_module, module, options) if options.is_detector(detector) else partial(from_module, module)
+    return make(
+        name=options.label,
+        preprocess=select_preprocess(options, known),
+        classes=select_classes(options, classes),
+        source=options.source,
+        execution=execution,
+    )
 
 
 def from_module(
     module: nn.Module, *, name: str, preprocess: Preprocess, classes: Classes | None, source: str, execution: Execution
 ) -> Model:
     """A model from a torch module that takes normalised images and gives scores (N, K)."""
-    device = execution.torch_device()
+    device = select_device(execution)
     fingerprint = weights_fingerprint(module)
     module = module.eval().requires_grad_(False)
     first_look = probe(module.to(device, torch.float32), preprocess, device, name)
@@ -66,7 +91,7 @@ def detector_from_module(
     """A detector from a torch module that takes normalised images: see `heads_of` for what it may give."""
     if execution.runtime == "onnxruntime" or execution.compile:
         raise ConfigError(f"detector {name} is a torch module, and runs in eager torch; use runtime auto without --compile")
-    device = execution.torch_device()
+    device = select_device(execution)
     fingerprint = weights_fingerprint(module)
     module = module.eval().requires_grad_(False).to(device, DTYPES[execution.precision])
     run: Any = _in_torch(module, execution)

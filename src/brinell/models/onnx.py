@@ -16,11 +16,13 @@ from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import MissingExtra, ModelError
 from brinell.models.detection import Heads, heads_of
+from brinell.models.device import select_device
 from brinell.models.model import Forward, Model, as_detector, probe
+from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 
 
-def from_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
+def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
     """A model from an ONNX file with one image input: RGB or grey, NCHW or NHWC, float in [0, 1] or uint8.
 
     Size and channels are read from the file; the class list and any normalisation have to be given, if it needs them.
@@ -28,15 +30,15 @@ def from_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
     file = Path(path).expanduser()
     if not file.is_file():
         raise ModelError(f"the ONNX file {path!r} is not there; check the path")
-    device = execution.torch_device()
+    device = select_device(execution)
     session = open_session(file, device)
     known = _input_facts(session, options)
-    preprocess = options.preprocess(known)
+    preprocess = select_preprocess(options, known)
     name = options.label
-    classes = options.class_list(None)
+    classes = select_classes(options, None)
     fingerprint = _file_fingerprint(file)
     facts = {"source": options.source, "runtime": "onnxruntime", "precision": "fp32", "device": str(device)}
-    if options.detects():
+    if options.is_detector():
         heads = _session_heads(session, options)
         return as_detector(
             heads,

@@ -15,7 +15,8 @@ from torch.nn.functional import pad
 
 from brinell.resizing.local import Local
 from brinell.resizing.repaint import Repainter
-from brinell.resizing.resample import Interpolation, resize
+from brinell.resizing.resample import resize
+from brinell.types import Interpolation
 
 
 @dataclass(frozen=True)

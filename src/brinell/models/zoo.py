@@ -16,13 +16,39 @@ from typing import Any
 from torch import Tensor, nn
 
 from brinell.classes import Classes
+from brinell.config.execution import Execution
+from brinell.config.model import ModelOptions
 from brinell.errors import MissingExtra, ModelError
 from brinell.models.imagenet import imagenet_classes
+from brinell.models.model import Model
+from brinell.models.modules import model_from_module
 from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
-from brinell.resizing.resample import Interpolation
+from brinell.types import Interpolation
 
 Opened = tuple[nn.Module, Preprocess, Classes | None]
+
+
+def open_timm(name: str, options: ModelOptions, execution: Execution) -> Model:
+    """Open a timm classifier."""
+    module, known, classes = timm_model(name, pretrained=options.pretrained)
+    return model_from_module(module, options, execution, known=known, classes=classes)
+
+
+def open_torchvision(name: str, options: ModelOptions, execution: Execution) -> Model:
+    """Open a torchvision classifier or detector."""
+    detector = options.is_detector(is_torchvision_detector(name))
+    build = torchvision_detector if detector else torchvision_model
+    module, known, classes = build(name, pretrained=options.pretrained, trust=execution.trust)
+    return model_from_module(module, options, execution, known=known, classes=classes, detector=detector)
+
+
+def open_hf(name: str, options: ModelOptions, execution: Execution) -> Model:
+    """Open a classifier or detector of the Hugging Face hub, or of a folder."""
+    detector = options.is_detector(is_hf_detector(name, trust=execution.trust))
+    build = hf_detector if detector else hf_model
+    module, known, classes = build(name, pretrained=options.pretrained, trust=execution.trust)
+    return model_from_module(module, options, execution, known=known, classes=classes, detector=detector)
 
 
 def timm_model(name: str, *, pretrained: bool) -> Opened:

@@ -14,14 +14,14 @@ import math
 from collections.abc import Callable
 from functools import cache, lru_cache
 from types import ModuleType
-from typing import Literal
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
-Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
+from brinell.types import Interpolation as Interpolation
+
 BITS = 22  # of a weight
 _PILLOW = {
     "nearest": Image.Resampling.NEAREST,

@@ -9,12 +9,13 @@ this puts before all gradients leaves when the map is scaled to 0..1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-Method = Literal["gradcam", "gradcam++"]
+from brinell.config.saliency import Method
+
 METHODS: tuple[str, ...] = get_args(Method)
 
 

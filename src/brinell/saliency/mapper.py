@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from brinell.config.saliency import Method
 from brinell.errors import ModelError
 from brinell.models.model import Insides, Model, probe_images
-from brinell.saliency.cam import WEIGHTS, Method, class_activation
+from brinell.saliency.cam import WEIGHTS, class_activation
 from brinell.saliency.layers import Layer, NoAttention, find_layer
 
 

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.classes import Classes
+from brinell.config.detection import Decoding
 from brinell.errors import ServiceError
-from brinell.models.detection import Decoding, Heads, decoded
+from brinell.models.detection import Heads, decoded
 from brinell.models.remote.inference import OpenInference
 from brinell.models.remote.mapping import ResponseOptions
 from brinell.models.remote.protocol import Mapped, at, number

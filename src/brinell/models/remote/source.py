@@ -14,11 +14,14 @@ import torch
 from torch import Tensor
 
 from brinell.classes import Classes
+from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, ServiceError
-from brinell.models.detection import Decoding, Detector
+from brinell.models.detection import Detector
+from brinell.models.device import select_device
 from brinell.models.model import Forward, Model, Probe, probe
+from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.remote.cache import Answers, usual_file
 from brinell.models.remote.detections import MappedObjects, OpenObjects, detecting
@@ -31,7 +34,7 @@ from brinell.models.remote.service import Service
 _MODEL = re.compile(r"(.*/v2/models/[^/]+(?:/versions/[^/]+)?)(?:/infer|/ready)?/?")
 
 
-def from_url(options: ModelOptions, execution: Execution) -> Model:
+def open_url(_: str, options: ModelOptions, execution: Execution) -> Model:
     """A model behind HTTP. A service with a mapping is not asked before the run asks it; others are looked at first."""
     url = _checked(options.source)
     mapping = read_mapping(options.mapping) if options.mapping is not None else Mapping(protocol="v2")
@@ -60,12 +63,12 @@ def _checked(url: str) -> str:
 def _mapped(url: str, mapping: Mapping, wire: Wire, answers: Answers, options: ModelOptions, execution: Execution) -> Model:
     response = mapping.response
     assert response is not None
-    detects = options.detects(response.boxes is not None)
+    detects = options.is_detector(response.boxes is not None)
     if detects and response.boxes is None:
         raise ConfigError(f"the mapping of {url} should say where boxes are (response.boxes), if it is a detector")
     if not detects and response.boxes is not None:
         raise ConfigError(f"the mapping of {url} has boxes, which a classifier has not; leave out task or response.boxes")
-    classes = mapping.class_names(options.class_list(None))
+    classes = mapping.class_names(select_classes(options, None))
     request = mapping.request.model_dump(mode="json", exclude={"headers"})
     asked = {"url": url, "version": mapping.version, "request": request, "headers": _plain_headers(mapping)}
     asking = Mapped(mapping.request, response, classes)
@@ -75,8 +78,8 @@ def _mapped(url: str, mapping: Mapping, wire: Wire, answers: Answers, options: M
     model = Model(
         name=options.label,
         forward=_forward(service),
-        preprocess=_whole_levels(options.preprocess(Preprocess())),
-        device=execution.torch_device(),
+        preprocess=_whole_levels(select_preprocess(options, Preprocess())),
+        device=select_device(execution),
         fingerprint=_digest({**asked, "response": _told(response)}),
         outputs=len(classes),
         probabilities=not response.logits,
@@ -103,7 +106,7 @@ def _finding(model: Model, how: Decoding) -> Model:
 def _open_inference(
     url: str, mapping: Mapping, wire: Wire, answers: Answers, options: ModelOptions, execution: Execution
 ) -> Model:
-    device = execution.torch_device()
+    device = select_device(execution)
     base = _model_url(url, wire, options)
     metadata = _get(wire, "GET", base, options)
     try:
@@ -111,7 +114,7 @@ def _open_inference(
     except ServiceError as error:
         raise ServiceError(f"model {options.label} ({base}) can't be used: {error}") from None
     known, classes = _known(metadata, entry.image)
-    preprocess = options.preprocess(known)
+    preprocess = select_preprocess(options, known)
     if 0 in (preprocess.height, preprocess.width):
         raise ConfigError(f"{options.source} takes images of any size; say which to use: {options.source}#size=224")
     most = entry.most or mapping.calls.batch
@@ -132,7 +135,7 @@ def _open_inference(
         wire, f"{base}/infer", asking, answers, identity=_digest(asked), name=options.label, limit=execution.max_queries
     )
     forward, plain = _forward(service), _whole_levels(preprocess)
-    classes = options.class_list(classes)
+    classes = select_classes(options, classes)
     if detects and classes is None:
         raise ConfigError(f"detector {options.label} gives labels alone: give it its class list (#classes=FILE)")
     first_look = Probe(len(classes), True) if detects and classes else probe(forward, plain, device, options.label)
@@ -159,7 +162,7 @@ def _detection(metadata: Any, options: ModelOptions) -> tuple[Decoding, bool]:
     """How a server's boxes are read, and whether it is a detector: `brinell serve` says so."""
     more = metadata.get("parameters")
     more = more if isinstance(more, dict) else {}
-    detects = options.detects(more.get("task") == "detection")
+    detects = options.is_detector(more.get("task") == "detection")
     if more.get("box_units") in ("pixels", "relative") and "box_units" not in options.model_fields_set:
         return options.model_copy(update={"box_units": more["box_units"]}), detects
     return options, detects
@@ -238,7 +241,7 @@ def _plain_headers(mapping: Mapping) -> dict[str, str]:
 
 
 def _facts(options: ModelOptions, execution: Execution, protocol: str, sent: str) -> dict[str, str]:
-    device = str(execution.torch_device())
+    device = str(select_device(execution))
     return {"source": options.source, "runtime": "http", "protocol": protocol, "sent": sent, "device": device}
 
 

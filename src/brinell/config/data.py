@@ -1,0 +1,53 @@
+"""Options that say which images are used, and what their labels mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class DataOptions(BaseModel):
+    """Which images are used, how many of them, and what their labels mean."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str = Field(description="Dataset: a folder, a file or the name of a built-in dataset; see brinell ls datasets.")
+    limit: int | None = Field(None, ge=1, description="Maximum number of images (default: all).")
+    shuffle: bool = Field(
+        False, description="Choose the images of a limit at random (by the seed) instead of from the start."
+    )
+    labels: Literal["auto", "index", "prediction"] = Field(
+        "auto",
+        description="Meaning of the labels: auto (look them up in the model's classes by name, WordNet id or index), index "
+        "(the dataset's class numbers are the model's) or prediction (the model's prediction for the clean image is "
+        "the label).",
+    )
+    label_column: str | None = Field(
+        None, description="Column of a manifest that holds the labels (default: found by name)."
+    )
+    images: str | None = Field(
+        None, description="Folder of the images of a COCO file (default: next to the file, or in a folder images)."
+    )
+    preferred: str | None = Field(
+        None,
+        description="Class of the object that gives an image its label, if images have boxes; of several, the largest "
+        "(default: any class, for detectors or if min_area is set).",
+    )
+    min_area: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Smallest share of the image that this object must cover; images without such an object are left out.",
+    )
+    pattern: str | None = Field(
+        None,
+        description="Regular expression on file names, with the groups original and variant, that says which photographs "
+        "are variants of which original.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"source": str(value)} if isinstance(value, (str, Path)) else value

@@ -1,0 +1,109 @@
+"""The user's own torch modules: built by a function, with weights from a file if there is one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from brinell.config.execution import Execution
+from brinell.config.model import WEIGHTS, ModelOptions
+from brinell.errors import ConfigError, ModelError
+from brinell.models.model import Model
+from brinell.models.modules import model_from_module
+from brinell.models.preprocess import Preprocess
+
+
+def open_torch(rest: str, options: ModelOptions, execution: Execution) -> Model:
+    """Open `package.module:factory`, `file.py:factory`, or a weights file whose `factory` is an option."""
+    file = Path(rest).expanduser()
+    module = _load_with_weights(file, options, execution) if file.suffix in WEIGHTS else _build(rest)
+    return model_from_module(module, options, execution, known=Preprocess(), classes=None)
+
+
+def _build(text: str) -> nn.Module:
+    """Build a module by `package.module:factory` or `file.py:factory`; the factory is called without arguments."""
+    path, _, name = text.rpartition(":")
+    if not path or not name:
+        raise ConfigError(f"expected torch:package.module:factory, got torch:{text}")
+    module = _import_file(Path(path)) if path.endswith(".py") else _import(path)
+    factory = getattr(module, name, None)
+    if not callable(factory):
+        raise ModelError(f"{path} has no function or class {name!r} that builds the model")
+    try:
+        built = factory()
+    except Exception as error:  # the user's code may raise anything
+        raise ModelError(f"{text} can't be built: {type(error).__name__}: {error}") from error
+    if not isinstance(built, nn.Module):
+        raise ModelError(f"{text} should return a torch.nn.Module, but returned {type(built).__name__}")
+    return built
+
+
+def _import(name: str) -> Any:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the user's module may lie in the current folder
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ModelError(f"can't import {name}: {error}; is it installed, or in the current folder?") from error
+
+
+def _import_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ModelError(f"there is no file {path}; check the path")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _load_with_weights(file: Path, options: ModelOptions, execution: Execution) -> nn.Module:
+    """Build a module and load its weights from a file, which is only unpickled if the user trusts it."""
+    if not file.is_file():
+        raise ModelError(f"there is no weights file {file}; check the path")
+    if options.factory is None:
+        if execution.trust and file.suffix != ".safetensors":
+            return _unpickle(file)
+        raise ModelError(
+            f"{file.name} holds weights only; name the function that builds its module: "
+            f"torch:{file}?factory=package.module:factory"
+        )
+    module = _build(options.factory)
+    state = _read_state(file, execution.trust)
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise ModelError(f"{file.name} doesn't fit {options.factory}: {' '.join(str(error).split())[:300]}") from error
+    return module
+
+
+def _read_state(file: Path, trust: bool) -> dict[str, Any]:
+    if file.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        try:
+            return load_file(file)
+        except Exception as error:  # safetensors' errors have no common base
+            raise ModelError(f"{file.name} can't be read as safetensors: {error}") from error
+    try:
+        state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=not trust)
+    except Exception as error:  # torch raises pickle's errors, and its own
+        raise ModelError(
+            f"{file.name} can't be loaded without running code from it; use a safetensors file, or --trust if you trust "
+            "its source"
+        ) from error
+    if isinstance(state, nn.Module):
+        return state.state_dict()
+    return state["state_dict"] if isinstance(state, dict) and "state_dict" in state else state
+
+
+def _unpickle(file: Path) -> nn.Module:
+    built = torch.load(file, map_location="cpu", weights_only=False)
+    if not isinstance(built, nn.Module):
+        raise ModelError(f"{file.name} holds a {type(built).__name__}, not a module; add ?factory=package.module:factory")
+    return built
