@@ -89,7 +89,7 @@ def test_a_module_of_heads_and_one_of_lists_say_the_same() -> None:
 
 
 def test_what_a_detector_may_not_be() -> None:
-    with pytest.raises(brinell.ModelError, match="gives labels alone: give it its class list"):
+    with pytest.raises(brinell.ModelError, match="returns labels, so it needs its class list"):
         brinell.wrap(Listed(), size=32, detection={}, execution=PLAIN)
     with pytest.raises(brinell.ModelError, match="scores for 2 classes, but its class list has 3 names"):
         brinell.wrap(Spots(), size=32, detection={}, classes=["a", "b", "c"], execution=PLAIN)

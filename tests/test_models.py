@@ -311,10 +311,10 @@ class Says(nn.Module):
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (lambda x: x, r"should give scores of shape \(3, classes\), but gave \(3, 3, 16, 16\)"),
-        (lambda x: {"logits": x}, "should give a tensor of scores .* gave dict"),
+        (lambda x: x, r"should return scores of shape \(3, classes\), but returned \(3, 3, 16, 16\)"),
+        (lambda x: {"logits": x}, "should return a tensor of scores .* returned dict"),
         (lambda x: torch.full((len(x), 4), torch.nan), "NaN for plain images"),
-        (lambda x: torch.zeros(2, 4), "should give scores of shape"),
+        (lambda x: torch.zeros(2, 4), "should return scores of shape"),
         (lambda x: x @ torch.zeros(7, 2), "can't be run on images of shape"),
     ],
 )

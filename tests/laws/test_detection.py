@@ -144,11 +144,11 @@ def test_heads_are_found_by_name_shape_or_column() -> None:
     column = torch.cat([more[0], more[1][..., :1], more[1]], 2)
     heads = read_heads([column], Decoding(objectness="column"), "it")
     assert heads.scores.equal(more[1]) and heads.objectness is not None and heads.objectness.equal(more[1][..., 0])
-    with pytest.raises(ModelError, match=r"say which output of detector it holds the scores \(\?scores=NAME\)"):
+    with pytest.raises(ModelError, match=r"name the output of detector it that holds the scores \(\?scores=NAME\)"):
         read_heads({"a": SCORES, "b": BOXES, "c": SCORES}, Decoding(), "it")
     with pytest.raises(ModelError, match="has no output 'x'; it has a, b"):
         read_heads({"a": SCORES, "b": BOXES}, Decoding(boxes="x"), "it")
-    with pytest.raises(ModelError, match="should give tensors"):
+    with pytest.raises(ModelError, match="should return tensors"):
         read_heads({"a": "no"}, Decoding(), "it")
 
 
