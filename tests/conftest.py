@@ -26,11 +26,14 @@ cv2.setNumThreads(1)
 assert CORES == 2, "brinell.engine.threads was imported before conftest.py"
 
 from brinell.config.execution import Execution
+from brinell.engine import tuning
 
 ASSETS = Path(os.environ.get("BRINELL_ASSETS", Path(__file__).parents[2] / "shared" / "assets"))
 
 #: plain torch, small batches: nothing to export, nothing to measure
-PLAIN = Execution(runtime="torch", batch=4, shard=8)
+PLAIN = Execution(runtime="torch", batch=16, shard=8)
+
+tuning.SECONDS = 0.01  # batch sizes are still measured, but how well does not matter here
 
 
 @pytest.fixture(scope="session")

@@ -249,6 +249,7 @@ def coco_run(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> brinell.
     )
 
 
+@pytest.mark.slow
 def test_the_known_average_precision(coco_run: brinell.Run) -> None:
     """36.7 % and 53.6 % were measured on these images by other code."""
     (points,) = coco_run.summary().curves.values()
@@ -259,6 +260,7 @@ def test_the_known_average_precision(coco_run: brinell.Run) -> None:
     assert points[1].map.value < points[0].map.value - 0.01
 
 
+@pytest.mark.slow
 def test_average_precision_is_told_everywhere(coco_run: brinell.Run) -> None:
     found = coco_run.summary()
     assert isinstance(found, Profiles)

@@ -454,21 +454,8 @@ def test_summary_figures_and_report(pictures: Path, tmp_path: Path, capsys: pyte
 
 
 def test_a_plan_counts_windows(pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(
-        [
-            "plan",
-            "--model",
-            "fake:grey",
-            "--data",
-            str(pictures),
-            "--labels",
-            "index",
-            "--lens",
-            "fragility",
-            "--size",
-            "15",
-        ]
-    )
+    given = ["--model", "fake:grey", "--data", str(pictures), "--labels", "index", "--runtime", "torch"]
+    main(["plan", *given, "--lens", "fragility", "--size", "15"])
     shown = " ".join(capsys.readouterr().out.split())
     windows = (12 * 17 + 14 * 19) + (19 * 12 + 21 * 14)  # of the two that are large enough
     assert f"{3 * round(windows / 3):,} trials" in shown and "Nothing was done" in shown
@@ -552,7 +539,7 @@ def test_a_detector_s_fragility(assets: Path, tmp_path: Path) -> None:
     model = f"onnx:{assets}/models/yolo_fastest_1.1_coco.onnx?{options}"
     data = {"source": assets / "images" / "coco_val_128" / "instances.json", "min_area": 0.1, "limit": 3}
     lens = {"name": "fragility", "sizes": [0.6], "stride": 80, "criterion": "regional_target_class_missing(0.3)"}
-    run = brinell.run(model, data, lens=lens, out=tmp_path / "run", quiet=True)
+    run = brinell.run(model, data, lens=lens, out=tmp_path / "run", execution=Execution(batch=8), quiet=True)
     rows = run.rows("select image, windows, recognised, inside from rows where kind = 'loose shift'").fetchall()
     assert rows and all(inside is not None for *_, inside in rows)
     assert any(0 < recognised < windows for _, windows, recognised, _ in rows)

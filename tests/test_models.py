@@ -121,6 +121,7 @@ def test_lower_precision_is_close(precision: str) -> None:
     assert rough.predict(pixels()).dtype == torch.float32
 
 
+@pytest.mark.slow
 def test_compiled_models_answer_alike() -> None:
     exact = brinell.wrap(small(), size=16, execution=PLAIN).predict(pixels())
     compiled = brinell.wrap(small(), size=16, execution=Execution(compile=True, runtime="torch"))

@@ -81,8 +81,8 @@ def test_a_real_detector_finds_the_same_over_http(
 def test_a_run_over_http_has_the_rows_of_one_without(
     detector: Model, behind_http: Server, assets: Path, tmp_path: Path
 ) -> None:
-    data = {"source": str(assets / "images" / "coco_val_128" / "instances.json"), "limit": 4, "min_area": 0.05}
-    lens = {"name": "knob", "operators": ["rotation", "contrast"], "search": "bracket"}
+    data = {"source": str(assets / "images" / "coco_val_128" / "instances.json"), "limit": 2, "min_area": 0.05}
+    lens = {"name": "knob", "operators": ["rotation", "contrast"], "search": "bracket", "points": 60}
     rows = []
     for place, model in enumerate((detector, open_model(f"{behind_http.url}/v2/models/{detector.name}", PLAIN))):
         run = brinell.run(model, data, lens=lens, out=tmp_path / str(place), execution=PLAIN, quiet=True)
