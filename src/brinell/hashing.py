@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, TypeVar
 
-Integers = TypeVar("Integers", bound=Any)  # an int64 tensor or array
+Integers = TypeVar("Integers", bound=Any)  # a tensor or an array of int64
 
 GOLDEN32 = 0x9E3779B1
 GOLDEN64 = 0x9E3779B97F4A7C15
@@ -32,4 +32,5 @@ def mix64(x: Integers) -> Integers:
     """Return the finaliser of splitmix64 (Steele, Lea, Flood 2014) of int64 numbers."""
     x = (x ^ ((x >> 30) & ((1 << 34) - 1))) * to_signed(0xBF58476D1CE4E5B9, 64)
     x = (x ^ ((x >> 27) & ((1 << 37) - 1))) * to_signed(0x94D049BB133111EB, 64)
-    return x ^ ((x >> 31) & ((1 << 33) - 1))
+    mixed: Integers = x ^ ((x >> 31) & ((1 << 33) - 1))
+    return mixed

@@ -259,6 +259,6 @@ def test_jpeg_in_tensors_equals_the_codec_to_the_bit(channels: int, size: tuple[
     pixels = torch.cat([smooth, noise, (noise > 127).to(torch.uint8) * 255])
     for level in range(1, 31, 3):
         levels = torch.full((len(pixels),), level)
-        for exchanged in (True, False):
-            expected = codec._by_codec(pixels, levels, exchanged)
-            assert torch.equal(codec._in_tensors(pixels, levels, exchanged), expected)
+        for swapped in (True, False):
+            expected = codec._compress_by_codec(pixels, levels, swapped)
+            assert torch.equal(codec._compress_in_tensors(pixels, levels, swapped), expected)

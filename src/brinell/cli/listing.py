@@ -44,7 +44,7 @@ def _lenses() -> Table:
 def _operators() -> Table:
     table = _table("operator", "lens", "tags", "what it does")
     for lens, entries in catalogue.read().items():
-        if lens != "criteria":
+        if lens != catalogue.CRITERIA:
             for entry in entries:
                 table.add_row(entry.name, lens, ", ".join(entry.tags), entry.description)
             table.add_section()
@@ -53,7 +53,7 @@ def _operators() -> Table:
 
 def _criteria() -> Table:
     table = _table("criterion", "an answer is broken when")
-    for entry in catalogue.read()["criteria"]:
+    for entry in catalogue.read()[catalogue.CRITERIA]:
         table.add_row(entry.name, entry.description)
     return table
 

@@ -7,8 +7,7 @@ from typing import Any
 import altair as alt
 
 from brinell.comparison.compare import Comparison, Delta
-from brinell.comparison.measures import AVERAGE
-from brinell.lenses.reader import Measure
+from brinell.lenses.reader import AVERAGE, Measure
 from brinell.report.charts import Chart, inline_data, menu, tooltips
 
 _COLOURS = {"better": "#1a7f4b", "no clear difference": "#7f8c99", "worse": "#c0392b"}

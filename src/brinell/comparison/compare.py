@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from brinell.comparison.measures import (
-    AVERAGE,
     Column,
     averaged_operators,
     describe_measure,
@@ -23,7 +22,7 @@ from brinell.comparison.pairing import Pair, pair_models
 from brinell.comparison.resampling import RESAMPLES, Array
 from brinell.errors import RunError
 from brinell.lenses.lens import LENSES
-from brinell.lenses.reader import ComparisonTable, Measure
+from brinell.lenses.reader import AVERAGE, ComparisonTable, Measure
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate

@@ -11,9 +11,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from brinell.comparison.compare import ALPHA, Comparison, Delta, format_change
-from brinell.comparison.measures import AVERAGE, CLEAN_IMAGES, find_measure
+from brinell.comparison.measures import CLEAN_IMAGES, find_measure
 from brinell.comparison.paired import holm
 from brinell.errors import ConfigError
+from brinell.lenses.reader import AVERAGE
 from brinell.registry import nearest
 from brinell.runs.plain import to_plain
 from brinell.validation import read_yaml, validated

@@ -14,13 +14,12 @@ import pyarrow as pa
 from brinell.comparison.resampling import Array
 from brinell.errors import UnknownName
 from brinell.lenses.lens import LENSES
-from brinell.lenses.reader import Measure
+from brinell.lenses.reader import AVERAGE, Measure
 from brinell.registry import nearest
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate
 
 CLEAN_IMAGES = "clean"
-AVERAGE = "average"
 TITLES = {CLEAN_IMAGES: "clean images", AVERAGE: "average"}  # of what stands in the place of an operator
 
 CLEAN = Measure(

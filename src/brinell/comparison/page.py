@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,6 +15,7 @@ from brinell.comparison.measures import describe_measure, format_value
 from brinell.errors import ConfigError
 from brinell.lenses.reader import Measure
 from brinell.report.page import bundle, embedded, template
+from brinell.versions import package_version
 
 TEMPLATE = "brinell.comparison:comparison.html"
 
@@ -58,7 +58,7 @@ def comparison_html(
         comparison=comparison,
         gate=gate,
         made=time.strftime("%Y-%m-%d %H:%M"),
-        version=_version(),
+        version=package_version("brinell") or "",
         describe=describe_measure,
         format_change=format_change,
         format_value=format_value,
@@ -156,10 +156,3 @@ def gate_junit(comparison: Comparison, gate: GateResult) -> str:
 def _cell(text: str) -> str:
     """Return a text that can't break out of a table's cell."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-def _version() -> str:
-    try:
-        return version("brinell")
-    except PackageNotFoundError:
-        return ""

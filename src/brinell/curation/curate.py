@@ -23,7 +23,6 @@ from brinell.curation.making import Made, Maker
 from brinell.curation.options import CurateOptions
 from brinell.curation.records import class_of, record
 from brinell.curation.sources import connected, models_of, sources_of
-from brinell.engine.manifest import package_version
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.shards import in_order, worker_count
 from brinell.engine.threads import torch_alone
@@ -31,6 +30,7 @@ from brinell.errors import RunError
 from brinell.models.model import Model
 from brinell.runs.run import Run
 from brinell.runs.store import Store
+from brinell.versions import package_version
 
 A = TypeVar("A")
 

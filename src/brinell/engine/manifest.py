@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from brinell.run_config import RunConfig
 from brinell.runs.plain import to_plain
 from brinell.runs.store import FORMAT, Store
 from brinell.types import Dataset
+from brinell.versions import package_version
 
 _VERSIONED = ("brinell", "torch", "numpy", "pillow", "opencv-python-headless", "onnxruntime", "pyarrow")
 _FIXES = "go on with that run's settings, or give this one a folder of its own with --out"
@@ -132,14 +132,6 @@ def _described(model: Model) -> dict[str, Any]:
         "preprocess": to_plain(pre),
         **({} if model.detector is None else {"detection": model.detector.how.settings()}),
     }
-
-
-def package_version(name: str) -> str | None:
-    """The version of an installed package."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def first_difference(old: Any, new: Any, where: str = "") -> str:

@@ -18,8 +18,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from brinell.comparison.contrasts import Contrasts, contrasts
-from brinell.comparison.page import comparison_page
+from brinell.comparison.compare import Comparison, compare_runs
+from brinell.comparison.page import comparison_html
 from brinell.datasets.sources import open_dataset
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.runner import execute
@@ -55,6 +55,7 @@ from brinell.runs.run import Run
 from brinell.runs.store import Store
 from brinell.types import Dataset
 
+TEMPLATE = "brinell.hardening:summary.html"
 BATCH = 32  # images that models are asked about at once, of held-out failures
 
 
@@ -64,7 +65,7 @@ class Hardened:
 
     folder: str
     model: Model
-    contrasts: Contrasts
+    comparison: Comparison
     verdict: Verdict
 
     @cached_property
@@ -127,7 +128,7 @@ def harden(
     both = [
         _measured(config, store, name, one, material.test, reporter) for name, one in (("before", before), ("after", after))
     ]
-    found = contrasts(both, [f"{before.name}={after.name}"])
+    found = compare_runs(both, [f"{before.name}={after.name}"])
     verdict = verdict_of(found, record["operators"], failures)
     _summarise(store, record, found, verdict)
     return Hardened(store.url, after, found, verdict)
@@ -283,14 +284,15 @@ def _by_original(items: Sequence[Item], model: Model, pool: ThreadPoolExecutor) 
     return np.array([np.mean(own) for own in right.values()])
 
 
-def _summarise(store: Store, record: dict[str, Any], found: Contrasts, verdict: Verdict) -> None:
+def _summarise(store: Store, record: dict[str, Any], found: Comparison, verdict: Verdict) -> None:
     told = verdict.to_dict() | {
         "parts": record["parts"],
         "operators": record["operators"],
         "epochs": record["epochs"],
         "kept": record["kept"],
         "stopped": record["stopped"],
-        "comparison": found.to_dict(),
+        "comparison": found.to_json(),
     }
     store.write(json.dumps(told, indent=1, ensure_ascii=False).encode(), "summary.json")
-    store.write(comparison_page(found, hardening={**told, "rows": verdict.rows()}).encode(), "summary.html")
+    page = comparison_html(found, page=TEMPLATE, content={"hardening": {**told, "rows": verdict.rows()}})
+    store.write(page.encode(), "summary.html")

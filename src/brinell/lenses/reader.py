@@ -12,6 +12,7 @@ from brinell.report.exhibits import Exhibit
 from brinell.runs.run import Run
 
 Figures = tuple[str, str, int, Any]  # model, operator, step, and figures as a dataclass or a mapping
+AVERAGE = "average"  # in the place of an operator: figures of a model over all operators
 
 
 class Findings(Protocol):

@@ -1,4 +1,4 @@
-"""Colours that fade, fog up or become fewer (seed 1)."""
+"""Fading colours, white fog and posterisation (Swingler 2022)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from brinell.perturb.papers import SWINGLER_2022
     ),
 )
 def white_fog(images: Tensor, draws: Draws) -> Tensor:
-    """wh/5 more pixels, drawn with replacement, made 20 grey levels lighter."""
+    """Lighten w·h/5 more pixels, drawn with replacement, by 20 grey levels."""
     batch, _, height, width = images.shape
     area = height * width
     hits = torch.zeros(batch, area, dtype=torch.int16, device=images.device)
-    places = draws.below(0, area // 5, area)
-    hits.scatter_add_(1, places, hits.new_ones(1).expand_as(places))
+    pixels = draws.below(0, area // 5, area)
+    hits.scatter_add_(1, pixels, hits.new_ones(1).expand_as(pixels))
     lighter = images.to(torch.int16) + hits.mul_(20).view(batch, 1, height, width)
     return lighter.clamp_(max=255).to(torch.uint8)
 
@@ -52,33 +52,33 @@ def _fade(target: str) -> Facts:
 
 @step_operator("fade_black", _fade("black"))
 def fade_black(images: Tensor) -> Tensor:
-    """Every value times 0.9, rounded half to even."""
-    return _tenths(images, 9)
+    """Multiply every value by 0.9 (rounded half to even)."""
+    return _scale_by_tenths(images, 9)
 
 
 @step_operator("fade_white", _fade("white"))
 def fade_white(images: Tensor) -> Tensor:
-    """Every value times 1.1, rounded half to even, at most 255."""
-    return _tenths(images, 11)
+    """Multiply every value by 1.1 (rounded half to even, at most 255)."""
+    return _scale_by_tenths(images, 11)
 
 
-def _tenths(images: Tensor, count: int) -> Tensor:
-    return _look_up(_scaled(count, images.device), images.to(torch.int32))
+def _scale_by_tenths(images: Tensor, count: int) -> Tensor:
+    return _look_up(_tenths_table(count, images.device), images.to(torch.int32))
 
 
 @cache
-def _scaled(tenths: int, device: torch.device) -> Tensor:
-    # whole fractions: 1.1 is not a float, and float rounding is wrong at 55, 95, 115, 175, 195 and 215
+def _tenths_table(tenths: int, device: torch.device) -> Tensor:
+    # exact fractions: 1.1 has no exact float, and float products round wrongly at 55, 95, 115, 175, 195 and 215
     values = [min(255, round(Fraction(tenths * value, 10))) for value in range(256)]
     return torch.tensor(values, dtype=torch.uint8, device=device)
 
 
 @step_operator("fade_grey", _fade("grey"))
 def fade_grey(images: Tensor) -> Tensor:
-    """Saturation times 0.9 in 8-bit HSV, rounded down; grey images stay as they are.
+    """Multiply the saturation by 0.9 in 8-bit HSV (rounded down); grey images stay as they are.
 
-    8-bit HSV is OpenCV's: hue in 0..179, 12-bit fixed point on the way there; on the way back float32, cut off to whole
-    grey levels, as its vector code does.
+    8-bit HSV is OpenCV's: hue in 0..179, computed in 12-bit fixed point; the way back to RGB is in float32, truncated to
+    whole grey levels, as OpenCV's vector code does.
     """
     if images.shape[1] == 1:
         return images.clone()
@@ -87,7 +87,7 @@ def fade_grey(images: Tensor) -> Tensor:
     value = torch.maximum(torch.maximum(red, green), blue)
     spread = value - torch.minimum(torch.minimum(red, green), blue)
     saturation = _look_up(tables.per_value, value).mul_(spread).add_(2048).bitwise_right_shift_(12)
-    # masks of bits instead of torch.where, which is slow on the CPU
+    # bit masks, because torch.where is slow on a CPU
     is_red, is_green = (value - red - 1) >> 31, (value - green - 1) >> 31
     sector = ((red - green) + 4 * spread) & ~is_green | ((blue - red) + 2 * spread) & is_green
     sector = sector & ~is_red | (green - blue) & is_red
@@ -107,7 +107,7 @@ def _look_up(table: Tensor, index: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class _HsvTables:
     """255/value and 30/spread in 12-bit fixed point, the faded saturation in [0, 1], and for each channel how far it
-    falls from the value towards grey at each hue from -180 to 179.
+    drops from the value at each hue from -180 to 179 (0: not at all, 1: by the full saturation).
     """
 
     per_value: Tensor
@@ -127,7 +127,7 @@ def _hsv_tables(device: torch.device) -> _HsvTables:
     sector, part = hue.floor().long(), hue - hue.floor()
     none, full = torch.zeros_like(part), torch.ones_like(part)
     falls = torch.stack([none, full, part, 1 - part])
-    # per sixth of the hue circle: which of (stay, grey, falling, rising) red, green and blue do
+    # for each sixth of the hue circle, which of the four drops red, green and blue have
     choice = torch.tensor([[0, 3, 1], [2, 0, 1], [1, 0, 3], [1, 2, 0], [3, 1, 0], [0, 1, 2]])
     ramps = [falls.gather(0, choice[sector, channel][None])[0].repeat(2).to(device) for channel in range(3)]
     return _HsvTables(reciprocal(255), reciprocal(30), faded.to(device), (ramps[0], ramps[1], ramps[2]))
@@ -135,7 +135,7 @@ def _hsv_tables(device: torch.device) -> _HsvTables:
 
 _POSTERISE = Facts(
     "posterise",
-    "values a channel",
+    "values per channel",
     lambda level, h, w: bins(level),
     "global",
     "colour",
@@ -145,32 +145,32 @@ _POSTERISE = Facts(
 
 
 def bins(level: int) -> int:
-    """Values left in each channel: 31 at level 1 down to 2 at level 30, and no fewer."""
+    """Return the number of values per channel at a level: 31 at level 1 down to 2 at level 30 and above."""
     return 256 if level == 0 else max(2, 32 - level)
 
 
 @level_operator("posterise", _POSTERISE)
 def posterise(images: Tensor, levels: Tensor) -> Tensor:
-    """Each channel in b bins of equal width; bin i becomes i·255/(b-1), so that black and white stay."""
-    return _posterised(images, levels, lambda index, count: index * 255 // (count - 1))
+    """Reduce each channel by one value: b equal bins, bin i becomes i·255/(b-1), so black and white stay."""
+    return _posterise(images, levels, lambda index, count: index * 255 // (count - 1))
 
 
 @level_operator("posterise", _POSTERISE, variant="paper")
 def posterise_as_written(images: Tensor, levels: Tensor) -> Tensor:
-    """Each channel in b bins of equal width; bin i becomes (i+1)·255/b, so that black is lost."""
-    return _posterised(images, levels, lambda index, count: (index + 1) * 255 // count)
+    """Reduce each channel by one value: b equal bins, bin i becomes (i+1)·255/b, so black is lost."""
+    return _posterise(images, levels, lambda index, count: (index + 1) * 255 // count)
 
 
 @step_operator("posterise", _POSTERISE, variant="cumulative")
-def posterise_again(images: Tensor, step: int) -> Tensor:
-    """The published bins, each level on top of the last."""
+def posterise_cumulative(images: Tensor, step: int) -> Tensor:
+    """Reduce each channel of the image of the level below by one value, with the published bins."""
     return posterise(images, torch.full((len(images),), step + 1, device=images.device))
 
 
-def _posterised(images: Tensor, levels: Tensor, value: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Look every value up in its image's table of bins [i·255/b, (i+1)·255/b); 255 lies in the last one."""
+def _posterise(images: Tensor, levels: Tensor, value: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Look up every value in its image's table of bins [i·255/b, (i+1)·255/b); the last bin includes 255."""
     count = (32 - levels).clamp(min=2)[:, None]
     index = torch.minimum(torch.arange(256, device=images.device) * count // 255, count - 1)
     tables = value(index, count).to(torch.uint8)
-    place = torch.arange(0, 256 * len(images), 256, dtype=torch.int32, device=images.device)[:, None, None, None]
-    return _look_up(tables.flatten(), images.to(torch.int32).add_(place))
+    offset = torch.arange(0, 256 * len(images), 256, dtype=torch.int32, device=images.device)[:, None, None, None]
+    return _look_up(tables.flatten(), images.to(torch.int32).add_(offset))

@@ -1,4 +1,4 @@
-"""How far a changed image is from the clean one, and what is left in it."""
+"""Distances between changed and clean images, and the mean grey value and number of colours of an image."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Difference:
-    """Distances of a batch, float32 (T,) each. Values count as numbers in [0, 1].
+    """Distances of a batch, float32 (T,) each, for values scaled to [0, 1].
 
-    `changed` is the share of pixels of which any channel differs, `l0` the number of values that differ.
+    `changed` is the share of pixels with a difference in any channel, `l0` the number of values that differ.
     """
 
     changed: Tensor
@@ -27,18 +27,18 @@ class Difference:
 
 
 def difference(clean: Tensor, changed: Tensor) -> Difference:
-    """The distances between two batches of uint8 images."""
+    """Return the distances between two batches of uint8 images."""
     return _by_bytes(clean, changed) if clean.device.type == "cpu" else _by_norms(clean, changed)
 
 
 def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
-    """On a CPU, where comparing bytes costs many times what clamping them does."""
+    """Measure on a CPU, where clamping bytes is many times faster than comparing them."""
     gap = torch.maximum(clean, changed).sub_(torch.minimum(clean, changed))
-    touched = functools.reduce(torch.bitwise_or, gap.unbind(1)).flatten(1)
+    pixels = functools.reduce(torch.bitwise_or, gap.unbind(1)).flatten(1)
     flat = gap.flatten(1)
     wide = flat.to(torch.float32)
-    return _told(
-        changed=touched.clamp(max=1).sum(1, dtype=torch.float32) / touched.shape[1],
+    return _from_norms(
+        changed=pixels.clamp(max=1).sum(1, dtype=torch.float32) / pixels.shape[1],
         l0=flat.clamp(max=1).sum(1, dtype=torch.float32),
         l1=wide.sum(1) / 255,
         l2=torch.linalg.vector_norm(wide, dim=1) / 255,
@@ -48,17 +48,17 @@ def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
 
 
 def _by_norms(clean: Tensor, changed: Tensor) -> Difference:
-    """On an accelerator: 16 bits hold -255..255, and a norm reads them once and sums in 32."""
+    """Measure on an accelerator: float16 holds -255..255 exactly, and norms read it once and sum in float32."""
     gap = changed.to(torch.float16).sub_(clean).flatten(2)
-    touched = torch.linalg.vector_norm(gap, torch.inf, dim=1)
+    pixels = torch.linalg.vector_norm(gap, torch.inf, dim=1)
     flat = gap.flatten(1)
 
     def norm(values: Tensor, order: float) -> Tensor:
         found: Tensor = torch.linalg.vector_norm(values, order, dim=1, dtype=torch.float32)
         return found
 
-    return _told(
-        changed=norm(touched, 0) / touched.shape[1],
+    return _from_norms(
+        changed=norm(pixels, 0) / pixels.shape[1],
         l0=norm(flat, 0),
         l1=norm(flat, 1) / 255,
         l2=norm(flat, 2) / 255,
@@ -67,39 +67,39 @@ def _by_norms(clean: Tensor, changed: Tensor) -> Difference:
     )
 
 
-def _told(*, changed: Tensor, l0: Tensor, l1: Tensor, l2: Tensor, linf: Tensor, values: int) -> Difference:
+def _from_norms(*, changed: Tensor, l0: Tensor, l1: Tensor, l2: Tensor, linf: Tensor, values: int) -> Difference:
     return Difference(changed, l0, l1, l2, linf, mae=l1 / values, mse=l2 * l2 / values)
 
 
 def no_difference(count: int, device: torch.device) -> Difference:
-    """What is known of images that can't be compared: NaN."""
+    """Return NaN distances, for images that can't be compared."""
     unknown = torch.full((count,), torch.nan, device=device)
     return Difference(*[unknown] * len(dataclasses.fields(Difference)))
 
 
 def mean_grey(images: Tensor) -> Tensor:
-    """The mean of all values, 0..255."""
+    """Return the mean of all values of each image, 0..255."""
     return images.flatten(1).sum(1, dtype=torch.float32) / images[0].numel()
 
 
 def count_colours(images: Tensor) -> Tensor:
-    """The number of distinct colours in each image."""
+    """Return the number of distinct colours of each image."""
     batch, channels = images.shape[:2]
     values = images.flatten(2).to(torch.int64)
     used = torch.zeros(batch, channels, 256, dtype=torch.uint8, device=images.device).scatter_(2, values, 1)
     if int(used.view(batch, channels, 32, 8).sum(-1).max()) > 1:
-        return _distinct(_packed(values, 8))
-    # posterised: five bits tell a channel's values apart, so a table of all colours is small
-    code = _packed(values >> 3, 5)
+        return _count_distinct(_pack(values, 8))
+    # posterised: five bits identify a channel's value, so a table of all colours is small
+    code = _pack(values >> 3, 5)
     return code.new_zeros(batch, 32**channels, dtype=torch.uint8).scatter_(1, code, 1).sum(1)
 
 
-def _packed(values: Tensor, bits: int) -> Tensor:
-    """The channels (B, C, N) of each pixel in one number."""
+def _pack(values: Tensor, bits: int) -> Tensor:
+    """Pack the channels (B, C, N) of each pixel into one number."""
     shifts = torch.arange(values.shape[1], device=values.device)[:, None] * bits
     return (values << shifts).sum(1)
 
 
-def _distinct(values: Tensor) -> Tensor:
+def _count_distinct(values: Tensor) -> Tensor:
     ordered = values.to(torch.int32).sort(1).values
     return (ordered[:, 1:] != ordered[:, :-1]).sum(1) + 1

@@ -1,4 +1,4 @@
-"""Pixels that change places or colours at random (seed 1)."""
+"""Random noise and exchanged pixels (Swingler 2022)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from brinell.perturb.papers import SWINGLER_2022
     ),
 )
 def noise(images: Tensor, draws: Draws) -> Tensor:
-    """wh/50 more pixels, drawn with replacement, each given a random colour."""
+    """Give w·h/50 more pixels, drawn with replacement, a random colour."""
     batch, channels, height, width = images.shape
     area, count = height * width, height * width // 50
-    places, bits = draws.below(0, count, area), draws.bits(1, count)
+    pixels, bits = draws.below(0, count, area), draws.bits(1, count)
     last = torch.full((batch, area), -1, dtype=torch.int32, device=images.device)
-    last.scatter_reduce_(1, places, torch.arange(count, dtype=torch.int32, device=images.device).expand(batch, -1), "amax")
-    # a pixel drawn twice takes its last colour: give that colour to both draws, so that their order doesn't matter
-    bits = bits.gather(1, last.gather(1, places).long())
+    last.scatter_reduce_(1, pixels, torch.arange(count, dtype=torch.int32, device=images.device).expand(batch, -1), "amax")
+    # a pixel drawn twice gets its last colour; both draws write that colour, so that their order doesn't matter
+    bits = bits.gather(1, last.gather(1, pixels).long())
     colours = torch.stack([(bits >> (8 * channel)) & 0xFF for channel in range(channels)], 1).to(torch.uint8)
     out = images.flatten(2).clone()
-    return out.scatter_(2, places[:, None].expand(-1, channels, -1), colours).view(images.shape)
+    return out.scatter_(2, pixels[:, None].expand(-1, channels, -1), colours).view(images.shape)
 
 
 _RANDOM = Facts(
@@ -42,13 +42,13 @@ _RANDOM = Facts(
 
 @step_operator("pixel_exchange", _RANDOM)
 def pixel_exchange(images: Tensor, draws: Draws) -> Tensor:
-    """(w-1)(h-1)/20 more pixels that take another random pixel's colour: the published swap is a copy."""
+    """Copy the colour of a random pixel to another, (w-1)(h-1)/20 more times: the published swap copies one way."""
     return _replay(images, *_random_pairs(images, draws))
 
 
 @step_operator("pixel_exchange", _RANDOM, variant="paper")
 def pixel_exchange_as_written(images: Tensor, draws: Draws) -> Tensor:
-    """(w-1)(h-1)/20 more pairs of random pixels that swap their colours."""
+    """Swap the colours of (w-1)(h-1)/20 more pairs of random pixels."""
     return _replay(images, *_both_ways(*_random_pairs(images, draws)))
 
 
@@ -71,18 +71,18 @@ def _adjacent(share: int) -> Facts:
 
 @step_operator("adjacent_exchange", _adjacent(2))
 def adjacent_exchange(images: Tensor, draws: Draws) -> Tensor:
-    """(w-1)(h-1)/2 more pixels that take a neighbour's colour."""
+    """Copy the colour of a neighbour to (w-1)(h-1)/2 more pixels."""
     return _replay(images, *_neighbours(images, draws, share=2))
 
 
 @step_operator("adjacent_exchange", _adjacent(20), variant="paper")
 def adjacent_exchange_as_written(images: Tensor, draws: Draws) -> Tensor:
-    """(w-1)(h-1)/20 more pairs of neighbours that swap their colours."""
+    """Swap the colours of (w-1)(h-1)/20 more pairs of neighbours."""
     return _replay(images, *_both_ways(*_neighbours(images, draws, share=20)))
 
 
 def _neighbours(images: Tensor, draws: Draws, share: int) -> tuple[Tensor, Tensor]:
-    """Pixels in [0, w-2] × [0, h-2] and for each one of the 3×3 around it that lies inside (itself included)."""
+    """Draw pixels in [0, w-2] × [0, h-2], and for each one a pixel of its 3×3 neighbourhood inside the image."""
     height, width = images.shape[-2:]
     count = max(1, (width - 1) * (height - 1) // share)
     x, y = draws.below(0, count, width - 1), draws.below(1, count, height - 1)
@@ -92,26 +92,26 @@ def _neighbours(images: Tensor, draws: Draws, share: int) -> tuple[Tensor, Tenso
     return y * width + x, (y + dy) * width + (x + dx)
 
 
-def _offset(bits16: Tensor, place: Tensor) -> Tensor:
-    """-1, 0 or 1, or only 0 or 1 at the first row or column, from 16 random bits."""
-    edge = (place == 0).to(torch.int64)
+def _offset(bits16: Tensor, position: Tensor) -> Tensor:
+    """Return -1, 0 or 1 (in the first row or column 0 or 1) from 16 random bits."""
+    edge = (position == 0).to(torch.int64)
     return ((bits16 * (3 - edge)) >> 16) - 1 + edge
 
 
 def _both_ways(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Swaps as pairs of writes that happen at the same moment."""
+    """Return swaps as pairs of simultaneous writes."""
     return torch.stack([first, second], 2).flatten(1), torch.stack([second, first], 2).flatten(1), 2
 
 
 def _replay(images: Tensor, targets: Tensor, sources: Tensor, together: int = 1) -> Tensor:
-    """Write after write, the pixels `targets` (B, n) take the colours that the pixels `sources` have at that moment.
+    """Copy colours from the pixels `sources` to the pixels `targets` (B, n), one write after the other, without a loop.
 
-    `together` writes share a moment. A write reads either the original image or the last earlier write to its source;
-    following these links to their end gives every write the place in the original image that its colour came from.
+    Groups of `together` writes are simultaneous. A write reads either the original image or the last earlier write to its
+    source; following these links to their end finds the pixel of the original image that each colour comes from.
     """
     batch, channels, height, width = images.shape
     area, count = height * width, targets.shape[1]
-    # one long list of writes and places: those of image b follow those of image b-1
+    # the writes and pixels of all images in one list, image after image
     image = torch.arange(batch, device=images.device)[:, None]
     writes, reads = (targets + image * area).flatten(), (sources + image * area).flatten()
     times = torch.arange(batch * count, dtype=torch.int32, device=images.device)
@@ -119,7 +119,7 @@ def _replay(images: Tensor, targets: Tensor, sources: Tensor, together: int = 1)
 
     link, last = _last_writes_before(writes, reads, times, moments, batch * area)
     origin = reads.index_select(0, _roots(link))
-    # a pixel written twice keeps its last colour: give that colour to both writes, so that their order doesn't matter
+    # a pixel written twice keeps its last colour; both writes use that colour, so that their order doesn't matter
     origin = origin.index_select(0, last.index_select(0, writes)).view(batch, count) - image * area
     flat = images.flatten(2)
     colours = flat.gather(2, origin[:, None].expand(-1, channels, -1))
@@ -127,41 +127,41 @@ def _replay(images: Tensor, targets: Tensor, sources: Tensor, together: int = 1)
 
 
 def _last_writes_before(
-    writes: Tensor, reads: Tensor, times: Tensor, moments: Tensor, places: int
+    writes: Tensor, reads: Tensor, times: Tensor, moments: Tensor, pixels: int
 ) -> tuple[Tensor, Tensor]:
-    """For each moment the last earlier write to the place it reads (-1: none), and for each place its last write of all.
+    """Return the last write before each moment to the pixel it reads (-1: none), and the last write of all to each pixel.
 
-    The first and the last write to a place answer most moments: those after the last, and those before the first. The
-    rest are asked again among the writes in between, until none is left: few places are written to more than twice.
+    Most moments lie before the first or after the last write to their pixel, and are resolved at once. The others are
+    looked up among the writes in between, until none is left: few pixels are written more than twice.
     """
     never = torch.iinfo(times.dtype).max
-    first = torch.full((places,), never, dtype=times.dtype, device=times.device)
+    first = torch.full((pixels,), never, dtype=times.dtype, device=times.device)
     last = torch.full_like(first, -1)
     link = torch.full_like(times, -1)
-    asked = torch.arange(len(times), device=times.device)
+    pending = torch.arange(len(times), device=times.device)
     overall = None
     while True:
         first.scatter_reduce_(0, writes, times, "amin")
         last.scatter_reduce_(0, writes, times, "amax")
         overall = last.clone() if overall is None else overall
-        now, place = moments.index_select(0, asked), reads.index_select(0, asked)
-        low, high = first.index_select(0, place), last.index_select(0, place)
+        now, pixel = moments.index_select(0, pending), reads.index_select(0, pending)
+        low, high = first.index_select(0, pixel), last.index_select(0, pixel)
         found = torch.maximum(low.masked_fill(low >= now, -1), high.masked_fill(high >= now, -1))
-        link.index_copy_(0, asked, torch.maximum(link.index_select(0, asked), found))
-        asked = asked.index_select(0, ((low < now) & (high >= now)).nonzero()[:, 0])
-        if len(asked) == 0:
+        link.index_copy_(0, pending, torch.maximum(link.index_select(0, pending), found))
+        pending = pending.index_select(0, ((low < now) & (high >= now)).nonzero()[:, 0])
+        if len(pending) == 0:
             return link, overall
         between = (first.index_select(0, writes) < times) & (times < last.index_select(0, writes))
-        # forget the ends at the places that the next round looks at
-        for touched in (writes, reads.index_select(0, asked)):
-            first.index_fill_(0, touched, never)
-            last.index_fill_(0, touched, -1)
+        # reset the pixels of the next round
+        for used in (writes, reads.index_select(0, pending)):
+            first.index_fill_(0, used, never)
+            last.index_fill_(0, used, -1)
         rest = between.nonzero()[:, 0]
         writes, times = writes.index_select(0, rest), times.index_select(0, rest)
 
 
 def _roots(link: Tensor) -> Tensor:
-    """The write at the end of each write's chain of links (-1 ends it), in log2(longest chain) rounds."""
+    """Return the write at the end of each chain of links (-1 ends it), in log2(longest chain) rounds."""
     root = torch.arange(len(link), dtype=link.dtype, device=link.device)
     moving = (link >= 0).nonzero()[:, 0]
     root[moving] = link[moving]

@@ -1,6 +1,6 @@
-"""The one white-box operator of seed 1: it follows the gradient of the model under test.
+"""Gradient descent (Swingler 2022), the white-box operator: it follows the loss gradient of the model under test.
 
-The authors published no code for it and their text, tables and figures disagree, so both usual readings are offered.
+No code was published for it, and the paper's text, tables and figures disagree, so both common variants are provided.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _GRADIENT = Facts(
 
 @step_operator("gradient_descent", _GRADIENT, variant="sign")
 def gradient_descent(images: Tensor, gradient: Tensor) -> Tensor:
-    """One grey level along the sign of the loss gradient."""
-    return _moved(images, gradient.sign())
+    """Move every value by one grey level along the sign of the loss gradient."""
+    return _add(images, gradient.sign())
 
 
 @step_operator("gradient_descent", _GRADIENT, variant="l2")
 def gradient_descent_l2(images: Tensor, gradient: Tensor) -> Tensor:
-    """Along the gradient itself, by as much in L2 as one grey level everywhere, in whole grey levels."""
+    """Step along the loss gradient by the L2 length of one grey level in every value, rounded to whole grey levels."""
     length = gradient.flatten(1).norm(dim=1).clamp(min=1e-30)[:, None, None, None]
-    return _moved(images, gradient / length * math.sqrt(gradient[0].numel()))
+    return _add(images, gradient / length * math.sqrt(gradient[0].numel()))
 
 
-def _moved(images: Tensor, by: Tensor) -> Tensor:
-    return (images.to(torch.float32) + by).round_().clamp_(0, 255).to(torch.uint8)
+def _add(images: Tensor, step: Tensor) -> Tensor:
+    return (images.to(torch.float32) + step).round_().clamp_(0, 255).to(torch.uint8)

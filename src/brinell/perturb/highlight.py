@@ -1,12 +1,11 @@
-"""Specular highlights (seed 5): a spot of light, a Gaussian of peak 255 that is added to the image and clipped.
+"""Specular highlights (Vats and Jerripothula 2023): a Gaussian spot of light with peak 255, added to the image and clipped.
 
-A spot is four numbers: x and y of its centre, sigma, and its strength, all in pixels of the image it falls on; the
-strength is the peak as a share of 255. Coordinates are pixel indices: a spot at (0, 0) is brightest in the middle of the
-first pixel. The authors published no code; on the one pair of images that they did publish, the formula holds to 0.7 grey
-levels.
+A spot has four parameters: x, y and sigma in pixels of the image, and its strength, the peak as a share of 255.
+Coordinates are pixel indices: a spot at (0, 0) is brightest at the centre of the first pixel. The authors published no
+code; on the one pair of images that they did publish, the formula holds to 0.7 grey levels.
 
-Same light on every device: a Gaussian is a product of a row and a column, both made on the host in float64; a device only
-multiplies them and rounds down.
+The light is the same on every device: a Gaussian is the product of a row and a column, both computed on the host in
+float64; a device only multiplies them and rounds down.
 """
 
 from __future__ import annotations
@@ -31,17 +30,16 @@ TITLES = {
 
 
 def add_highlights(images: Tensor, spots: Tensor, colour: Colour = WHITE, corners: Tensor | None = None) -> Tensor:
-    """Images under spots, one each: uint8 (N, C, H, W), where N is 1 or the number of spots, and float64 (T, 4) on the
-    host.
+    """Add one spot to each image: uint8 images (N, C, H, W), N = 1 or T, and spots float64 (T, 4) on the host.
 
-    What a spot can't add any more is lost: white stays white. On a grey image a coloured spot is as grey as its colour.
-    Where images are windows of larger ones, `corners` says where they lie, int64 (T, 2), y and x.
+    Sums are clipped at 255, so white stays white. On a grey image a coloured spot has the luma of its colour. Where the
+    images are windows of larger ones, `corners`, int64 (T, 2), are their top left corners (y, x).
     """
     channels, height, width = images.shape[1:]
     column, row = light_profiles(spots, channels, height, width, colour, corners)
-    both = to_device(torch.cat([column.flatten(1), row], 1), images.device)
-    added = both[:, :-width].view(len(spots), -1, height, 1) * both[:, None, None, -width:]
-    if float(spots[:, 3].max()) * max(colour) > 255:  # a float beyond 255 has no byte
+    profiles = to_device(torch.cat([column.flatten(1), row], 1), images.device)
+    added = profiles[:, :-width].view(len(spots), -1, height, 1) * profiles[:, None, None, -width:]
+    if float(spots[:, 3].max()) * max(colour) > 255:  # floats above 255 do not fit into a byte
         added = added.clamp_(max=255)
     return torch.minimum(added.to(torch.uint8), images.bitwise_not()).add_(images)  # ~x is 255 - x
 
@@ -49,30 +47,30 @@ def add_highlights(images: Tensor, spots: Tensor, colour: Colour = WHITE, corner
 def light_profiles(
     spots: Tensor, channels: int, height: int, width: int, colour: Colour = WHITE, corners: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """What spots add, as a column for each or every channel, float64 (T, 1 or C, height), times a row (T, width)."""
-    parts = colour if channels == 3 else (_grey(colour),)
+    """Return columns, float64 (T, 1 or C, height), and rows (T, width), whose products are the light of spots."""
+    parts = colour if channels == 3 else (_luma(colour),)
     if corners is None:
         corners = torch.zeros(len(spots), 2, dtype=torch.int64)
     x, y, sigma, strength = spots.to(torch.float64).unbind(1)
-    column = strength[:, None] * _fall(corners[:, :1] + torch.arange(height), y, sigma)
+    column = strength[:, None] * _gaussian(corners[:, :1] + torch.arange(height), y, sigma)
     peaks = torch.tensor(parts[:1] if len(set(parts)) == 1 else parts, dtype=torch.float64)
-    return peaks[:, None] * column[:, None], _fall(corners[:, 1:] + torch.arange(width), x, sigma)
+    return peaks[:, None] * column[:, None], _gaussian(corners[:, 1:] + torch.arange(width), x, sigma)
 
 
-def _grey(colour: Colour) -> float:
-    """How light a colour is (ITU-R 601)."""
+def _luma(colour: Colour) -> float:
+    """Return the luma of a colour (ITU-R BT.601)."""
     red, green, blue = colour
     return red if red == green == blue else 0.299 * red + 0.587 * green + 0.114 * blue
 
 
-def _fall(places: Tensor, centre: Tensor, sigma: Tensor) -> Tensor:
-    """exp(-d²/2σ²) at whole places (T, K)."""
-    away = places.to(torch.float64) - centre[:, None]
-    return torch.exp(-away.square() / (2 * sigma[:, None].square()))
+def _gaussian(positions: Tensor, centre: Tensor, sigma: Tensor) -> Tensor:
+    """Return exp(-d²/2σ²) at pixel indices (T, K)."""
+    distance = positions.to(torch.float64) - centre[:, None]
+    return torch.exp(-distance.square() / (2 * sigma[:, None].square()))
 
 
 def highlight_boxes(spots: Tensor, height: int, width: int, peak: float = 255.0) -> Tensor:
-    """Boxes around all pixels that spots add a whole grey level to, int64 (T, 4): top, left, bottom, right; never empty."""
+    """Return boxes around all pixels that spots brighten, int64 (T, 4): top, left, bottom, right; never empty."""
     x, y, sigma, strength = spots.unbind(1)
     reach = sigma * (2 * (peak * strength).clamp(min=1).log()).sqrt()
     low = torch.stack([y - reach, x - reach], 1).floor()
@@ -83,15 +81,15 @@ def highlight_boxes(spots: Tensor, height: int, width: int, peak: float = 255.0)
 
 
 def highlight_view(variant: str, colour: Colour = WHITE) -> View:
-    """A spot of light on the original as a view; its parameters are those of the spot. `variant` is who chose them."""
-    local = _local(colour)
+    """Return the view that adds a spot of light to the original; `variant` names who chose the spots."""
+    local = _local_change(colour)
     title = TITLES.get(variant, "a spot of light")
     return View("highlight", variant, local.inputs, title=title, parameters=SPOT, local=local)
 
 
 @cache
-def _local(colour: Colour) -> Local:
-    """The same one for the same colour: what is kept for it is found again."""
+def _local_change(colour: Colour) -> Local:
+    """Return one object per colour, because plans for kernels are cached by it."""
 
     def paint(windows: Tensor, corners: Tensor, spots: Tensor) -> Tensor:
         return add_highlights(windows, spots, colour, corners)
@@ -100,13 +98,13 @@ def _local(colour: Colour) -> Local:
 
 
 def cell_centres(cells: int, length: int) -> Tensor:
-    """The middles of equal cells along a side, float64 (cells,)."""
+    """Return the centres of equal cells along a side, float64 (cells,)."""
     return (torch.arange(cells, dtype=torch.float64) + 0.5) * (length / cells)
 
 
 def authors_centres(cells: int, length: int) -> Tensor:
-    """As measured on the authors' images: cells of whole pixels, each two wider, so that spots lie a little right and
-    low.
+    """Return the centres measured on the authors' images: cells of whole pixels, each two pixels too wide, so that spots
+    lie a little to the right and too low.
     """
     return (torch.arange(cells, dtype=torch.float64) + 0.5) * (length // cells + 2)
 
@@ -117,8 +115,8 @@ CENTRES = {"exact": cell_centres, "authors": authors_centres}
 def highlight_grid(
     height: int, width: int, cells: int, sigmas: Tensor, strength: float = 1.0, centres: str = "exact"
 ) -> Tensor:
-    """A spot of each sigma in each cell, float64 (sigmas * cells², 4): sigma by sigma, and row by row in each, as the
-    authors number them.
+    """Return a spot of each sigma in each cell, float64 (sigmas * cells², 4), in the authors' order: sigma by sigma, row by
+    row.
     """
     y, x = CENTRES[centres](cells, height), CENTRES[centres](cells, width)
     sigma, row, column = torch.meshgrid(sigmas.to(torch.float64), y, x, indexing="ij")

@@ -1,4 +1,4 @@
-"""Light: too much, too little, or too flat (seed 3)."""
+"""Brightness and contrast (DSN 2020, Zhong, Hu and Chen)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TWO_SIDED = ("lighter", "darker")
 
 
 def _factor(severities: Tensor, height: int = 0, width: int = 0) -> Tensor:
-    """From 1 up to 255 and down to 1/255, linearly in both directions."""
+    """Return the factor of a severity: from 1 linearly up to 255, or linearly down to 1/255."""
     size = severities[:, 0]
     return torch.where(size > 0, 1 + 254 * size, 1 + size * (254 / 255))
 
@@ -26,7 +26,7 @@ def _whole_levels(severities: Tensor, height: int = 0, width: int = 0) -> Tensor
     PropertyFacts("brightness", "luminance", "×", _factor, points=500, directions=_TWO_SIDED, source=ZHONG_2020),
 )
 def brightness(images: Tensor, severities: Tensor) -> Tensor:
-    """Every value times a factor, which is 1.508 at the first step up and 0.998 at the first step down."""
+    """Multiply every value by a factor: 1.508 at the first step up, 0.998 at the first step down."""
     return images.mul_(per_image(_factor(severities), images))
 
 
@@ -38,7 +38,7 @@ def brightness(images: Tensor, severities: Tensor) -> Tensor:
     variant="equations",
 )
 def brightness_as_written(images: Tensor, severities: Tensor) -> Tensor:
-    """Eq. 1: a constant added to every value; whole grey levels, up to 255."""
+    """Add up to 255 whole grey levels to every value, or subtract them (Eq. 1)."""
     return images.add_(per_image(_whole_levels(severities), images))
 
 
@@ -46,6 +46,6 @@ def brightness_as_written(images: Tensor, severities: Tensor) -> Tensor:
     "contrast", PropertyFacts("contrast", "luminance", "% less contrast", lambda s, h, w: 100 * s[:, 0], source=ZHONG_2020)
 )
 def contrast(images: Tensor, severities: Tensor) -> Tensor:
-    """Eq. 2: towards the middle of the range, (1 - e)·x + e·127.5."""
+    """Blend every value with mid-grey: (1 - e)·x + e·127.5 (Eq. 2)."""
     share = severities[:, 0]
     return images.mul_(per_image(1 - share, images)).add_(per_image(share * 127.5, images))

@@ -1,7 +1,7 @@
-"""Sensors that are noisy or broken (seed 3). One field of noise an image, scaled by the severity.
+"""Noise (DSN 2020, Zhong, Hu and Chen): one random field per image, scaled by the severity.
 
-Uniform numbers are the top 24 bits of a draw, which a float32 holds exactly; normal ones are looked up with 16 bits in a
-table, so that every device has the same.
+Uniform numbers are the top 24 bits of a draw, which float32 holds exactly; normal numbers are looked up in a table by 16
+bits. So every device gets the same field.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from brinell.perturb.property import PropertyFacts, per_image, pixel_property
 
 
 def _signed_uniform(draws: Draws, shape: torch.Size) -> Tensor:
-    """Uniform numbers in [-1, 1)."""
+    """Draw uniform numbers in [-1, 1)."""
     return (draws.bits(0, shape[1:].numel()) >> 8).to(torch.float32).mul_(2.0**-23).view(shape)
 
 
 def _normal(draws: Draws, shape: torch.Size) -> Tensor:
-    """Normal numbers, two from each draw."""
+    """Draw normal numbers, two from each 32 bits."""
     count = shape[1:].numel()
     bits = draws.bits(0, (count + 1) // 2)
     halves = torch.cat([bits & 0xFFFF, (bits >> 16).bitwise_and_(0xFFFF)], 1)[:, :count]
@@ -32,7 +32,7 @@ def _normal(draws: Draws, shape: torch.Size) -> Tensor:
 
 @cache
 def _quantiles(device: torch.device) -> Tensor:
-    """The means of 65,536 equally likely parts of the normal distribution, nearly: their middles, scaled to variance 1."""
+    """Return the midpoints of 65,536 equally likely parts of the normal distribution, scaled to variance 1."""
     middles: Tensor = torch.special.ndtri((torch.arange(1 << 16, dtype=torch.float64) + 0.5) / (1 << 16))
     return (middles / middles.square().mean().sqrt()).to(torch.float32).to(device)
 
@@ -42,7 +42,7 @@ def _quantiles(device: torch.device) -> Tensor:
     PropertyFacts("uniform noise", "noise", "grey levels at most", lambda s, h, w: 255 * s[:, 0] ** 2, source=ZHONG_2020),
 )
 def uniform_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
-    """Eq. 6: x + e·U(-e, e), so noise of amplitude e² of the range."""
+    """Add uniform noise: x + e·U(-e, e), an amplitude of e² of the range (Eq. 6)."""
     return images.add_(_signed_uniform(draws, images.shape).mul_(per_image(255 * severities[:, 0] ** 2, images)))
 
 
@@ -53,7 +53,7 @@ def uniform_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     ),
 )
 def gaussian_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
-    """X + e·N(0, (e/√3)²): the standard deviation is e²/√3 of the range, that of the uniform noise."""
+    """Add Gaussian noise: x + e·N(0, (e/√3)²), the standard deviation of the uniform noise, e²/√3 of the range."""
     deviation = 255 * severities[:, 0] ** 2 / math.sqrt(3)
     return images.add_(_normal(draws, images.shape).mul_(per_image(deviation, images)))
 
@@ -64,7 +64,7 @@ def gaussian_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     variant="equations",
 )
 def gaussian_noise_as_written(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
-    """Eq. 7: x + e·N(0, (e·C)²) with C the range: the standard deviation is e² of the range."""
+    """Add Gaussian noise: x + e·N(0, (e·C)²) for the range C, a standard deviation of e² of the range (Eq. 7)."""
     return images.add_(_normal(draws, images.shape).mul_(per_image(255 * severities[:, 0] ** 2, images)))
 
 
@@ -72,10 +72,10 @@ def gaussian_noise_as_written(images: Tensor, severities: Tensor, draws: Draws) 
     "blended_noise", PropertyFacts("blended noise", "noise", "% noise", lambda s, h, w: 100 * s[:, 0], source=ZHONG_2020)
 )
 def blended_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
-    """Eq. 8: towards an image of uniform noise, (1 - e)·x + e·u.
+    """Blend with an image u of uniform noise: (1 - e)·x + e·u (Eq. 8).
 
-    The authors draw such images until one alone is misclassified, and blend with that one. Here it is the image's field,
-    whatever a model says about it: an image is the same for all models, and e = 1 need not break them.
+    The authors draw noise images until the model misclassifies one, and blend with that. Here u is the image's random
+    field, independent of the model: all models get the same images, and e = 1 need not break them.
     """
     share = severities[:, 0]
     # 127.5 + 127.5·[-1, 1) is [0, 255)
@@ -88,10 +88,10 @@ def blended_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     PropertyFacts("salt & pepper", "noise", "% of pixels", lambda s, h, w: 100 * s[:, 0], source=ZHONG_2020),
 )
 def salt_and_pepper(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
-    """Eq. 9: a share e of pixels is white or black, in all channels at once."""
+    """Turn a share e of the pixels white or black, in all channels at once (Eq. 9)."""
     batch, _, height, width = images.shape
-    place = _signed_uniform(draws, torch.Size([batch, 1, height, width]))
-    # u < e/2 and u ≥ 1 - e/2 on the scale from -1 to 1
+    field = _signed_uniform(draws, torch.Size([batch, 1, height, width]))
+    # u < e/2 and u ≥ 1 - e/2, rescaled from [0, 1) to [-1, 1)
     bound = per_image(1 - severities[:, 0], images)
-    salt, pepper = (place >= bound).to(torch.float32), (place < -bound).to(torch.float32)
+    salt, pepper = (field >= bound).to(torch.float32), (field < -bound).to(torch.float32)
     return images.add_(salt.sub_(pepper).mul_(255))

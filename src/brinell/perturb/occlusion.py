@@ -1,4 +1,4 @@
-"""Things drawn over the image: lines and boxes (seed 1)."""
+"""Lines and boxes drawn over the image (Swingler 2022)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brinell.perturb.operator import Facts, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 from brinell.perturb.patches import Patches, draw_patches
 
-ONE = 1 << 16  # fixed point of line drawing, as OpenCV's
+ONE = 1 << 16  # 1 in the fixed-point numbers of OpenCV's line drawing
 
 
 def _line_facts(colour: str) -> Facts:
@@ -22,13 +22,13 @@ def _line_facts(colour: str) -> Facts:
 
 @step_operator("black_lines", _line_facts("black"))
 def black_lines(images: Tensor, draws: Draws) -> Tensor:
-    """One more thin black line, from the left or top edge to the right or bottom edge."""
+    """Draw one more thin black line from the left or top edge to the right or bottom edge."""
     return _draw_line(images, draws, 0)
 
 
 @step_operator("white_lines", _line_facts("white"))
 def white_lines(images: Tensor, draws: Draws) -> Tensor:
-    """One more thin white line."""
+    """Draw one more thin white line from the left or top edge to the right or bottom edge."""
     return _draw_line(images, draws, 255)
 
 
@@ -42,13 +42,13 @@ def _draw_line(images: Tensor, draws: Draws, colour: int) -> Tensor:
     flat = images.flatten(2)
     index = index[:, None].expand(-1, flat.shape[1], -1)
     values = flat.gather(2, index.clamp(min=0)).to(torch.int32)
-    for _ in range(2):  # OpenCV blends twice
+    for _ in range(2):  # OpenCV blends the colour in twice
         values += ((colour - values) * alpha[:, None] + 127) >> 8
     return _scatter(flat, index, values.to(torch.uint8)).view(images.shape)
 
 
 def _scatter(flat: Tensor, index: Tensor, values: Tensor) -> Tensor:
-    """A copy of (B, C, N) with values put where index is not negative."""
+    """Return a copy of (B, C, N) with values written at the non-negative indices."""
     out = torch.cat([flat, flat[..., :1]], 2)
     out.scatter_(2, torch.where(index < 0, flat.shape[2], index), values)
     return out[..., :-1]
@@ -57,11 +57,11 @@ def _scatter(flat: Tensor, index: Tensor, values: Tensor) -> Tensor:
 def line_coverage(
     start_x: Tensor, start_y: Tensor, end_x: Tensor, end_y: Tensor, height: int, width: int
 ) -> tuple[Tensor, Tensor]:
-    """Pixels of one anti-aliased line per image and how much of each it covers, by OpenCV's LINE_AA rule.
+    """Return the pixels of one anti-aliased line per image and their coverage, as OpenCV's LINE_AA has them.
 
-    The start lies inside the image, the end inside or one past its right or bottom edge. Returns the flat pixel index
-    (-1: outside) and the coverage of 256, both (B, steps * 3): each step along the main axis covers three pixels
-    across it, by a Gaussian of their distance to the line in 1/32 pixel.
+    The start lies inside the image, the end inside or one pixel past the right or bottom edge. Returns flat pixel indices
+    (-1: outside) and coverages out of 256, both (B, steps * 3): each step along the main axis covers three pixels across
+    it, by a Gaussian of their distance to the line in 1/32 pixel.
     """
     x1, y1, x2, y2 = (value << 16 for value in (start_x, start_y, end_x, end_y))
     x2, y2 = _clip_end(x1, y1, x2, y2, (width << 16) - 1, (height << 16) - 1)
@@ -96,8 +96,8 @@ def line_coverage(
 
 
 def _clip_end(x1: Tensor, y1: Tensor, x2: Tensor, y2: Tensor, right: int, bottom: int) -> tuple[Tensor, Tensor]:
-    """Move an end that is past the bottom or the right edge back onto it, along the line."""
-    low, far = y2 > bottom, x2 > right  # at most one of them: the end is one past one edge
+    """Move an end past the bottom or right edge along the line back to the edge."""
+    low, far = y2 > bottom, x2 > right  # at most one of the two
     slide = ((bottom - y2).double() * (x2 - x1) / (y2 - y1).clamp(min=1)).trunc().to(x2.dtype)
     climb = ((right - x2).double() * (y2 - y1) / (x2 - x1).clamp(min=1)).trunc().to(y2.dtype)
     x2, y2 = torch.where(low, x2 + slide, x2), torch.where(far, y2 + climb, y2)
@@ -105,22 +105,22 @@ def _clip_end(x1: Tensor, y1: Tensor, x2: Tensor, y2: Tensor, right: int, bottom
 
 
 def _end_correction(full: Tensor, first: Tensor, final: Tensor, since: Tensor, until: Tensor) -> Tensor:
-    """The slope's full weight, lowered on the first and last two steps by the ends' fractions of a pixel."""
+    """Return the weight of each step: the slope's full weight, reduced near both ends by their fractions of a pixel."""
     full, first, final = full[:, None], first[:, None], final[:, None]
     head, tail = ((0x78 - first) | 4) * full, (final | 4) * full
     both, more = ((final - first) & 0x78 | 4) * full, ((final - first + 0x80) | 4) * full
     table = torch.cat(
         [torch.zeros_like(both), both, head, both, more, head + (full << 7), tail, tail + (full << 7), full << 8], 1
     )
-    place = since.clamp(max=2) * 3 + until.clamp(0, 2)
-    return ((table >> 8) & 0x1FF).gather(1, place)
+    entry = since.clamp(max=2) * 3 + until.clamp(0, 2)
+    return ((table >> 8) & 0x1FF).gather(1, entry)
 
 
 @cache
 def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Weight by distance across the line in 1/32 pixel, and by slope in 1/32 (so that slanted lines look as thick).
+    """Return weights by the distance from the line and by its slope, both in 1/32 (so slanted lines look equally thick).
 
-    Closed forms of the two tables in OpenCV's source; they give the tables' values exactly.
+    These closed forms reproduce the two tables in OpenCV's source exactly.
     """
     weight = [int(255 * math.exp(-(((d - 15.5) / 32 / 0.75) ** 2))) for d in range(64)]
     slopes = [int(256 * math.sqrt((1 + ((s + 0.5) / 32) ** 2) / 2)) for s in range(32)]
@@ -132,17 +132,17 @@ _BOXES = Facts("black boxes", "boxes", lambda level, h, w: level * ((w + h) // 1
 
 @step_operator("boxes", _BOXES)
 def boxes(images: Tensor, draws: Draws) -> Tensor:
-    """(w+h)/10 more black boxes of 3 to 6 pixels: sides from 2..5, and the far corner is drawn too."""
-    return _black_boxes(images, draws, extra=1)
+    """Draw (w+h)/10 more black boxes with sides of 3 to 6 pixels (sides of 2 to 5, drawn with both corners included)."""
+    return _draw_boxes(images, draws, extra=1)
 
 
 @step_operator("boxes", _BOXES, variant="paper")
 def boxes_as_written(images: Tensor, draws: Draws) -> Tensor:
-    """(w+h)/10 more black boxes of 2 to 5 pixels."""
-    return _black_boxes(images, draws, extra=0)
+    """Draw (w+h)/10 more black boxes with sides of 2 to 5 pixels."""
+    return _draw_boxes(images, draws, extra=0)
 
 
-def _black_boxes(images: Tensor, draws: Draws, extra: int) -> Tensor:
+def _draw_boxes(images: Tensor, draws: Draws, extra: int) -> Tensor:
     height, width = images.shape[-2:]
     patches = draw_patches(draws, (height + width) // 10, height, width, shortest=2, longest=5)
     grown = Patches(patches.top, patches.left, patches.height + extra, patches.width + extra)

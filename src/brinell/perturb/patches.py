@@ -1,4 +1,4 @@
-"""Many small rectangles in every image of a batch: where they lie, which pixels they hold, in which order they may go."""
+"""Random small rectangles in every image of a batch: their positions, their pixels, and rounds that keep their order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brinell.draws import Draws
 
 @dataclass(frozen=True)
 class Patches:
-    """n rectangles an image, int64 (B, n) each, in pixels."""
+    """n rectangles per image, int64 (B, n) each, in pixels."""
 
     top: Tensor
     left: Tensor
@@ -21,51 +21,51 @@ class Patches:
     width: Tensor
 
     def pixels(self, longest: int, height: int, width: int) -> tuple[Tensor, Tensor]:
-        """Flat pixel indices (B, n, longest, longest) and which of them lie in the rectangle and in the image."""
+        """Return flat pixel indices (B, n, longest, longest) and a mask of those inside the rectangle and the image."""
         offsets = torch.arange(longest, device=self.top.device)
         rows, columns = self.top[..., None] + offsets, self.left[..., None] + offsets
         row_in = (offsets < self.height[..., None]) & (rows < height)
         column_in = (offsets < self.width[..., None]) & (columns < width)
         return rows[..., :, None] * width + columns[..., None, :], row_in[..., :, None] & column_in[..., None, :]
 
-    def take(self, places: Tensor) -> Patches:
-        """The rectangles at the given places (B, m) of each image."""
-        return Patches(*(side.gather(1, places) for side in (self.top, self.left, self.height, self.width)))
+    def take(self, index: Tensor) -> Patches:
+        """Return the rectangles at indices (B, m) of each image."""
+        return Patches(*(side.gather(1, index) for side in (self.top, self.left, self.height, self.width)))
 
 
 def draw_patches(draws: Draws, count: int, height: int, width: int, *, shortest: int, longest: int) -> Patches:
-    """Rectangles with sides uniform in shortest..longest (and no longer than the image), uniform inside the image."""
+    """Draw rectangles with sides uniform in shortest..longest (at most the image's), uniformly inside the image."""
     tall = draws.between(0, count, shortest, min(longest, height))
     wide = draws.between(1, count, shortest, min(longest, width))
-    return Patches(_place(draws, 2, height - tall), _place(draws, 3, width - wide), tall, wide)
+    return Patches(_draw_positions(draws, 2, height - tall), _draw_positions(draws, 3, width - wide), tall, wide)
 
 
-def _place(draws: Draws, purpose: int, room: Tensor) -> Tensor:
-    """Uniform integers in 0..room, for a room of its own an element."""
+def _draw_positions(draws: Draws, purpose: int, room: Tensor) -> Tensor:
+    """Draw uniform integers in 0..room, element by element."""
     bits = draws.bits(purpose, room.shape[1]).to(torch.int64).bitwise_and_(0xFFFFFFFF)
     return bits.mul_(room + 1).bitwise_right_shift_(32)
 
 
 def assign_rounds(patches: Patches) -> Tensor:
-    """The earliest round in which each rectangle may go, (B, n), so that rounds give what one after another gives.
+    """Return the earliest round of each rectangle, (B, n), such that rounds have the same result as one after the other.
 
-    A rectangle has to wait for every earlier one that it overlaps; its round is the longest such chain.
+    A rectangle waits for every earlier one that it overlaps, so its round is the length of the longest such chain.
     """
     batch, count = patches.top.shape
-    earlier, later = _meetings(patches)
-    wave = patches.top.new_zeros(batch * count)
+    earlier, later = _overlaps(patches)
+    rounds = patches.top.new_zeros(batch * count)
     while True:
-        longer = torch.zeros_like(wave).scatter_reduce_(0, later, wave[earlier] + 1, "amax")
-        if torch.equal(longer, wave):
-            return wave.view(batch, count)
-        wave = longer
+        longer = torch.zeros_like(rounds).scatter_reduce_(0, later, rounds[earlier] + 1, "amax")
+        if torch.equal(longer, rounds):
+            return rounds.view(batch, count)
+        rounds = longer
 
 
-def _meetings(patches: Patches) -> tuple[Tensor, Tensor]:
-    """Every two rectangles of an image that have a pixel in common, the earlier and the later of them, as places in a list
-    of all images' rectangles.
+def _overlaps(patches: Patches) -> tuple[Tensor, Tensor]:
+    """Return all pairs of rectangles of an image that share a pixel, earlier and later, as indices into the rectangles of
+    all images.
 
-    From top to bottom a rectangle can meet only the few that begin next below it.
+    With rectangles sorted by their top edge, each can overlap only the few that follow before its bottom edge.
     """
     count = patches.top.shape[1]
     order = patches.top.argsort(1)
@@ -74,13 +74,13 @@ def _meetings(patches: Patches) -> tuple[Tensor, Tensor]:
     below = torch.searchsorted(low.top, bottom) - torch.arange(count, device=order.device)
     most = max(1, int(below.max()) - 1)
 
-    def next_ones(values: Tensor, beyond: int) -> Tensor:
+    def successors(values: Tensor, beyond: int) -> Tensor:
         return pad(values, (0, most), value=beyond).unfold(1, most + 1, 1)[..., 1:]
 
-    # narrow numbers and no comparisons, since there are many of them
+    # int16 and no comparisons, because there are many pairs
     left, right = low.left.to(torch.int16), (low.left + low.width).to(torch.int16)
-    across = torch.minimum(right[..., None], next_ones(right, 0)).sub_(torch.maximum(left[..., None], next_ones(left, 0)))
-    down = bottom.to(torch.int16)[..., None] - next_ones(low.top.to(torch.int16), torch.iinfo(torch.int16).max)
+    across = torch.minimum(right[..., None], successors(right, 0)).sub_(torch.maximum(left[..., None], successors(left, 0)))
+    down = bottom.to(torch.int16)[..., None] - successors(low.top.to(torch.int16), torch.iinfo(torch.int16).max)
     image, one, step = across.clamp_(0, 1).mul_(down.clamp_(0, 1)).nonzero().unbind(1)
-    first, second = (order[image, place] for place in (one, one + 1 + step))
+    first, second = (order[image, rank] for rank in (one, one + 1 + step))
     return image * count + torch.minimum(first, second), image * count + torch.maximum(first, second)

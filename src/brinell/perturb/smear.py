@@ -1,8 +1,7 @@
-"""A lens out of focus, or a camera that moved while it looked (seed 3).
+"""Motion blur and Gaussian blur (DSN 2020, Zhong, Hu and Chen).
 
-A blur along an axis is a product with a matrix (n, n) an image, in which the border is folded in. Matrices and grey levels
-are whole numbers, and their sums stay below 2²⁴, so that a product is exact in float32 and the same for every batch and
-device.
+A blur along an axis is a product with one matrix (n, n) per image, which includes the reflected border. Matrices and grey
+levels are whole numbers with sums below 2²⁴, so products are exact in float32 and the same for every batch and device.
 """
 
 from __future__ import annotations
@@ -13,48 +12,48 @@ from torch import Tensor
 from brinell.perturb.papers import ZHONG_2020
 from brinell.perturb.property import NEARLY, PropertyFacts, per_image, pixel_property
 
-_FIRST, _SECOND = 16, 12  # bits of the weights of the two passes of a Gaussian blur
+_FIRST, _SECOND = 16, 12  # bits of the weights in the two passes of a Gaussian blur
 _SIGMA = 0.2  # of the longer side, at severity 1
-_TRUNCATE = 4  # standard deviations after which a Gaussian is cut off
-_BLOCK = 32  # rows or columns that are made at once, from those in reach, unless nearly all are
+_TRUNCATE = 4  # a Gaussian ends after this many standard deviations
+_BLOCK = 32  # rows or columns computed at once on a CPU, where the weights reach few others
 
 
-def _kernel(severities: Tensor, height: int, width: int) -> Tensor:
-    """The length of the line in pixels."""
+def _length(severities: Tensor, height: int, width: int) -> Tensor:
+    """Return the length of the line in pixels."""
     return (severities[:, 0] * min(height, width) + NEARLY).floor().clamp(min=1)
 
 
 _MOTION = PropertyFacts(
-    "motion blur", "blur", "px", _kernel, points=lambda height, width: min(height, width, 224), source=ZHONG_2020
+    "motion blur", "blur", "px", _length, points=lambda height, width: min(height, width, 224), source=ZHONG_2020
 )
 
 
 @pixel_property("motion_blur", _MOTION)
 def motion_blur(images: Tensor, severities: Tensor) -> Tensor:
-    """A horizontal line of k pixels; border reflect-101.
+    """Average along a horizontal line of k pixels (border reflect-101).
 
-    The authors' k×k kernel has its line in row round((k-1)/2), which for k = 2, 6, 10 … is not the row of OpenCV's anchor,
-    k//2: such a blur also moves the image down by one pixel.
+    The authors' k×k kernel has its line in row round((k-1)/2), which for k = 2, 6, 10 … differs from the row of OpenCV's
+    anchor, k//2: such a blur also shifts the image down by one pixel.
     """
-    length = _kernel(severities, *images.shape[2:])
-    moved = (length % 4 == 2).nonzero()[:, 0].to(images.device)
-    images[moved] = torch.cat([images[moved, :, 1:2], images[moved, :, :-1]], 2)
+    length = _length(severities, *images.shape[2:])
+    shifted = (length % 4 == 2).nonzero()[:, 0].to(images.device)
+    images[shifted] = torch.cat([images[shifted, :, 1:2], images[shifted, :, :-1]], 2)
     return _line_mean(images, length, -1)
 
 
 @pixel_property("motion_blur", _MOTION, variant="equations")
 def motion_blur_as_written(images: Tensor, severities: Tensor) -> Tensor:
-    """Eq. 4: a vertical line of k pixels, from k//2 above to the rest below; border reflect-101."""
-    return _line_mean(images, _kernel(severities, *images.shape[2:]), -2)
+    """Average along a vertical line of k pixels, k//2 of them above (border reflect-101, Eq. 4)."""
+    return _line_mean(images, _length(severities, *images.shape[2:]), -2)
 
 
 def _line_mean(images: Tensor, length: Tensor, axis: int) -> Tensor:
-    """The mean of `length` (B,) pixels along an axis, from length//2 before each pixel on."""
+    """Return the mean of `length` (B,) pixels along an axis, starting length//2 before each pixel."""
     reach = int(length.max()) // 2
     offsets = torch.arange(-reach, reach + 1)
     first = -(length // 2)[:, None]
-    counted = (offsets >= first) & (offsets < first + length[:, None])
-    return _spread(images, counted, axis, edge_twice=False).div_(per_image(length, images))
+    weights = (offsets >= first) & (offsets < first + length[:, None])
+    return _weighted_sums(images, weights, axis, edge_twice=False).div_(per_image(length, images))
 
 
 def _sigma(severities: Tensor, height: int, width: int) -> Tensor:
@@ -63,20 +62,20 @@ def _sigma(severities: Tensor, height: int, width: int) -> Tensor:
 
 @pixel_property("gaussian_blur", PropertyFacts("Gaussian blur", "blur", "sigma", _sigma, source=ZHONG_2020))
 def gaussian_blur(images: Tensor, severities: Tensor) -> Tensor:
-    """Eq. 5: a standard deviation of up to a fifth of the longer side, cut off at four of them; border reflected.
+    """Blur with a Gaussian of up to a fifth of the longer side, truncated at 4 sigma (border reflected, Eq. 5).
 
-    Weights have 16 bits along rows and 12 along columns, and 4 bits behind the point are kept in between: 0.02 grey levels
-    or so from real numbers.
+    Weights have 16 bits along rows and 12 along columns, with 4 fractional bits in between, which is within about 0.02
+    grey levels of the exact result.
     """
     sigma = _sigma(severities, *images.shape[2:])
-    rows = _spread(images, _bell(sigma, _FIRST), -1, edge_twice=True).mul_(2.0**-_SECOND).round_()
-    return _spread(rows, _bell(sigma, _SECOND), -2, edge_twice=True).mul_(2.0**-_FIRST)
+    rows = _weighted_sums(images, _gaussian_weights(sigma, _FIRST), -1, edge_twice=True).mul_(2.0**-_SECOND).round_()
+    return _weighted_sums(rows, _gaussian_weights(sigma, _SECOND), -2, edge_twice=True).mul_(2.0**-_FIRST)
 
 
-def _bell(sigma: Tensor, bits: int) -> Tensor:
-    """Whole weights of Gaussians at offsets -reach … reach that sum to 2**bits, (B, 2·reach+1).
+def _gaussian_weights(sigma: Tensor, bits: int) -> Tensor:
+    """Return integer Gaussian weights at offsets -reach … reach that sum to 2**bits, (B, 2·reach+1).
 
-    What is rounded is their sum from outside on, so that errors don't add up.
+    Cumulative sums from outside are rounded, so that rounding errors don't add up.
     """
     end = (_TRUNCATE * sigma + 0.5).floor()[:, None]
     offset = torch.arange(max(1, int(end.max())) + 1, dtype=torch.float64)
@@ -88,34 +87,34 @@ def _bell(sigma: Tensor, bits: int) -> Tensor:
     return torch.cat([side.flip(1), middle, side], 1)
 
 
-def _spread(images: Tensor, weights: Tensor, axis: int, *, edge_twice: bool) -> Tensor:
-    """Sums of a pixel's neighbours along an axis, with weights (B, 2·reach+1)."""
+def _weighted_sums(images: Tensor, weights: Tensor, axis: int, *, edge_twice: bool) -> Tensor:
+    """Return sums of each pixel's neighbours along an axis, with weights (B, 2·reach+1)."""
     side, reach = images.shape[axis], weights.shape[1] // 2
-    matrix = _folded(weights.to(images.device, torch.float32), side, edge_twice)
-    # an accelerator is faster with one large product
+    matrix = _fold_border(weights.to(images.device, torch.float32), side, edge_twice)
+    # one large product is faster on an accelerator
     size = _BLOCK if reach < side // 3 and images.device.type == "cpu" else side
     parts = []
     for start in range(0, side, size):
         low, high = max(0, start - reach), min(side, start + size + reach)
-        seen, block = images.narrow(axis, low, high - low), matrix[:, start : start + size, low:high]
+        source, block = images.narrow(axis, low, high - low), matrix[:, start : start + size, low:high]
         if axis == -1:
-            parts.append(_product(seen.flatten(1, 2), block.mT).view(*images.shape[:3], -1))
+            parts.append(_exact_product(source.flatten(1, 2), block.mT).view(*images.shape[:3], -1))
         else:
-            parts.append(_product(block[:, None], seen))
+            parts.append(_exact_product(block[:, None], source))
     return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
 
 
-def _folded(weights: Tensor, side: int, edge_twice: bool) -> Tensor:
-    """Weights (B, 2·reach+1) of a pixel's neighbours as a matrix (B, n, n) whose rows are targets.
+def _fold_border(weights: Tensor, side: int, edge_twice: bool) -> Tensor:
+    """Return weights (B, 2·reach+1) of a pixel's neighbours as matrices (B, n, n) with one row per target pixel.
 
-    What lies outside is reflected at the border as often as needed, with the pixel at the edge seen twice or once.
+    Pixels outside are reflected at the border as often as needed; the pixel at the edge is repeated if `edge_twice`.
     """
     reach = weights.shape[1] // 2
     period = 2 * side if edge_twice else 2 * side - 2
     circle = weights.new_zeros(len(weights), period)
     circle.index_add_(1, torch.arange(-reach, reach + 1, device=weights.device) % period, weights)
     step = torch.arange(2 * side - 1, device=weights.device)
-    # sources at target + step, and mirrored ones, along both diagonals
+    # direct sources lie along one diagonal, mirrored ones along the other
     matrix = circle[:, (step - side + 1) % period].unfold(1, side, 1).flip(1)
     mirrored = circle[:, (period - edge_twice - step) % period].unfold(1, side, 1)
     edge = 0 if edge_twice else 1
@@ -123,8 +122,8 @@ def _folded(weights: Tensor, side: int, edge_twice: bool) -> Tensor:
     return matrix
 
 
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    """A matrix product of whole numbers, exact. An accelerator may be told to cut float32 short, but not float64."""
+def _exact_product(left: Tensor, right: Tensor) -> Tensor:
+    """Multiply matrices of whole numbers exactly: in float64 on accelerators, which may shorten float32 (TF32)."""
     if left.device.type == "cpu":
         return left @ right
     return (left.to(torch.float64) @ right.to(torch.float64)).to(torch.float32)

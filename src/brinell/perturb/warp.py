@@ -1,9 +1,9 @@
-"""Moving images: one warp for everything that moves them. Bilinear, black outside.
+"""Projective warps of images: bilinear interpolation, black outside.
 
-The rule for rounding: where a pixel comes from is rounded to 1/256 of a pixel, the four pixels around that place are
-weighted exactly, and the sum is rounded half to even. Libraries differ here, and a search stops at other angles for it.
-Our rule has whole numbers only (8 bits of grey and 16 of weight fit in a float32), so that every device and batch gives
-the same pixels, and moves by whole pixels are exact.
+Rounding: the source position of a pixel is rounded to 1/256 of a pixel, the four pixels around it are weighted exactly, and
+the sum is rounded half to even. Libraries differ here, enough for a search to stop at other angles. This rule uses whole
+numbers only (8 bits of grey times 16 bits of weight fit into float32), so every device and batch size gives the same
+pixels, and shifts by whole pixels are exact.
 """
 
 from __future__ import annotations
@@ -12,49 +12,49 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample, pad
 
-PARTS = 256  # of a pixel, to which places are rounded
+PARTS = 256  # positions are rounded to this fraction of a pixel
 
 
 def warp(images: Tensor, matrices: Tensor) -> Tensor:
-    """uint8 images (B, C, H, W) moved by float64 matrices (B, 3, 3), which take a pixel's (x, y, 1) to where it goes."""
+    """Move uint8 images (B, C, H, W) by float64 matrices (B, 3, 3), which map a pixel's (x, y, 1) to its new position."""
     height, width = images.shape[2:]
-    # grid_sample divides by the sides: for powers of two that is exact
+    # grid_sample divides by the sides, which is exact for powers of two
     tall, wide = _power_of_two(height), _power_of_two(width)
-    model_input = pad(images.to(torch.float32), (0, wide - width, 0, tall - height))
+    padded = pad(images.to(torch.float32), (0, wide - width, 0, tall - height))
     grid = sampling_grid(matrices, height, width, images.device)
-    moved: Tensor = grid_sample(model_input, grid, "bilinear", "zeros", align_corners=False)
+    moved: Tensor = grid_sample(padded, grid, "bilinear", "zeros", align_corners=False)
     return moved.round_().to(torch.uint8)
 
 
 def sampling_grid(matrices: Tensor, height: int, width: int, device: torch.device) -> Tensor:
-    """For each pixel of the moved image, where it comes from on a model input whose sides are powers of two, as `grid_sample`
-    has it: float32 (B, H, W, 2), -1 to 1 from edge to edge.
+    """Return the source position of each pixel of the moved image, in `grid_sample`'s coordinates on an image padded to
+    powers of two: float32 (B, H, W, 2), from -1 to 1 between the edges.
     """
-    # on the host, where an inverse is the same for every device
+    # inverted on the host, so that all devices use the same inverse
     back: Tensor = torch.linalg.inv(matrices.cpu()) * PARTS
     x = torch.arange(width, dtype=torch.float64)[None, :, None]
     y = torch.arange(height, dtype=torch.float64)[None, :, None]
     across = (back[:, None, :, 0] * x).to(device)
     down = (back[:, None, :, 1] * y + back[:, None, :, 2]).to(device)
-    where = source_positions(across, down, flat=not bool(back[:, 2, :2].any()), unit=PARTS, behind=-2.0 * PARTS)
-    # what lies further outside is as black as what lies two pixels outside
-    parts = where.round_().clamp_(-2 * PARTS, 2 * PARTS * (max(height, width) + 1)).to(torch.float32)
+    position = source_positions(across, down, flat=not bool(back[:, 2, :2].any()), unit=PARTS, behind=-2.0 * PARTS)
+    # two pixels outside everything is black already
+    parts = position.round_().clamp_(-2 * PARTS, 2 * PARTS * (max(height, width) + 1)).to(torch.float32)
     sides = torch.tensor([_power_of_two(width), _power_of_two(height)], dtype=torch.float32, device=device)
     return parts.mul_(2 / PARTS / sides).add_(1 / sides - 1)
 
 
 def source_positions(across: Tensor, down: Tensor, *, flat: bool, unit: float = 1.0, behind: float) -> Tensor:
-    """Where the pixels of a moved image come from, (B, H, W, 2), from what their column and what their row adds to it.
+    """Return the source positions (B, H, W, 2) of a moved image as the sum of a column's and a row's contribution.
 
-    `across` is (B, W, 3) and `down` (B, H, 3), both in `unit`s: one sum for each pixel, and no matrix product. Where the
-    motion is not `flat` the third number is the depth; what lies `behind` the camera comes from there.
+    `across` (B, W, 3) and `down` (B, H, 3) are in `unit`s; a sum per pixel replaces a matrix product. Unless the motion is
+    `flat` (affine), the third component is the depth, and pixels behind the camera get the position `behind`.
     """
     across, down = across[:, None], down[:, :, None]
-    where = across[..., :2] + down[..., :2]
+    position = across[..., :2] + down[..., :2]
     if flat:
-        return where
+        return position
     depth = (across[..., 2:] + down[..., 2:]) / unit
-    return torch.where(depth > 0, where / depth, behind)
+    return torch.where(depth > 0, position / depth, behind)
 
 
 def _power_of_two(side: int) -> int:

@@ -1,4 +1,4 @@
-"""Fog and snow (seed 3). One weather an image: more severity is more of the same fog and flakes."""
+"""Fog and snow (DSN 2020, Zhong, Hu and Chen): one random field per image, which the severity thickens."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from brinell.draws import Draws
 from brinell.perturb.papers import ZHONG_2020
 from brinell.perturb.property import PropertyFacts, per_image, pixel_property
 
-POINTS = 999  # the authors' thousand without 0
+POINTS = 999  # the authors' 1000 severities without 0
 FLAKES = 100  # at severity 1
-FOG, FOG_MOST = 1.0, 3.5  # white added, in units of the range, at severities 0 and 1
-DECAY, DECAY_LEAST = 2.3, 1.0  # how much less random each octave of fog is than the last
+FOG, FOG_MOST = 1.0, 3.5  # white added at severities 0 and 1, as a multiple of the range
+DECAY, DECAY_LEAST = 2.3, 1.0  # factor by which the randomness of the fog falls per octave, at severities 0 and 1
 
 
-def _unless_0(severities: Tensor, amount: Tensor) -> Tensor:
-    """These amounts don't begin at 0, but severity 0 is the clean image."""
+def _zero_at_zero(severities: Tensor, amount: Tensor) -> Tensor:
+    """Return the amounts, with 0 at severity 0: these amounts don't start at 0, but severity 0 is the clean image."""
     return torch.where(severities[:, 0] == 0, 0.0, amount)
 
 
@@ -31,16 +31,16 @@ def _thickness(severities: Tensor) -> Tensor:
 @pixel_property(
     "fog",
     PropertyFacts(
-        "fog", "weather", "% white", lambda s, h, w: _unless_0(s, 100 * _thickness(s)), points=POINTS, source=ZHONG_2020
+        "fog", "weather", "% white", lambda s, h, w: _zero_at_zero(s, 100 * _thickness(s)), points=POINTS, source=ZHONG_2020
     ),
 )
 def fog(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
-    """(x + p·F)·m/(m + p): a plasma F of values in [0, 1] added, and the whole scaled so that the brightest value m stays.
+    """Add fog F in [0, 1] and rescale to keep the brightest value m: (x + p·F)·m/(m + p), with p = 1 + 2.5e.
 
-    p = 1 + 2.5e, and each octave of F is 2.3 - 1.3e times less random than the last. The least fog is strong already.
+    F is a plasma; each octave is 2.3 - 1.3e times less random than the one before. Even the lowest severity is strong.
     """
     decay = DECAY + (DECAY_LEAST - DECAY) * severities[:, 0]
-    # the authors multiply their random term by its own width: it falls with the square
+    # the authors multiply the random term by its own width, so it falls with the square
     white = per_image(255 * _thickness(severities), images)
     brightest = images.amax((1, 2, 3), keepdim=True)
     plasma = _plasma(draws, images, 1 / decay**2).mul_(white)
@@ -53,19 +53,19 @@ def fog(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     variant="equations",
 )
 def fog_as_written(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
-    """Eq. 10: x + e·κ·DS(e·γ), the plasma's octaves each e·γ times as random as the last.
+    """Add fog, a plasma DS: x + e·κ·DS(e·γ), each octave e·γ times as random as the one before (Eq. 10).
 
-    The paper gives no values: κ = 3.5 and γ = 1 are what the authors' code has at e = 1.
+    The paper gives no values; κ = 3.5 and γ = 1 are those of the authors' code at e = 1.
     """
     plasma = _plasma(draws, images, severities[:, 0])
     return images.add_(plasma.mul_(per_image(255 * FOG_MOST * severities[:, 0], images)))
 
 
 def _plasma(draws: Draws, images: Tensor, ratio: Tensor) -> Tensor:
-    """Diamond-square maps in [0, 1], float32 (B, 1, H, W): the corner of a torus whose side is a power of two.
+    """Return diamond-square maps in [0, 1], float32 (B, 1, H, W), cut out of a torus with a power of two as its side.
 
-    Every octave fills in the middles of squares and then of diamonds: a mean of four and a random term, whose width is
-    `ratio` (B,) times that of the octave before.
+    Every octave fills in the centres of squares, then of diamonds, with the mean of four neighbours and a random term
+    whose width is `ratio` (B,) times that of the octave before.
     """
     batch, _, height, width = images.shape
     octaves = (max(height, width) - 1).bit_length()
@@ -89,14 +89,14 @@ def _plasma(draws: Draws, images: Tensor, ratio: Tensor) -> Tensor:
 
 
 def _flakes(severities: Tensor, height: int = 0, width: int = 0) -> Tensor:
-    return _unless_0(severities, (1 + severities[:, 0] * (FLAKES - 1)).floor())
+    return _zero_at_zero(severities, (1 + severities[:, 0] * (FLAKES - 1)).floor())
 
 
 @pixel_property("snow", PropertyFacts("snow", "weather", "flakes", _flakes, points=POINTS, source=ZHONG_2020))
 def snow(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
-    """1 to 100 flakes, each a disc with a radius of √(0.1·min(h, w)) smeared along 45°; where they overlap, they add up.
+    """Add 1 to 100 flakes: discs with a radius of √(0.1·min(h, w)), smeared along 45°, whose overlaps add up.
 
-    The n-th flake of an image always falls on the same place.
+    The n-th flake of an image always has the same position.
     """
     batch, _, height, width = images.shape
     flake, length = flake_counts(height, width)
@@ -104,20 +104,21 @@ def snow(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     top = draws.below(0, FLAKES, height - len(flake))
     left = draws.below(1, FLAKES, max(1, width - len(flake)))
     offsets = (rows * width + columns).to(images.device)
-    places = (top * width + left)[:, :, None] + offsets
+    pixels = (top * width + left)[:, :, None] + offsets
     fallen = torch.arange(FLAKES) < _flakes(severities)[:, None]
     values = fallen.to(torch.float32).to(images.device)[:, :, None] * flake[rows, columns].to(images.device)
-    # sums of whole numbers: their order doesn't matter
+    # sums of whole numbers don't depend on their order
     counts = torch.zeros(batch, height * width, device=images.device)
-    counts.scatter_add_(1, places.flatten(1), values.flatten(1))
+    counts.scatter_add_(1, pixels.flatten(1), values.flatten(1))
     return images.add_(counts.view(batch, 1, height, width).mul_(255 / length))
 
 
 @cache
 def flake_counts(height: int, width: int) -> tuple[Tensor, int]:
-    """A flake of (h/10)² pixels in parts of full scale, and how many parts that is: the pixels of the line that smears it.
+    """Return a flake of (h/10)² pixels as whole numbers, and the number that stands for full scale: the length of the
+    line along which it is smeared.
 
-    At 224×224 that is 22×22 pixels, a radius of 4.7, a line of 9 pixels, and 7/9 of full scale at the brightest.
+    At 224×224: 22×22 pixels, a radius of 4.7, a line of 9 pixels, and 7/9 of full scale at the brightest.
     """
     side = max(1, min(height // 10, width))
     middle = side // 2

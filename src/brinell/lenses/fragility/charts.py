@@ -100,7 +100,9 @@ def class_bars(findings: FragilityFindings, names: Mapping[str, Namer]) -> Chart
 
 
 def _measured(findings: FragilityFindings, operators: list[str]) -> list[FragileShare]:
-    return [share for share in findings.shares.values() if share.operator in operators and share.images]
+    """Return the shares of some operators, in their order."""
+    shares = [share for share in findings.shares.values() if share.operator in operators and share.images]
+    return sorted(shares, key=lambda share: operators.index(share.operator))
 
 
 def _lines(records: Iterable[dict[str, Any]], findings: FragilityFindings, name: str, selected: str | None = None) -> Chart:

@@ -102,7 +102,9 @@ class FragilityFindings:
 
     def verdict(self, model: str) -> str:
         """Return the finding about a model in a few sentences."""
-        sentences = [*self._window_verdict(model), *self._location_verdict(model), *self._minimal_verdict(model)]
+        sentences = [*self._window_verdict(model)]
+        sentences += self._location_verdict(model, "its" if sentences else f"{model}'s")
+        sentences += self._minimal_verdict(model, "It" if sentences else model)
         return " ".join(sentences) or f"No window of any image could be tested with {model}."
 
     def _window_verdict(self, model: str) -> Iterator[str]:
@@ -123,21 +125,19 @@ class FragilityFindings:
             by_shift = f"{shift.share.value:.1%} (shift) and " if shift.images else ""
             yield f"At {title} it is {by_shift}{shrink.share.value:.1%} (shrink)."
 
-    def _location_verdict(self, model: str) -> Iterator[str]:
+    def _location_verdict(self, model: str, whose: str) -> Iterator[str]:
         for operator in self.locations:
             share = self.share(model, operator, "loose shift", "label")
             if share is not None and share.images:
-                yield (
-                    f"With the whole image {self.title(operator)}, a one-pixel shift changes the label of {model} at "
-                    f"{share.share.value:.1%} of positions."
-                )
+                changes = f"a one-pixel shift changes {whose} label at {share.share.value:.1%} of positions"
+                yield f"With the whole image {self.title(operator)}, {changes}."
 
-    def _minimal_verdict(self, model: str) -> Iterator[str]:
+    def _minimal_verdict(self, model: str, subject: str) -> Iterator[str]:
         mine = [one for one in self.minimal if one.model == model]
         if mine:
             count = sum(len(one.windows) for one in mine) / len(mine)
             bound = "" if all(one.complete for one in mine) else " or more (not all branches were searched)"
-            yield f"The search found {count:.1f} minimal images per photograph{bound} for {model}."
+            yield f"{subject} has {count:.1f} minimal images per photograph{bound}."
 
     def table(self) -> list[dict[str, Any]]:
         """Return one flat record per model, size, kind and way of judging."""

@@ -20,7 +20,7 @@ def findings_table(findings: FragilityFindings) -> list[Any]:
         table.add_column("windows", no_wrap=True)
         for kind in KINDS:
             table.add_column(kind, justify="right", overflow="fold")
-        table.add_column("recognised", justify="right")
+        table.add_column("right", justify="right")
         table.add_column("images", justify="right")
         for operator in findings.operators:
             shares = [findings.share(model, operator, kind) for kind in KINDS]
@@ -29,11 +29,11 @@ def findings_table(findings: FragilityFindings) -> list[Any]:
                 recognised = f"{first.recognised.value:.1%}" if first.images else "–"
                 table.add_row(findings.title(operator), *map(_format_share, shares), recognised, str(first.images))
         if table.row_count:
-            printed += [table, "Share of fragile windows, judged by correctness, with 95 % intervals over images."]
+            printed += [table, "Fragile windows, judged by right or wrong, with 95 % intervals over images."]
         printed.append(findings.verdict(model))
     if findings.stride > 1:
         printed.append(
-            f"One window in {findings.stride}² was judged, each against its one-pixel neighbours, and no others."
+            f"One window in {findings.stride}² was judged, each against its one-pixel neighbours."
         )
     for operator, count in findings.too_small.items():
         printed.append(f"Images too small for {findings.title(operator)}: {count}.")
@@ -44,7 +44,8 @@ def _format_share(share: FragileShare | None) -> str:
     if share is None or not share.images:
         return "–"
     estimate = share.share
-    interval = f"\n{100 * estimate.low:.1f}–{100 * estimate.high:.1f}" if share.images > 1 else ""
+    digits = 1 if estimate.high < 0.1 else 0  # four kinds have to fit on a line
+    interval = f"\n{100 * estimate.low:.{digits}f}–{100 * estimate.high:.{digits}f}" if share.images > 1 else ""
     return f"{estimate.value:.2%}{interval}"
 
 

@@ -212,7 +212,7 @@ MEASURES = (
     Measure(
         name="robustness",
         lens="knob",
-        what="mean smallest breaking change (R), over images that broke in both",
+        what="mean smallest breaking change (R)",
         better="higher",
         unit="percent",
         sql="select model, operator, image, {distance} as value from rows "

@@ -161,6 +161,7 @@ def catalogue() -> list[Entry]:
             (inspect.getdoc(found.function) or "").partition("\n")[0],
         )
         for found in PROPERTIES.values()
+        if found.function.__module__.startswith("brinell.")  # others are listed by their entry points
     ]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import altair as alt
 
-from brinell.lenses.profile.findings import AVERAGE, ProfileFindings
+from brinell.lenses.profile.findings import ProfileFindings
+from brinell.lenses.reader import AVERAGE
 from brinell.report.charts import PALETTE, Chart, inline_data, menu, model_colour, tooltips
 
 METRIC_TITLES = {

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from brinell.errors import RunError
+from brinell.lenses.profile.comparison import compare_failure_points
 from brinell.lenses.profile.curves import (
     DETECTION_METRICS,
     METRICS,
@@ -25,12 +26,11 @@ from brinell.lenses.profile.curves import (
 )
 from brinell.lenses.profile.exhibits import select_exhibits
 from brinell.lenses.profile.precision import require_pycocotools, write_precision
-from brinell.lenses.reader import ANSWER, Failures, Figures, Measure, Reader, named_columns, parameter_list
+from brinell.lenses.reader import ANSWER, AVERAGE, Failures, Figures, Measure, Reader, named_columns, parameter_list
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.runs.statistics import THRESHOLDS, Estimate
 
-AVERAGE = "average"
 STRONGEST = 30  # the highest level that operators have
 
 COLUMNS = named_columns(
@@ -138,13 +138,16 @@ class ProfileFindings:
         return records
 
     def figures(self) -> Iterator[Figures]:
-        """Yield areas, failure points and the metrics of every level."""
+        """Yield areas, failure points and the metrics of every level, and averages over operators."""
         for (model, operator), points in self.curves.items():
             yield model, operator, 0, {"area": self.areas[model, operator]}
             for point in points:
                 yield model, operator, point.level, point
         for one in self.failure_points:
             yield one.model, one.operator, 0, {f"level_below_{one.threshold:g}": one.level}
+        for model, levels in self.averages.items():
+            for level, metrics in enumerate(levels):
+                yield model, AVERAGE, level, metrics
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -248,6 +251,7 @@ READER = Reader(
     changed="level > 0",
     parameters=parameter_list("level"),
     measures=MEASURES,
+    compare=compare_failure_points,
     failures=Failures(_query_failures, parameters="level", complete=lambda operator: True),
     exhibits=select_exhibits,
     requires=require_pycocotools,

@@ -96,6 +96,7 @@ def catalogue() -> list[Entry]:
             (inspect.getdoc(operator.function) or "").partition("\n")[0],
         )
         for operator in OPERATORS.values()
+        if operator.function.__module__.startswith("brinell.")  # others are listed by their entry points
     ]
 
 
