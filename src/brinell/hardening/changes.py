@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.engine.failures import LEVELS
 from brinell.errors import ConfigError
 from brinell.hardening.options import AugmentOptions, OperatorOptions
 from brinell.perturb.highlight import add_highlights
@@ -22,6 +21,7 @@ from brinell.perturb.property import PROPERTIES, find_property, property_names
 from brinell.registry import nearest
 from brinell.resizing.resample import Interpolation, resize
 
+LEVELS = 30  # the highest level that operators have
 # images (B, C, H, W), strengths in [0, 1] (B,) and spare draws (B, 3) in (0, 1), both float64 on the host, a seed, and ids
 # on the images' device
 Apply = Callable[[Tensor, Tensor, Tensor, int, Tensor], Tensor]
