@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import click
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -23,7 +22,6 @@ class Flag:
     kind: Any
     help: str
     panel: str
-    choices: tuple[str, ...] = ()
     negatable: bool = False
 
     @property
@@ -34,8 +32,7 @@ class Flag:
     def as_parameter(self) -> inspect.Parameter:
         """Return the flag as a parameter that typer reads."""
         declarations = [f"--{self.name}/--no-{self.name}" if self.negatable else f"--{self.name}"]
-        more: dict[str, Any] = {"click_type": click.Choice(list(self.choices))} if self.choices else {}
-        option = typer.Option(*declarations, help=self.help, rich_help_panel=self.panel, show_default=False, **more)
+        option = typer.Option(*declarations, help=self.help, rich_help_panel=self.panel, show_default=False)
         annotation = Annotated[self.kind | None, option]
         return inspect.Parameter(self.parameter, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
@@ -57,7 +54,7 @@ def flags_of(
     for option, field in model.model_fields.items():
         if option in skip or option == "name":
             continue
-        kind, choices, many = _kind(field.annotation)
+        kind, many = _kind(field.annotation)
         name = (names or {}).get(option) or prefix + _flag_name(option, many)
         flags.append(
             Flag(
@@ -66,7 +63,6 @@ def flags_of(
                 kind=list[kind] if many else kind,
                 help=_help(field, many),
                 panel=panel,
-                choices=choices,
                 negatable=kind is bool and field.default is True,
             )
         )
@@ -79,25 +75,20 @@ def _flag_name(option: str, many: bool) -> str:
     return singular.replace("_", "-")
 
 
-def _kind(annotation: Any) -> tuple[Any, tuple[str, ...], bool]:
-    """Return the type of a flag's value, its choices, and whether it can be repeated."""
+def _kind(annotation: Any) -> tuple[Any, bool]:
+    """Return the type of a flag's value, and whether the flag can be repeated."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _kind(get_args(annotation)[0])
     if origin in (Union, types.UnionType):
         parts = [part for part in get_args(annotation) if part is not type(None)]
-        return _kind(parts[0]) if len(parts) == 1 else (str, (), False)
+        return _kind(parts[0]) if len(parts) == 1 else (str, False)
     if origin is Literal:
         values = get_args(annotation)
-        if all(isinstance(value, str) for value in values):
-            return str, tuple(values), False
-        return type(values[0]), (), False
+        return (annotation if all(isinstance(value, str) for value in values) else type(values[0])), False
     if origin in (tuple, list):
-        kind, choices, _ = _kind(get_args(annotation)[0])
-        return kind, choices, True
-    if annotation in (bool, int, float, str):
-        return annotation, (), False
-    return str, (), False
+        return _kind(get_args(annotation)[0])[0], True
+    return (annotation if annotation in (bool, int, float, str) else str), False
 
 
 def _help(field: FieldInfo, many: bool) -> str:

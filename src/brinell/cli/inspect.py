@@ -87,16 +87,7 @@ def _saliency(given: Mapping[str, Any], folder: Folder) -> None:
     say(f"report: {run.report()}")
 
 
-saliency = with_flags(
-    _saliency,
-    [
-        flag
-        for flag in (
-            type(flag)(**{**vars(flag), "name": flag.path[-1].replace("_", "-")})
-            for flag in flags_of(SaliencyOptions, panel="Options")
-        )
-    ],
-)
+saliency = with_flags(_saliency, flags_of(SaliencyOptions, panel="Options"))
 
 
 def show(

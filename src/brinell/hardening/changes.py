@@ -30,6 +30,8 @@ CROP, HIGHLIGHT = "crop", "highlight"
 #: what lenses call that which is trained by a name of its own
 MEASURED_AS = {CROP: ("windows", "minimal"), HIGHLIGHT: (HIGHLIGHT,)}
 
+LEVELS = 30  # the strongest level of an operator
+
 
 @dataclass(frozen=True)
 class Change:

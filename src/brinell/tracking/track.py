@@ -1,7 +1,7 @@
 """Logging a run: the parent run, a nested run for each lens, model and operator, and the files.
 
-A run is identified by what was measured and when. Logging is idempotent: what was logged before and is unchanged stays; what
-changed since, or was left unfinished, is logged anew.
+A run is identified by what was measured and when. Logging is idempotent: what was logged before and is unchanged stays;
+what changed since, or was left unfinished, is logged anew.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+
 from brinell.config.data import DataOptions
 from brinell.types import Sample
 
@@ -31,4 +32,3 @@ class Bars:
 def open_bars(path: Path, options: DataOptions) -> Bars:
     """Open `bars:COUNT`."""
     return Bars(int(str(path)))
-

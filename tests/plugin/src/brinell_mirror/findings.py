@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
+
 from brinell.lenses.reader import ANSWER, Failures, Figures, Measure, Reader
 from brinell.report.exhibits import Exhibit
 from brinell.runs.run import Run

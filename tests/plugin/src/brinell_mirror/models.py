@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor, nn
+
 from brinell.classes import Classes
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.models.model import Model
 from brinell.models.modules import model_from_module
 from brinell.models.preprocess import Preprocess
-from torch import Tensor, nn
 
 
 class Side(nn.Module):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from brinell.perturb.operator import Facts, level_operator
 from torch import Tensor
+
+from brinell.perturb.operator import Facts, level_operator
 
 _FACTS = Facts(
     "scan lines", "% darker", lambda level, height, width: 2 * level, "global", "pixel", source="brinell's tests"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from brinell.config.lens import LensOptions
 from pydantic import Field
+
+from brinell.config.lens import LensOptions
 
 AXES = ("horizontal", "vertical")
 

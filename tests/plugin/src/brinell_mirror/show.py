@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import altair as alt
-from brinell.report.exhibits import pairs
-from brinell.report.show import Context, NamedChart, Section, Show
 from rich.table import Table
 
+from brinell.report.exhibits import pairs
+from brinell.report.show import Context, NamedChart, Section, Show
 from brinell_mirror.findings import MirrorFindings
 
 
