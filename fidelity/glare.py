@@ -117,8 +117,8 @@ def anyone(images: Sequence[Seen], found: HighlightFindings, reference: Mapping[
     return (
         f"{100 * len(lost) / len(every):.0f} % of our {len(every)} images are lost by one network or another, in "
         f"{found.any_model[EXACT].variants / max(len(lost), 1):.1f} variants each; the paper's {reference['failing']:,} "
-        f"failing variants, {each} of an image, are about {theirs:,.0f} of {total:,} images, or {100 * theirs / total:.0f} %, "
-        "for eight networks"
+        f"failing variants, {each} of an image, are about {theirs:,.0f} of {total:,} images, or "
+        f"{100 * theirs / total:.0f} %, for eight networks"
     )
 
 
