@@ -44,8 +44,10 @@ class TrackOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    to: str
-    experiment: str | None = None
+    to: str = Field(description="URI of an MLflow server to log the finished run to.")
+    experiment: str | None = Field(
+        None, description="Experiment on that server (default: MLFLOW_EXPERIMENT_NAME, or brinell)."
+    )
 
 
 def _track(value: Any) -> Any:
@@ -68,11 +70,13 @@ class RunConfig(BaseModel):
     lenses: tuple[Annotated[SerializeAsAny[LensOptions], BeforeValidator(one_lens)], ...] = Field(
         default_factory=lambda: (one_lens("profile"),), min_length=1
     )
-    select: str = "all"
-    seed: int = 0
+    select: str = Field(
+        "all", description="Images to measure: all, correct (those that every model gets right) or correct:MODEL."
+    )
+    seed: int = Field(0, description="Seed of all random draws.")
     saliency: SaliencyOptions | None = None
     track: Annotated[TrackOptions | None, BeforeValidator(_track)] = None
-    out: str | None = None
+    out: str | None = Field(None, description="Folder or fsspec URL of the run (default: named by what is measured).")
     execution: Execution = Execution()
 
     @model_validator(mode="before")

@@ -29,11 +29,21 @@ class Flag:
         """Name of the flag as a Python parameter."""
         return self.name.replace("-", "_")
 
+    @property
+    def _metavar(self) -> str | None:
+        """Placeholder of the value in the help; None: typer's own, which lists choices."""
+        if self.kind is bool or get_origin(self.kind) is Literal:
+            return None
+        kind = get_args(self.kind)[0] if get_origin(self.kind) is list else self.kind
+        return {int: "N", float: "X"}.get(kind, "TEXT")
+
     def as_parameter(self) -> inspect.Parameter:
         """Return the flag as a parameter that typer reads."""
         declarations = [f"--{self.name}/--no-{self.name}" if self.negatable else f"--{self.name}"]
-        option = typer.Option(*declarations, help=self.help, rich_help_panel=self.panel, show_default=False)
-        annotation = Annotated[self.kind | None, option]
+        option = typer.Option(
+            *declarations, help=self.help, rich_help_panel=self.panel, show_default=False, metavar=self._metavar
+        )
+        annotation = Annotated.__class_getitem__((self.kind | None, option))  # type: ignore[attr-defined]
         return inspect.Parameter(self.parameter, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
@@ -60,7 +70,7 @@ def flags_of(
             Flag(
                 path=(*path, option),
                 name=name,
-                kind=list[kind] if many else kind,
+                kind=types.GenericAlias(list, (kind,)) if many else kind,
                 help=_help(field, many),
                 panel=panel,
                 negatable=kind is bool and field.default is True,
@@ -87,7 +97,8 @@ def _kind(annotation: Any) -> tuple[Any, bool]:
         values = get_args(annotation)
         return (annotation if all(isinstance(value, str) for value in values) else type(values[0])), False
     if origin in (tuple, list):
-        return _kind(get_args(annotation)[0])[0], True
+        kind, _ = _kind(get_args(annotation)[0])
+        return (kind if kind in (int, float) else str), True  # typer knows no lists of choices; the config checks them
     return (annotation if annotation in (bool, int, float, str) else str), False
 
 

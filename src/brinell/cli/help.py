@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import click
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from brinell.cli.main import Command
 
 
-def print_help(text: str, commands: Sequence[Command], parameters: Sequence[click.Parameter]) -> None:
+def print_help(text: str, commands: Sequence[Command], parameters: Sequence[Any]) -> None:
     """Print what brinell is, how it is called, its commands and its options."""
     console = Console(highlight=False)
     console.print(f"\n [bold]Usage:[/] brinell COMMAND …\n\n {text}\n")
@@ -27,8 +26,7 @@ def print_help(text: str, commands: Sequence[Command], parameters: Sequence[clic
         console.print(Panel(table, title=panel, title_align="left", border_style="dim"))
     options = _grid(width)
     for parameter in parameters:
-        if isinstance(parameter, click.Option):
-            options.add_row(parameter.opts[0], parameter.help or "")
+        options.add_row(parameter.opts[0], parameter.help or "")
     console.print(Panel(options, title="Options", title_align="left", border_style="dim"))
     console.print(" Start with [bold]brinell demo[/], or [bold]brinell run --model timm:resnet50 --data photos/[/].\n")
 

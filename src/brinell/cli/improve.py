@@ -68,7 +68,7 @@ def harden(
     content = read_yaml(config, "config", "a model and data")
     found = run_hardening(load_harden_config(content, [*(set or ()), *given]))
     if as_json:
-        print_json({"version": 1, **found.verdict.to_json()})
+        print_json({"version": 1, **found.verdict.to_dict()})
         return
     table = Table(box=box.SIMPLE_HEAD)
     for head in ("", "before", "after", "change [95 %]", "images"):

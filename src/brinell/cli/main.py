@@ -7,7 +7,6 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -26,7 +25,7 @@ class Command:
     panel: str
     summary: str
     function: str
-    flags: str = ""  # a function that adds flags generated from options, as "module:function"
+    of_run: bool = False  # the function gets an opened run and returns what to print
 
 
 MEASURE, INSPECT, DECIDE, IMPROVE, INTEGRATE = "Measure", "Inspect", "Decide", "Improve", "Integrate"
@@ -53,16 +52,16 @@ COMMANDS = (
 class LazyGroup(TyperGroup):
     """The group of all commands. A command's module is imported when the command runs, or its own help is printed."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, in the order of the panels."""
         return [command.name for command in all_commands()]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, ready to run."""
         found = next((command for command in all_commands() if command.name == cmd_name), None)
         return None if found is None else as_click(found)
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the commands by panel without importing them."""
         from brinell.cli.help import print_help
 
@@ -74,7 +73,7 @@ def all_commands() -> list[Command]:
     from brinell.lenses.lens import LENSES
 
     own = [
-        Command(name, INSPECT, load_reference(function).__doc__.partition("\n")[0], function)
+        Command(name, INSPECT, load_reference(function).__doc__.partition("\n")[0], function, of_run=True)
         for lens in LENSES.values()
         for name, function in lens.commands
     ]
@@ -82,10 +81,15 @@ def all_commands() -> list[Command]:
     return [*COMMANDS[:last], *own, *COMMANDS[last:]]
 
 
-def as_click(command: Command) -> click.Command:
+def as_click(command: Command) -> Any:
     """Import a command's function and return it as a click command."""
+    function = load_reference(command.function)
+    if command.of_run:
+        from brinell.cli.of_run import of_run
+
+        function = of_run(function)
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-    app.command(command.name)(load_reference(command.function))
+    app.command(command.name)(function)
     return typer.main.get_command(app)
 
 
@@ -93,11 +97,11 @@ def _version(value: bool) -> None:
     if value:
         from brinell import __version__
 
-        click.echo(f"brinell {__version__}")
+        typer.echo(f"brinell {__version__}")
         raise typer.Exit
 
 
-def build() -> click.Command:
+def build() -> Any:
     """Return the command line."""
     app = typer.Typer(cls=LazyGroup, help=HELP, add_completion=True, pretty_exceptions_enable=False)
 
@@ -123,19 +127,19 @@ def main(arguments: list[str] | None = None) -> None:
         code = build()(given or ["--help"], prog_name="brinell", standalone_mode=False)
     except BrinellError as error:
         _fail(str(error), debug)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
-    except click.ClickException as error:
-        _fail(_usage(error), debug)
     except Exception as error:
+        if hasattr(error, "format_message"):  # a wrong option or argument
+            _fail(_usage(error), debug)
         _fail(f"unexpected {type(error).__name__}: {error}; add --debug for the traceback", debug)
     if code == INTERRUPTED:
-        click.echo("Interrupted; rerun to resume.", err=True)
+        typer.echo("Interrupted; rerun to resume.", err=True)
     if code:
         sys.exit(code)
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage(error: Any) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "brinell"
     return str(ConfigError(f"{error.format_message()} (see {command} --help)"))
@@ -144,5 +148,5 @@ def _usage(error: click.ClickException) -> str:
 def _fail(message: str, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    click.echo(f"error: {' '.join(message.split())}", err=True)
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
     sys.exit(2)

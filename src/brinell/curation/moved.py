@@ -46,7 +46,9 @@ def export_moved(run: Run, setup: RunSetup, file: str | Path, operator: str, sco
     `operator` is as in the rows: "affine:manifool" or "affine:random".
     """
     lens = _moving_lens(run)
-    motions, score = LENSES[lens].reader.motions(run, operator, score)
+    read_motions = LENSES[lens].reader.motions
+    assert read_motions is not None
+    motions, score = read_motions(run, operator, score)
     options = next(options for options in setup.config.lenses if options.name == lens)
     model = _model(run, setup, operator)
     change = LENSES[lens].method.replay(options, operator, (model.preprocess.height, model.preprocess.width))

@@ -190,7 +190,9 @@ def models_of(sources: Sequence[Source]) -> list[Asked]:
 
 def preprocess_of(record: ModelRecord) -> Preprocess:
     """Return how a run's model gets its inputs, from what the manifest stores."""
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in record.preprocess.items()}
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in record.preprocess.items()
+    }
     return Preprocess(**fields)
 
 

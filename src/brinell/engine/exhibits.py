@@ -88,9 +88,9 @@ def _draw(
         pictures = replay.change.pictures(renderer, indices[exhibit.image], parameters)
         if pictures is None:
             plain.append(number)
-            pictures = images.inputs[indices[exhibit.image]], None
-        _store(run, exhibit.clean_file, pictures[0])
-        if pictures[1] is not None:
+            _store(run, exhibit.clean_file, images.inputs[indices[exhibit.image]])
+        else:
+            _store(run, exhibit.clean_file, pictures[0])
             _store(run, exhibit.file, pictures[1])
     for turn, image in render(renderer, [replays[number] for number in plain], indices, batch=BATCH):
         _store(run, exhibits[plain[turn]].file, image)

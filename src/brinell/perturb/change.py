@@ -82,9 +82,17 @@ class Renderer(Protocol):
     seed: int
     ids: Tensor
     inputs: Tensor
-    originals: Sequence[Tensor]
-    preprocess: ToInput
     steps: StepCache
+
+    @property
+    def originals(self) -> Sequence[Tensor]:
+        """The originals, uint8 (C, H, W) each; none where no change needs them."""
+        ...
+
+    @property
+    def preprocess(self) -> ToInput:
+        """How an original becomes a model input."""
+        ...
 
     @property
     def moving(self) -> MovingImages:
@@ -216,12 +224,35 @@ def rows_of(samples: Tensor, device: torch.device) -> Tensor | slice:
 class ChangeDefaults:
     """What most changes share. A kind of change overrides what differs."""
 
-    compares = True
-    crops = False
-    sequential = False
-    stochastic = False
-    white_box = False
-    measures: tuple[str, ...] = ()
+    @property
+    def compares(self) -> bool:
+        """It shows the same scene."""
+        return True
+
+    @property
+    def crops(self) -> bool:
+        """It shows the whole scene."""
+        return False
+
+    @property
+    def sequential(self) -> bool:
+        """Any level is made from the clean image."""
+        return False
+
+    @property
+    def stochastic(self) -> bool:
+        """It draws nothing at random."""
+        return False
+
+    @property
+    def white_box(self) -> bool:
+        """It needs no gradients."""
+        return False
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """It is reported by its amount."""
+        return ()
 
     def describe(self: Change) -> dict[str, Any]:
         """Return the facts that a run's manifest stores."""

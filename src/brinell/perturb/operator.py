@@ -150,8 +150,10 @@ class Operator(ChangeDefaults):
 
     def examples(self, height: int, width: int, levels: Sequence[int] = ()) -> Iterator[Examples]:
         """Yield one row of levels."""
-        captions = [(self._caption(level, height, width), (float(level),)) for level in levels or EXAMPLE_LEVELS]
-        yield self.facts.title, captions
+        examples: list[tuple[str, tuple[float, ...]]] = [
+            (self._caption(level, height, width), (float(level),)) for level in levels or EXAMPLE_LEVELS
+        ]
+        yield self.facts.title, examples
 
     def _caption(self, level: int, height: int, width: int) -> str:
         return f"level {level}: {self.facts.format(self.facts.amount(level, height, width))}" if level else "clean"
