@@ -96,7 +96,7 @@ class Property(ChangeDefaults):
     kind: PropertyKind
     facts: PropertyFacts
     function: Function
-    stochastic: bool
+    needs: frozenset[str]
 
     @property
     def id(self) -> str:
@@ -113,6 +113,11 @@ class Property(ChangeDefaults):
     def unit(self) -> str:
         """Natural unit of its amounts."""
         return self.facts.unit
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether its effect is drawn at random."""
+        return "draws" in self.needs
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -205,8 +210,8 @@ def motion_property(name: str, facts: PropertyFacts, *, variant: str = "dsn2020"
 
 def _register(kind: PropertyKind, name: str, facts: PropertyFacts, variant: str) -> Callable[[Function], Function]:
     def add(function: Function) -> Function:
-        stochastic = "draws" in inspect.signature(function).parameters
-        found = Property(name, variant, kind, facts, function, stochastic)
+        needs = frozenset(inspect.signature(function).parameters)
+        found = Property(name, variant, kind, facts, function, needs)
         PROPERTIES.add(found.id, found)
         return function
 

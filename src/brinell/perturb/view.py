@@ -25,7 +25,7 @@ Look = Callable[[Tensor, Tensor, ToInputs], Tensor]
 class View(ChangeDefaults):
     """A named view.
 
-    Where it `compares`, the changed input differs from the clean one by the change alone, and a distance means
+    With `same_scene` the changed input differs from the clean one by the change alone, and a distance means
     something; a window shows another part of the image, and it does not. A view that shows the original elsewhere on
     the model input than the model's own resize has a `frame`: parameters (T, P) to float64 matrices (T, 3, 3) from the
     original's pixel corners to the model input. Boxes follow it.
@@ -37,7 +37,7 @@ class View(ChangeDefaults):
     title: str
     parameters: tuple[str, ...]
     unit: str | None = None
-    compares: bool = True
+    same_scene: bool = True
     frame: Callable[[Tensor], Tensor] | None = None
     local: Local | None = None
 
@@ -45,6 +45,11 @@ class View(ChangeDefaults):
     def id(self) -> str:
         """Full name, as rows and configs write it."""
         return f"{self.name}:{self.variant}"
+
+    @property
+    def compares(self) -> bool:
+        """Whether it shows the same scene."""
+        return self.same_scene
 
     @property
     def acts_on(self) -> ActsOn:

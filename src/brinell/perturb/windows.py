@@ -44,7 +44,7 @@ def window_view(size: str, fit: Fit, height: int, width: int) -> View:
         return _group_by_side(make, original, parameters)
 
     frame = None if fit == "own" else partial(_frame, height, width, fit)
-    return View("windows", size, look, title_of("windows", size), PARAMETERS, "pixels", compares=False, frame=frame)
+    return View("windows", size, look, title_of("windows", size), PARAMETERS, "pixels", same_scene=False, frame=frame)
 
 
 def location_view(size: str, height: int, width: int) -> View:
@@ -53,7 +53,7 @@ def location_view(size: str, height: int, width: int) -> View:
     def look(original: Tensor, parameters: Tensor, _: ToInputs) -> Tensor:
         return _group_by_side(partial(_place_on_black, height, width), original, parameters)
 
-    return View("location", size, look, title_of("location", size), PARAMETERS, "pixels", compares=False)
+    return View("location", size, look, title_of("location", size), PARAMETERS, "pixels", same_scene=False)
 
 
 def _group_by_side(make: Make, original: Tensor, parameters: Tensor) -> Tensor:

@@ -166,7 +166,7 @@ def select_views(options: FragilityOptions) -> list[View]:
                 raise ConfigError(f"the fragility lens has no operator {name!r}; {nearest(name, [*VIEWS])}")
             sizes = [options.step] if name == MINIMAL else options.sizes
             for size in map(format_size, sizes):
-                views.append(View(name, size, look, title_of(name, size), PARAMETERS, "pixels", compares=False))
+                views.append(View(name, size, look, title_of(name, size), PARAMETERS, "pixels", same_scene=False))
     return list({view.id: view for view in views}.values())
 
 
