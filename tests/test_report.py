@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,22 @@ def test_an_unfinished_run_says_so(greys: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError):
         brinell.run(model, greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
     assert "This run is not finished." in Path(brinell.Run(tmp_path / "run").report()).read_text()
+
+
+def test_findings_need_neither_torch_nor_what_shows_them() -> None:
+    code = """
+import sys
+from brinell.lenses.lens import LENSES
+for lens in LENSES.values():
+    assert lens.reader.columns is not None
+heavy = {"torch", "altair", "rich", "jinja2"} & set(sys.modules)
+assert not heavy, heavy
+for lens in LENSES.values():
+    assert lens.show.section
+assert "torch" not in sys.modules
+"""
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
 
 
 # ---- in a browser ----
