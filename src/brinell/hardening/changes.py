@@ -22,6 +22,7 @@ from brinell.registry import nearest
 from brinell.resizing.resample import resize
 from brinell.types import Interpolation
 
+LEVELS = 30  # the highest level that operators have
 # images (B, C, H, W), strengths in [0, 1] (B,) and spare draws (B, 3) in (0, 1), both float64 on the host, a seed, and ids
 # on the images' device
 Apply = Callable[[Tensor, Tensor, Tensor, int, Tensor], Tensor]

@@ -27,8 +27,6 @@ from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
 
-__all__ = ["READER", "GeometryFindings", "find", "training_motions"]
-
 THRESHOLD = 0.5
 
 
@@ -165,9 +163,10 @@ class GeometryFindings:
         for owner, operator in self.rates:
             if owner == model:
                 score = self.threshold_score(model, operator)
-                where = f"{self.threshold:.0%} of its labels at a score of {score or 0:.2f}"
-                if score is None:
-                    where = f"fewer than {self.threshold:.0%} of its labels at every score tried"
+                share = f"{self.threshold:.0%} of its labels"
+                where = (
+                    f"fewer than {share} at every score tried" if score is None else f"{share} at a score of {score:.2f}"
+                )
                 start = "random" if parts else f"{model}: random"
                 parts.append(f"{start} {group_of(operator).title} motions change {where}")
         return "; ".join(parts) + "." if parts else f"No findings for {model}."
@@ -299,4 +298,5 @@ READER = Reader(
     measures=MEASURES,
     failures=FAILURES,
     exhibits=exhibits,
+    motions=training_motions,
 )

@@ -14,22 +14,20 @@ import torch
 from torch import Tensor
 
 from brinell.errors import ConfigError
-from brinell.lenses.geometry.black_box import grid_motions, grid_points, grid_search, parts_of, random_motions
-from brinell.lenses.geometry.manifool import (
+from brinell.lenses.geometry.black_box import grid_motions, grid_points, grid_search, measure_parts, random_motions
+from brinell.lenses.geometry.manifool import ManiFoolSettings, default_retry, default_steps, manifool
+from brinell.lenses.geometry.manitest import CANDIDATES, MAX_DIMENSIONS, MAX_NODES, make_grid, manitest
+from brinell.lenses.geometry.options import GeometryOptions
+from brinell.lenses.geometry.search import (
     BACKTRACKS,
     FOOLED,
     NOT_ON_GRID,
     REASONS,
-    SILENT,
-    WRONG,
-    Fooled,
-    Pace,
-    default_pace,
-    default_retry,
-    manifool,
+    UNANSWERED,
+    WRONG_WHEN_CLEAN,
+    PathSteps,
+    SearchResult,
 )
-from brinell.lenses.geometry.manitest import CANDIDATES, MOST_DIMENSIONS, MOST_NODES, grid_of, manitest
-from brinell.lenses.geometry.options import GeometryOptions
 from brinell.lenses.lens import Entry
 from brinell.lenses.method import (
     NO_ANSWER,
@@ -58,74 +56,67 @@ def measure(shard: Shard, operator: Motion, options: GeometryOptions) -> Measuri
     group, verdict = operator.group, shard.clean.verdict
     label = verdict.prediction.cpu()
     wrong = (verdict.rank > 0).cpu() if options.against == "truth" else torch.zeros_like(label, dtype=torch.bool)
-    height, width = shard.height, shard.width
-    if operator.method == "random":
-        wanted = torch.tensor(options.radii, dtype=torch.float64)
-        whitened = options.directions == "metric"
-        moved = yield from random_motions(
-            group, shard.count, wanted, options.draws, whitened=whitened, eta=options.eta, least=options.min_change
-        )
-        status = torch.where(moved.label != label[moved.sample], BROKEN, SURVIVED)
-        status[moved.label == NO_ANSWER] = FAILED
-        reason = torch.where(moved.reached, FOOLED, OUT_OF_REACH)
-        reason[wrong[moved.sample]] = WRONG
-        status[reason != FOOLED] = SKIPPED
-        told = moved.reached
-        return {
-            **_common(moved.sample, status, moved.label, reason, told),
-            "level": torch.arange(len(wanted)).repeat(shard.count * options.draws),
-            "amount": moved.wanted,
-            "draw": moved.draw,
-            "score": Nullable(moved.score, told),
-            "motion": Nullable(moved.motion, told),
-        }
     truth = None if options.against == "answer" else torch.where(wrong, -3, label)
+    size, path = (shard.height, shard.width), PathSteps(options.eta, options.min_change)
+    if operator.method == "random":
+        return (yield from _measure_random(group, label, wrong, options))
     if operator.method == "manifool":
-        found = yield from manifool(group, shard.count, pace_of(options, height, width), truth)
+        result = yield from manifool(group, shard.count, manifool_settings(options, *size), truth)
     elif operator.method == "manitest":
-        grid = grid_of(group, height, width, options.grid_pixels)
-        found = yield from manitest(
-            group,
-            shard.count,
-            grid,
-            eta=options.eta,
-            least=options.min_change,
-            truth=truth,
-            backtrack=options.backtrack,
-        )
+        grid = make_grid(group, *size, options.grid_pixels)
+        result = yield from manitest(group, shard.count, grid, path=path, truth=truth, backtrack=options.backtrack)
     else:
-        found = yield from _on_grid(group, label, wrong, height, width, options)
-    parts = (yield parts_of(group, found.motion))["parts"]
-    return _columns(found, parts)
+        motions = grid_motions(group, *size, options.grid_motions)
+        result = yield from _search_grid(group, label, wrong, motions, path)
+    parts = (yield measure_parts(group, result.motion))["parts"]
+    return _columns(result, parts)
 
 
-def _on_grid(
-    group: Group, label: Tensor, wrong: Tensor, height: int, width: int, options: GeometryOptions
-) -> Generator[Task, Done, Fooled]:
-    motions = grid_motions(group, height, width, options.grid_motions)
-    near = yield from grid_search(group, label, motions, eta=options.eta, least=options.min_change)
-    reason = torch.where(torch.isfinite(near.score), FOOLED, torch.where(near.silent, SILENT, NOT_ON_GRID))
-    reason[wrong] = WRONG
-    reason[label == NO_ANSWER] = SILENT
-    nothing = torch.zeros_like(label)
+def _measure_random(group: Group, label: Tensor, wrong: Tensor, options: GeometryOptions) -> Measuring:
+    """Return one row per sample, draw and score."""
+    count, wanted = len(label), torch.tensor(options.radii, dtype=torch.float64)
+    whitened, path = options.directions == "metric", PathSteps(options.eta, options.min_change)
+    moved = yield from random_motions(group, count, wanted=wanted, draws=options.draws, whitened=whitened, path=path)
+    status = torch.where(moved.label != label[moved.sample], BROKEN, SURVIVED)
+    status[moved.label == NO_ANSWER] = FAILED
+    reason = torch.where(moved.reached, FOOLED, OUT_OF_REACH)
+    reason[wrong[moved.sample]] = WRONG_WHEN_CLEAN
+    status[reason != FOOLED] = SKIPPED
+    return {
+        **_common(moved.sample, status, moved.label, reason, moved.reached),
+        "level": torch.arange(len(wanted)).repeat(count * options.draws),
+        "amount": moved.wanted,
+        "draw": moved.draw,
+        "score": Nullable(moved.score, moved.reached),
+        "motion": Nullable(moved.motion, moved.reached),
+    }
+
+
+def _search_grid(
+    group: Group, label: Tensor, wrong: Tensor, motions: Tensor, path: PathSteps
+) -> Generator[Task, Done, SearchResult]:
+    near = yield from grid_search(group, label, motions, path)
+    reason = torch.where(torch.isfinite(near.score), FOOLED, torch.where(near.unanswered, UNANSWERED, NOT_ON_GRID))
+    reason[wrong] = WRONG_WHEN_CLEAN
+    reason[label == NO_ANSWER] = UNANSWERED
+    zeros = torch.zeros_like(label)
     queries = torch.full_like(label, len(motions))
-    return Fooled(near.score, near.motion, near.label, near.label.clone(), reason, nothing, queries, nothing)
+    return SearchResult(near.score, near.motion, near.label, near.label.clone(), reason, zeros, queries, zeros)
 
 
-def pace_of(options: GeometryOptions, height: int, width: int) -> Pace:
-    """How ManiFool goes on images of a size."""
-    number, longest, momentum = default_pace(height, width)
+def manifool_settings(options: GeometryOptions, height: int, width: int) -> ManiFoolSettings:
+    """Return ManiFool's settings for images of a size."""
+    number, longest, momentum = default_steps(height, width)
     number, longest = options.step_lengths or number, options.max_step or longest
     retry = default_retry(height, width) if options.retry is None else options.retry
-    return Pace(
-        lengths=_lengths(longest, number),
-        retry=_lengths(retry, number) if retry > longest else None,
+    return ManiFoolSettings(
+        step_lengths=_lengths(longest, number),
+        retry_lengths=_lengths(retry, number) if retry > longest else None,
         momentum=momentum if options.momentum is None else options.momentum,
-        most=options.max_steps,
+        max_steps=options.max_steps,
         targets=options.targets,
-        eta=options.eta,
-        least=options.min_change,
-        inside=options.momentum_inside,
+        path=PathSteps(options.eta, options.min_change),
+        momentum_inside=options.momentum_inside,
         backtrack=options.backtrack,
         drop=options.drop,
         numerical=options.jacobian == "numerical",
@@ -139,20 +130,20 @@ def _lengths(longest: float, number: int) -> Tensor:
     return torch.logspace(-2, math.log10(longest), number, dtype=torch.float64)
 
 
-def _columns(found: Fooled, parts: Tensor) -> Columns:
-    status = torch.where(found.reason == FOOLED, BROKEN, SURVIVED)
-    status[found.reason == WRONG] = SKIPPED
-    status[found.reason == SILENT] = FAILED
+def _columns(result: SearchResult, parts: Tensor) -> Columns:
+    status = torch.where(result.reason == FOOLED, BROKEN, SURVIVED)
+    status[result.reason == WRONG_WHEN_CLEAN] = SKIPPED
+    status[result.reason == UNANSWERED] = FAILED
     broke = status == BROKEN
     return {
-        **_common(torch.arange(len(status)), status, found.label, found.reason, broke | (status == SURVIVED)),
-        "score": Nullable(found.score, broke),
-        "motion": Nullable(found.motion, broke),
+        **_common(torch.arange(len(status)), status, result.label, result.reason, broke | (status == SURVIVED)),
+        "score": Nullable(result.score, broke),
+        "motion": Nullable(result.motion, broke),
         "parts": Nullable(parts, broke),
-        "target": Nullable(found.target, broke),
-        "steps": Nullable(found.steps, broke),
-        "queries": found.queries,
-        "gradients": found.gradients,
+        "target": Nullable(result.target, broke),
+        "steps": Nullable(result.steps, broke),
+        "queries": result.queries,
+        "gradients": result.gradients,
     }
 
 
@@ -184,17 +175,17 @@ def select_motions(options: GeometryOptions) -> list[Motion]:
 
 def _too_large(group: Group, method: str, options: GeometryOptions) -> str | None:
     """Return why a group has too many coordinates for a method; None if it does not."""
-    if method == "manitest" and group.dimension > MOST_DIMENSIONS:
-        most = f"manitest searches up to {MOST_DIMENSIONS} coordinates"
-        return f"{most}, but {group.name} has {group.dimension}; use manifool"
+    if method == "manitest" and group.dimension > MAX_DIMENSIONS:
+        limit = f"manitest searches up to {MAX_DIMENSIONS} coordinates"
+        return f"{limit}, but {group.name} has {group.dimension}; use manifool"
     if method == "grid" and grid_points(group, options.grid_motions) ** group.dimension > options.grid_motions:
-        most = f"has more than {options.grid_motions} motions (grid_motions)"
-        return f"a grid over the {group.dimension} coordinates of {group.name} {most}; use random"
+        limit = f"has more than {options.grid_motions} motions (grid_motions)"
+        return f"a grid over the {group.dimension} coordinates of {group.name} {limit}; use random"
     return None
 
 
 def count_trials(options: GeometryOptions, operator: Change, image: Size, model_input: Size) -> int:
-    """Return the most queries that a method can need for one image."""
+    """Return the largest number of queries that a method can need for one image."""
     assert isinstance(operator, Motion)
     height, width = model_input
     if operator.method == "random":
@@ -202,11 +193,11 @@ def count_trials(options: GeometryOptions, operator: Change, image: Size, model_
     if operator.method == "grid":
         return int(grid_points(operator.group, options.grid_motions) ** operator.group.dimension) - 1
     if operator.method == "manitest":
-        nodes = int((2 * grid_of(operator.group, height, width, options.grid_pixels).half + 1).prod())
-        return min(MOST_NODES, nodes) + CANDIDATES * BACKTRACKS
-    pace = pace_of(options, height, width)
-    once = options.targets * (options.max_steps * (len(pace.lengths) + 2) + BACKTRACKS)
-    return 1 + (once if pace.retry is None else 2 * once)
+        nodes = int((2 * make_grid(operator.group, height, width, options.grid_pixels).half + 1).prod())
+        return min(MAX_NODES, nodes) + CANDIDATES * BACKTRACKS
+    settings = manifool_settings(options, height, width)
+    once = options.targets * (options.max_steps * (len(settings.step_lengths) + 2) + BACKTRACKS)
+    return 1 + (once if settings.retry_lengths is None else 2 * once)
 
 
 def replay(options: GeometryOptions, name: str, size: Size) -> Motion:

@@ -20,8 +20,8 @@ class GeometryOptions(LensOptions):
     methods: tuple[SearchMethod, ...] = Field(
         ("manifool", "random"),
         min_length=1,
-        description="manifool (follows gradients), manitest (fast marching over a grid), random (motions of given scores), grid "
-        "(a fixed grid of motions).",
+        description="manifool (follows gradients), manitest (fast marching over a grid), random (motions of given scores), "
+        "grid (a fixed grid of motions).",
     )
     against: Literal["answer", "truth"] = Field(
         "answer", description="Label that has to change: the model's clean answer, or the true label."

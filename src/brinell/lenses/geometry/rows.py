@@ -95,7 +95,8 @@ RATES_OVER_IMAGES = """
 LABEL_CHANGES = f"""
     select rows.model, operator, clean.prediction, rows.prediction, count(*) as images from rows
     join samples using (image) join clean on clean.model = rows.model and clean.index = samples.index
-    where lens = 'geometry' and draw is null and status = 'broken' group by all
+    where lens = 'geometry' and draw is null and status = 'broken'
+    group by rows.model, operator, clean.prediction, rows.prediction
     qualify row_number() over (
         partition by rows.model, operator order by images desc, clean.prediction, rows.prediction) <= {MOST_LABEL_CHANGES}
     order by 1, 2, 5 desc, 3, 4
