@@ -221,7 +221,7 @@ def test_wrong_options_are_told_in_one_line(lens: dict[str, Any], told: str, tmp
 @pytest.mark.parametrize(
     "lens",
     [
-        {"name": "highlights", "sigmas": [8, 16], "budget": 60},
+        {"name": "highlights", "sigmas": [8, 16], "search_queries": 60},
         {"name": "profile", "operators": ["fade_white"], "levels": 30},
         {"name": "knob", "operators": ["brightness"], "points": 200},
     ],
