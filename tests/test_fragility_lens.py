@@ -14,7 +14,6 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
-from brinell.boxes import moved
 from brinell.cli.main import main
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
@@ -461,21 +460,8 @@ def test_summary_figures_and_report(pictures: Path, tmp_path: Path, capsys: pyte
 
 
 def test_a_plan_counts_windows(pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(
-        [
-            "plan",
-            "--model",
-            "fake:grey",
-            "--data",
-            str(pictures),
-            "--labels",
-            "index",
-            "--lens",
-            "fragility",
-            "--size",
-            "15",
-        ]
-    )
+    given = ["--model", "fake:grey", "--data", str(pictures), "--labels", "index", "--runtime", "torch"]
+    main(["plan", *given, "--lens", "fragility", "--size", "15"])
     shown = " ".join(capsys.readouterr().out.split())
     windows = (12 * 17 + 14 * 19) + (19 * 12 + 21 * 14)  # of the two that are large enough
     assert f"{3 * round(windows / 3):,} trials" in shown and "Nothing was run" in shown
@@ -509,8 +495,8 @@ def test_activations_of_layers() -> None:
     inputs = torch.zeros(2, 3, 16, 16, dtype=torch.uint8)
     assert {name: tuple(output.shape) for name, output in activations(model, inputs).items()} == {"look": (2, 4, 16, 16)}
     assert activations(brinell.open_model("fake:grey", PLAIN), inputs) == {}  # a module without any
-    with pytest.raises(ConfigError, match="no torch module"):
-        activations(replace(model, insides=None), inputs)
+    with pytest.raises(ConfigError, match="not a torch module"):
+        activations(replace(model, internals=None), inputs)
 
 
 # ---- real networks ----
@@ -559,7 +545,7 @@ def test_a_detector_s_fragility(assets: Path, tmp_path: Path) -> None:
     model = f"onnx:{assets}/models/yolo_fastest_1.1_coco.onnx?{options}"
     data = {"source": assets / "images" / "coco_val_128" / "instances.json", "min_area": 0.1, "limit": 3}
     lens = {"name": "fragility", "sizes": [0.6], "stride": 80, "criterion": "regional_target_class_missing(0.3)"}
-    run = brinell.run(model, data, lens=lens, out=tmp_path / "run", quiet=True)
+    run = brinell.run(model, data, lens=lens, out=tmp_path / "run", execution=Execution(batch=8), quiet=True)
     rows = run.rows("select image, windows, recognised, inside from rows where kind = 'loose shift'").fetchall()
     assert rows and all(inside is not None for *_, inside in rows)
     assert any(0 < recognised < windows for _, windows, recognised, _ in rows)
@@ -573,4 +559,4 @@ def test_regions_follow_a_window() -> None:
     matrices = window_view("", "bilinear", 20, 20).matrices(torch.tensor([[10, 5, 20]], dtype=torch.float64), layout)
     assert matrices is not None
     own = preprocess.boxes(torch.tensor([[15.0, 10.0, 25.0, 20.0]]), 40, 60)  # in the original's pixels
-    torch.testing.assert_close(moved(own[None], matrices)[0, 0], torch.tensor([5.0, 5.0, 15.0, 15.0]))
+    torch.testing.assert_close(move_boxes(own[None], matrices)[0, 0], torch.tensor([5.0, 5.0, 15.0, 15.0]))

@@ -5,7 +5,7 @@ samples.parquet     the images, and which could not be read
 clean.parquet       each model's answer on the clean images, and which images were kept
 rows/LENS/MODEL/OPERATOR/SHARD.parquet    what was measured, a file a unit
 precision.parquet   average precision of detectors, computed from the rows once
-attention.parquet   where the models looked, on clean images and on changed ones; pictures in attention/
+saliency.parquet    where the models look, on clean and on changed images; pictures in saliency/
 exhibits/           pictures for people
 LENS/               what a lens keeps beside its rows, such as maps
 unfinished/         what long units were told so far; gone when their rows are there
@@ -119,7 +119,7 @@ class Store:
     # ---- tables ----
 
     def table(self, name: str) -> pa.Table:
-        """samples.parquet, clean.parquet, precision.parquet or attention.parquet."""
+        """samples.parquet, clean.parquet, precision.parquet or saliency.parquet."""
         return pq.read_table(pa.BufferReader(self.read(f"{name}.parquet")))
 
     def write_table(self, name: str, table: pa.Table) -> None:

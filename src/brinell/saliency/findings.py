@@ -85,20 +85,24 @@ class SaliencyFindings:
         """Operators, in the order in which they are shown."""
         return list(dict.fromkeys(one.operator for one in self.shifts))
 
+    def of(self, model: str) -> list[ShiftRate]:
+        """Return the rates of one model."""
+        return [one for one in self.shifts if one.model == model]
+
     def verdict(self, model: str) -> str:
         """Return the finding about a model in a sentence."""
         if model in self.without:
             return f"{model} has no saliency maps: {self.without[model]}."
-        own = [one for one in self.shifts if one.model == model]
+        own = self.of(model)
         failing = [one for one in own if one.failed]
         if not failing:
             return f"No change made {model} fail, so there is nothing to compare."
         one = max(failing, key=lambda one: one.pairs)
         change = self.titles.get(one.operator, one.operator)
-        sentence = f"When {change} makes {model} fail, its saliency shifts in {one.equal_shifted.value:.0%} of cases"
+        sentence = f"Under {change}, the saliency of {model} shifts in {one.equal_shifted.value:.0%} of failing images"
         control = [each for each in own if not each.failed and (each.lens, each.operator) == (one.lens, one.operator)]
         if control:
-            sentence += f"; when the model does not fail, in {control[0].equal_shifted.value:.0%}"
+            sentence += f" and in {control[0].equal_shifted.value:.0%} of images that don't fail"
         return sentence + "."
 
     def table(self) -> list[dict[str, Any]]:

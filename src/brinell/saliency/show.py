@@ -8,6 +8,7 @@ from rich.table import Table
 
 from brinell.report.show import Chart, Context, NamedChart, Namer, Picture, Section, Show, inline
 from brinell.runs.run import Run
+from brinell.runs.statistics import Estimate
 from brinell.saliency import ANALYSIS
 from brinell.saliency.charts import shift_bars
 from brinell.saliency.findings import SaliencyFindings
@@ -16,16 +17,23 @@ from brinell.saliency.pairs import SaliencyPair, read_pairs
 
 def table(findings: SaliencyFindings) -> list[Any]:
     """Return how often saliency shifts, where the model fails and where it doesn't."""
-    shown = Table(title="\nsaliency", title_justify="left", title_style="bold")
-    for head in ("model", "change", "fails", "pairs", "shifted", "equal cells", "overlap", "distance"):
-        shown.add_column(head, no_wrap=head in ("fails", "pairs", "overlap"))
-    for one in findings.shifts:
-        shares = [f"{each.value:.0%} ({each.low:.0%}–{each.high:.0%})" for each in (one.shifted, one.equal_shifted)]
-        change, failed = findings.titles.get(one.operator, one.operator), "yes" if one.failed else "no"
-        means = (f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}")
-        shown.add_row(one.model, change, failed, str(one.pairs), *shares, *means)
-    tables = [shown] if findings.shifts else []
-    return [*tables, *(findings.verdict(model) for model in findings.models)]
+    shown: list[Any] = []
+    for model in findings.models:
+        grid = Table(title=f"\nsaliency of {model}", title_justify="left", title_style="bold")
+        grid.add_column("change")
+        for head in ("model", "pairs", "shifted", "equal cells", "overlap", "distance"):
+            grid.add_column(head, no_wrap=True)
+        for one in findings.of(model):
+            shares = (_format_share(rate) for rate in (one.shifted, one.equal_shifted))
+            outcome = "fails" if one.failed else "holds"
+            means = (f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}")
+            grid.add_row(findings.titles.get(one.operator, one.operator), outcome, str(one.pairs), *shares, *means)
+        shown += [*([grid] if grid.row_count else []), findings.verdict(model)]
+    return shown
+
+
+def _format_share(rate: Estimate) -> str:
+    return f"{rate.value:.0%}\n{100 * rate.low:.0f}–{100 * rate.high:.0f}"
 
 
 def section(context: Context, findings: SaliencyFindings) -> Section:

@@ -1,4 +1,4 @@
-"""Heat maps against the papers' formulas in plain loops, the layer that is found, and drift against brute force."""
+"""Saliency maps against the papers' formulas in plain loops, the default layer, and shifts against brute force."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from brinell import Execution, wrap
 from brinell.models.model import Model
 from brinell.saliency.cam import METHODS, gradcam_plus_plus_weights, gradcam_weights
-from brinell.saliency.layers import NoAttention, token_spread
-from brinell.saliency.mapper import open_eyes
-from brinell.saliency.shift import drift, fullest, hot
+from brinell.saliency.layers import NoSaliency, arrange_tokens
+from brinell.saliency.mapper import open_mapper
+from brinell.saliency.shift import compare_maps, fullest_cell, hot_pixels
 
 EAGER = Execution(device="cpu", runtime="torch")
 
@@ -106,12 +106,12 @@ def by_hand(activations: np.ndarray, gradients: np.ndarray, method: str) -> np.n
 
 @pytest.mark.parametrize("method", METHODS)
 def test_maps_are_the_papers_formulas(plain: Model, method: str) -> None:
-    eyes = open_eyes(plain, method)  # type: ignore[arg-type]
+    mapper = open_mapper(plain, method)  # type: ignore[arg-type]
     images, classes = inputs(3), torch.tensor([0, 3, 4])
-    net = plain.insides.module  # type: ignore[union-attr]
+    net = plain.internals.module  # type: ignore[union-attr]
     assert isinstance(net, Plain)
-    with eyes:
-        maps = eyes.maps(images, classes)
+    with mapper:
+        maps = mapper.maps(images, classes)
     assert maps.shape == (3, 32, 32)
     for place in range(3):
         # the same network again, cut in two by hand
@@ -128,52 +128,52 @@ def test_maps_are_the_papers_formulas(plain: Model, method: str) -> None:
 
 
 def test_maps_do_not_depend_on_the_batch_or_on_threads(plain: Model) -> None:
-    eyes = open_eyes(plain)
+    mapper = open_mapper(plain)
     images, classes = inputs(8), torch.arange(8) % 5
-    with eyes, ThreadPoolExecutor(4) as pool:
-        together = eyes.maps(images, classes)
-        alone = list(pool.map(lambda place: eyes.maps(images[place : place + 1], classes[place : place + 1]), range(8)))
+    with mapper, ThreadPoolExecutor(4) as pool:
+        together = mapper.maps(images, classes)
+        alone = list(pool.map(lambda place: mapper.maps(images[place : place + 1], classes[place : place + 1]), range(8)))
     assert torch.allclose(torch.cat(alone), together, atol=1e-5)
     assert torch.equal(plain.predict(images), plain.predict(images))
-    assert not eyes.layer.module._forward_hooks  # nothing is left behind
+    assert not mapper.layer.module._forward_hooks  # nothing is left behind
 
 
 def test_the_last_convolution_is_found_with_what_follows_it(plain: Model) -> None:
-    assert open_eyes(plain).layer.name == "relu"  # of the second convolution, and not the squeeze, which has no places
-    with open_eyes(plain, layer="second") as eyes:  # before an activation that overwrites it
-        assert eyes.layer.name == "second"
-        assert eyes.maps(inputs(2), torch.tensor([0, 1])).shape == (2, 32, 32)
+    assert open_mapper(plain).layer.name == "relu"  # of the second convolution, and not the squeeze, which has no places
+    with open_mapper(plain, layer="second") as mapper:  # before an activation that overwrites it
+        assert mapper.layer.name == "second"
+        assert mapper.maps(inputs(2), torch.tensor([0, 1])).shape == (2, 32, 32)
 
 
 def test_a_transformer_is_looked_at_before_its_last_attention(tokens: Model) -> None:
-    eyes = open_eyes(tokens)
-    assert eyes.layer.name == "before"
-    with eyes:
-        maps = eyes.maps(inputs(2, 32, 48), torch.tensor([1, 2]))
+    mapper = open_mapper(tokens)
+    assert mapper.layer.name == "before"
+    with mapper:
+        maps = mapper.maps(inputs(2, 32, 48), torch.tensor([1, 2]))
     assert maps.shape == (2, 32, 48)
     assert bool((maps.amax((1, 2)) > 0.5).any())
 
 
 def test_tokens_lie_row_by_row_behind_those_of_no_place() -> None:
-    spread = token_spread(1 + 6, 20, 30)
+    spread = arrange_tokens(1 + 6, 20, 30)
     assert spread is not None
     output = torch.arange(7.0)[None, :, None].expand(2, 7, 3)
     assert spread(output)[0, 0].tolist() == [[1, 2, 3], [4, 5, 6]]
-    assert token_spread(197, 224, 224)(torch.zeros(1, 197, 4)).shape == (1, 4, 14, 14)  # type: ignore[misc]
-    assert token_spread(261, 224, 224)(torch.zeros(1, 261, 4)).shape == (1, 4, 16, 16)  # type: ignore[misc]
-    assert token_spread(10, 224, 224 * 5) is None
+    assert arrange_tokens(197, 224, 224)(torch.zeros(1, 197, 4)).shape == (1, 4, 14, 14)  # type: ignore[misc]
+    assert arrange_tokens(261, 224, 224)(torch.zeros(1, 261, 4)).shape == (1, 4, 16, 16)  # type: ignore[misc]
+    assert arrange_tokens(10, 224, 224 * 5) is None
 
 
-def test_who_has_no_eyes_says_why(plain: Model) -> None:
-    with pytest.raises(NoAttention, match=r"no layer 'secnd'.*second"):
-        open_eyes(plain, layer="secnd")
-    with pytest.raises(NoAttention, match="no places"):
-        open_eyes(plain, layer="squeeze")
+def test_a_model_without_maps_gets_a_reason(plain: Model) -> None:
+    with pytest.raises(NoSaliency, match=r"no layer 'secnd'.*second"):
+        open_mapper(plain, layer="secnd")
+    with pytest.raises(NoSaliency, match="no image positions"):
+        open_mapper(plain, layer="squeeze")
     linear = wrap(nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 5)), size=8, execution=EAGER)
-    with pytest.raises(NoAttention, match="no convolution"):
-        open_eyes(linear)
-    with pytest.raises(NoAttention, match="no torch model"):
-        open_eyes(Model("x", plain.forward, plain.preprocess, plain.device, "", 5, False))
+    with pytest.raises(NoSaliency, match="no convolution"):
+        open_mapper(linear)
+    with pytest.raises(NoSaliency, match="not a torch model"):
+        open_mapper(Model("x", plain.forward, plain.preprocess, plain.device, "", 5, False))
 
 
 def test_channels_without_gradient_weigh_nothing() -> None:
@@ -182,17 +182,17 @@ def test_channels_without_gradient_weigh_nothing() -> None:
     assert torch.equal(gradcam_weights(activations, gradients), torch.zeros(1, 3))
 
 
-# ---- drift ----
+# ---- shifts ----
 
 
 def test_hot_is_strictly_above_numpys_third_quartile() -> None:
     maps = filled((5, 9, 14), 2)
-    for found, one in zip(hot(maps), maps.numpy(), strict=True):
+    for found, one in zip(hot_pixels(maps), maps.numpy(), strict=True):
         assert np.array_equal(found.numpy(), one > np.float32(np.quantile(one.astype(np.float64), 0.75)))
-    assert not bool(hot(torch.ones(1, 6, 6)).any())
+    assert not bool(hot_pixels(torch.ones(1, 6, 6)).any())
     quarter = torch.zeros(1, 4, 4)
     quarter[0, 0] = 1
-    assert int(hot(quarter).sum()) == 4
+    assert int(hot_pixels(quarter).sum()) == 4
 
 
 def brute_cell(pixels: np.ndarray, cells: int) -> int:
@@ -210,53 +210,53 @@ def brute_cell(pixels: np.ndarray, cells: int) -> int:
 def test_the_papers_max_cell_is_the_fullest_one(height: int, width: int) -> None:
     pixels = filled((40, height, width), 5) > 0.6
     pixels[7] = False
-    found, _ = fullest(pixels, 5)
+    found, _ = fullest_cell(pixels, 5)
     assert found.tolist() == [brute_cell(one.numpy(), 5) for one in pixels]
 
 
-def test_ties_go_to_the_first_cell_and_are_told() -> None:
+def test_ties_go_to_the_first_cell_and_are_reported() -> None:
     pixels = torch.zeros(2, 10, 10, dtype=torch.bool)
     pixels[0, 9, 9] = pixels[0, 4, 4] = True
     pixels[1, 9, 9] = True
-    cell, tied = fullest(pixels, 5)
+    cell, tied = fullest_cell(pixels, 5)
     assert cell.tolist() == [2 * 5 + 2, 24]
     assert tied.tolist() == [True, False]
 
 
 def test_a_remainder_draws_the_papers_rule_and_not_equal_cells() -> None:
     everywhere = torch.ones(1, 224, 224, dtype=torch.bool)  # cells of 44 pixels, the last of 48
-    assert fullest(everywhere, 5)[0].tolist() == [24]
+    assert fullest_cell(everywhere, 5)[0].tolist() == [24]
     heat = torch.ones(1, 224, 224)
     heat[0, 100:120, 60:80] = 2
-    cell, tied = fullest(everywhere, 5, heat)
+    cell, tied = fullest_cell(everywhere, 5, heat)
     assert (cell.tolist(), tied.tolist()) == ([2 * 5 + 1], [True])  # all equally full: the hottest
 
 
 def test_equal_cells_share_the_pixels_on_their_borders() -> None:
     pixels = torch.zeros(1, 3, 3, dtype=torch.bool)
     pixels[0, 1, 1] = True  # in the middle of four cells of one and a half
-    assert fullest(pixels, 2, torch.zeros(1, 3, 3)) == (torch.tensor([0]), torch.tensor([True]))
+    assert fullest_cell(pixels, 2, torch.zeros(1, 3, 3)) == (torch.tensor([0]), torch.tensor([True]))
     pixels[0, 2, 2] = True
-    assert fullest(pixels, 2, torch.zeros(1, 3, 3))[0].tolist() == [3]
+    assert fullest_cell(pixels, 2, torch.zeros(1, 3, 3))[0].tolist() == [3]
 
 
-def test_drift_of_a_map_that_moves() -> None:
+def test_the_shift_of_a_map_that_moves() -> None:
     clean, moved = torch.zeros(2, 20, 20), torch.zeros(2, 20, 20)
     clean[:, 2:6, 2:6] = 1.0
     moved[0, 2:6, 2:6] = 0.5  # as it was, only fainter
     moved[1, 14:18, 2:6] = 1.0
-    found = drift(clean, moved, 5)
+    found = compare_maps(clean, moved, 5)
     assert found.overlap.tolist() == [1.0, 0.0]
     assert found.distance.tolist() == pytest.approx([0.0, 12 / math.hypot(20, 20)])
     assert found.clean_cell.tolist() == [0, 0]
     assert (found.cell[0], found.cell[1] // 5) == (0, 3)
 
 
-def test_an_empty_map_has_no_drift_to_tell() -> None:
+def test_an_empty_map_has_no_shift() -> None:
     clean = torch.zeros(1, 10, 10)
     clean[0, 2:4, 2:4] = 1
-    found = drift(clean, torch.zeros(1, 10, 10))
+    found = compare_maps(clean, torch.zeros(1, 10, 10))
     assert found.cell.tolist() == [-1]
     assert found.distance.isnan().all()
     assert found.overlap.tolist() == [0.0]
-    assert drift(torch.zeros(1, 5, 5), torch.zeros(1, 5, 5)).overlap.isnan().all()
+    assert compare_maps(torch.zeros(1, 5, 5), torch.zeros(1, 5, 5)).overlap.isnan().all()
