@@ -87,7 +87,7 @@ def _photograph(height: int, width: int) -> Tensor:
 def _bench(model: Model, image: Tensor, batch: int) -> Bench:
     model_input, zero = model.preprocess.model_input(image)[None], torch.zeros(1, dtype=torch.int64)
     criterion = find_criterion("top_k_misclassification(5)")
-    original = model.preprocess.coloured(image).contiguous()
+    original = model.preprocess.convert_channels(image).contiguous()
     return Bench(model, model_input, zero, zero, criterion=criterion, seed=0, batch=batch, originals=[original])
 
 

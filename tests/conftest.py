@@ -57,6 +57,12 @@ def photographs() -> torch.Tensor:
 
 
 @pytest.fixture
+def answer_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a test its own cache of the answers of services."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
 def greys(tmp_path: Path) -> Path:
     """Twelve small images of known mean grey in the class folder `light`, for the fake model."""
     return write_greys(tmp_path / "greys")

@@ -25,7 +25,7 @@ from brinell.comparison.measures import MEASURES, image_values
 from brinell.comparison.page import comparison_markdown, comparison_page, junit, write_comparison
 from brinell.errors import ConfigError, RunError
 from brinell.runs.statistics import Estimate
-from brinell.validation import validated
+from brinell.validation import validate
 
 PROFILE = {"name": "profile", "operators": ["fade_black", "fade_white", "boxes"], "levels": 12}
 KNOB = {"name": "knob", "operators": ["brightness"], "points": 60}
@@ -343,7 +343,7 @@ BAD_GATES = {
     "rules: [{measure: aera, drop: 1}]": "there is no measure 'aera'; did you mean area",
     "rules: [{measure: area}]": "rules.0.drop is missing",
     "rules: [{measure: area, drop: -1}]": "rules.0.drop: input should be greater than or equal to 0",
-    "rules: [{measure: area, drop: 1, operator: all}]": "rules.0.operator is no key of a config; did you mean operators",
+    "rules: [{measure: area, drop: 1, operator: all}]": "rules.0.operator is not an option; did you mean operators",
     "rules: [{measure: area, drop: 1, operators: [fade_blak]}]": "names 'fade_blak'; did you mean fade_black",
     "rules: [{measure: robustness, drop: 20}]": "a rule about robustness, but .* was compared by clean, area, accuracy",
     "[": "is not valid YAML",
@@ -397,7 +397,7 @@ def test_the_guide_is_true() -> None:
     """Its gate can be read, and it names every measure and option."""
     text = (Path(__file__).parents[1] / "docs" / "compare.md").read_text()
     (gate,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    assert len(validated(Gate, yaml.safe_load(gate)).rules) == 5
+    assert len(validate(Gate, yaml.safe_load(gate)).rules) == 5
     assert [name for name in MEASURES if f"`{name}`" not in text] == []
     assert [key for key in Rule.model_fields if f"{key}:" not in gate] == []
 

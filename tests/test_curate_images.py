@@ -190,7 +190,7 @@ def bench_of(model: brinell.Model, originals: list[Tensor]) -> Bench:
 def was_given(model: brinell.Model, given: Tensor, picture: Tensor, *, rounded: bool) -> bool:
     """Whether a picture is among what a model was given, to the bit; `rounded`: to whole grey levels."""
     if rounded:
-        return bool((model.preprocess.levels(given) == picture).flatten(1).all(1).any())
+        return bool((model.preprocess.denormalise(given) == picture).flatten(1).all(1).any())
     return bool((given == model.preprocess.normalise(picture[None])).flatten(1).all(1).any())
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.api import assembled
-from brinell.boxes import overlaps
+from brinell.boxes import box_iou
 from brinell.config.data import DataOptions
 from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.engine.plan import plan
@@ -89,13 +89,13 @@ def test_a_module_of_heads_and_one_of_lists_say_the_same() -> None:
 
 
 def test_what_a_detector_may_not_be() -> None:
-    with pytest.raises(brinell.ModelError, match="gives labels alone: give it its class list"):
+    with pytest.raises(brinell.ModelError, match="returns labels, so it needs its class list"):
         brinell.wrap(Listed(), size=32, detection={}, execution=PLAIN)
     with pytest.raises(brinell.ModelError, match="scores for 2 classes, but its class list has 3 names"):
         brinell.wrap(Spots(), size=32, detection={}, classes=["a", "b", "c"], execution=PLAIN)
     with pytest.raises(brinell.ConfigError, match="box_format: input should be 'xyxy'"):
         wrapped(Spots(), box_format="yxyx")
-    with pytest.raises(brinell.ConfigError, match="box_formt is no key"):
+    with pytest.raises(brinell.ConfigError, match="box_formt is not an option"):
         wrapped(Spots(), box_formt="xyxy")
     with pytest.raises(brinell.ConfigError, match="iou_threshold is an option of detectors; set task=detection to use it"):
         brinell.open_model("fake:grey?iou_threshold=0.5")
@@ -210,10 +210,10 @@ def test_real_detectors_find_the_bear(assets: Path, name: str) -> None:
     model_input = model.preprocess.model_input(sample.image)
     probabilities, detections = model.answer(model_input[None])
     assert detections is not None
-    assert model.classes.short(int(probabilities.argmax())) == "bear"
+    assert model.classes.short_name(int(probabilities.argmax())) == "bear"
     found = model.detector.found(detections)
-    truth = model.preprocess.boxes(sample.boxes, *sample.image.shape[1:])
-    assert float(overlaps(found.boxes[:, 0], truth).max()) > 0.7
+    truth = model.preprocess.map_boxes(sample.boxes, *sample.image.shape[1:])
+    assert float(box_iou(found.boxes[:, 0], truth).max()) > 0.7
 
 
 def test_the_paper_s_selection(assets: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
-from brinell.boxes import moved
+from brinell.boxes import move_boxes
 from brinell.cli.main import main
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
@@ -131,7 +131,7 @@ def bench_of(model: Model, images: list[Tensor], labels: list[int], *, batch: in
     inputs = torch.stack([model.preprocess.model_input(image) for image in images])
     ids = torch.tensor([id_number(image_id(image)) for image in images])
     rule = find_criterion(criterion, model.classes, model.outputs, detector=model.detector is not None)
-    originals = [model.preprocess.coloured(image) for image in images]
+    originals = [model.preprocess.convert_channels(image) for image in images]
     return Bench(model, inputs, ids, torch.tensor(labels), criterion=rule, seed=0, batch=batch, originals=originals)
 
 
@@ -214,7 +214,7 @@ def test_wrong_options_are_told_in_a_line(pictures: Path, tmp_path: Path, option
 def test_a_layer_that_gives_no_map_is_told_before_anything_is_measured(pictures: Path, tmp_path: Path) -> None:
     module = nn.Sequential(nn.Conv2d(3, 2, 16), nn.Flatten(), nn.Linear(2, 2))
     model = brinell.wrap(module, size=16, execution=PLAIN, name="flat", classes=("right", "left"))
-    with pytest.raises(ConfigError, match=r"layer 2 of flat gives no map \(N, C, H, W\) to show; name another"):
+    with pytest.raises(ConfigError, match=r"the output of layer 2 of flat is not a map \(N, C, H, W\); name another"):
         asked(pictures, tmp_path / "run", model, layers=["2"])
     assert not (tmp_path / "run" / "rows").exists()
 
@@ -489,8 +489,8 @@ def test_activations_of_layers() -> None:
     inputs = torch.zeros(2, 3, 16, 16, dtype=torch.uint8)
     assert {name: tuple(output.shape) for name, output in activations(model, inputs).items()} == {"look": (2, 4, 16, 16)}
     assert activations(brinell.open_model("fake:grey", PLAIN), inputs) == {}  # a module without any
-    with pytest.raises(ConfigError, match="no torch module"):
-        activations(replace(model, insides=None), inputs)
+    with pytest.raises(ConfigError, match="not a torch module"):
+        activations(replace(model, internals=None), inputs)
 
 
 # ---- real networks ----
@@ -554,4 +554,4 @@ def test_regions_follow_a_window() -> None:
     assert frames is not None
     matrices = bench._framed(frames(torch.tensor([[10, 5, 20]], dtype=torch.float64)), slice(0, 1))
     own = Preprocess(20, 20).boxes(torch.tensor([[15.0, 10.0, 25.0, 20.0]]), 40, 60)  # in the original's pixels
-    torch.testing.assert_close(moved(own[None], matrices)[0, 0], torch.tensor([5.0, 5.0, 15.0, 15.0]))
+    torch.testing.assert_close(move_boxes(own[None], matrices)[0, 0], torch.tensor([5.0, 5.0, 15.0, 15.0]))

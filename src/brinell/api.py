@@ -6,7 +6,6 @@ import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,8 @@ from brinell.lenses.fragility.maps import Maps
 from brinell.lenses.lens import LensOptions
 from brinell.lenses.profile.charts import Figure
 from brinell.lenses.profile.findings import METRICS, THRESHOLDS, Profiles
-from brinell.models.model import Model
-from brinell.models.modules import detector_from_module, from_module
+from brinell.models.model import Description, Model
+from brinell.models.modules import from_module
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model
 from brinell.registry import nearest
@@ -55,7 +54,7 @@ from brinell.tracking.server import Server
 from brinell.tracking.track import Tracked
 from brinell.tracking.track import track as track_store
 from brinell.types import Interpolation
-from brinell.validation import read_yaml, validated
+from brinell.validation import read_yaml, validate
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
 
@@ -120,7 +119,7 @@ class Run:
             raise ConfigError(f"the run was given a model as an object ({lost[0]}); give it again: attention(models=[…])")
         if data is None and config.data.source.startswith("object:"):
             raise ConfigError("the run was given its data as an object; give it again: attention(data=…)")
-        options = how if isinstance(how, AttentionOptions) else validated(AttentionOptions, dict(how or {}))
+        options = how if isinstance(how, AttentionOptions) else validate(AttentionOptions, dict(how or {}))
         with reporter(quiet) as telling:
             look(self.store, options, assemble(config, models, data), telling)
         found = self.findings()["attention"]
@@ -275,7 +274,7 @@ def gate(found: Contrasts, rules: str | os.PathLike[str] | Mapping[str, Any] | G
     """Judge what was compared by rules: a YAML file, or the same as a mapping."""
     if isinstance(rules, (str, os.PathLike)):
         rules = load_gate(Path(rules))
-    return judge(rules if isinstance(rules, Gate) else validated(Gate, dict(rules)), found)
+    return judge(rules if isinstance(rules, Gate) else validate(Gate, dict(rules)), found)
 
 
 def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) -> Leaderboard:
@@ -305,17 +304,14 @@ def wrap(
     """
     height, width = (size, size) if isinstance(size, int) else size
     own = copy.deepcopy(module)  # it is frozen, moved and cast, and the caller's may still be trained
-    made = partial(from_module, own)
-    if detection is not None:
-        how = detection if isinstance(detection, Decoding) else validated(Decoding, dict(detection))
-        made = partial(detector_from_module, own, how)
-    return made(
+    description = Description(
         name=name or type(module).__name__,
+        source=f"object:{type(module).__qualname__}",
         preprocess=Preprocess(height, width, channels, short_side, interpolation, tuple(mean), tuple(std)),
         classes=classes if classes is None or isinstance(classes, Classes) else Classes(tuple(classes)),
-        source=f"object:{type(module).__qualname__}",
-        execution=execution or Execution(),
     )
+    decoding = detection if isinstance(detection, Decoding | None) else validate(Decoding, dict(detection))
+    return from_module(own, description, execution or Execution(), decoding)
 
 
 def curate(
@@ -336,7 +332,7 @@ def curate(
     """
     asked = [runs] if isinstance(runs, (str, os.PathLike, Run)) else list(runs)
     stores = [(one if isinstance(one, Run) else Run(one)).store for one in asked]
-    chosen = options if isinstance(options, CurateOptions) else validated(CurateOptions, dict(options or {}))
+    chosen = options if isinstance(options, CurateOptions) else validate(CurateOptions, dict(options or {}))
     source = os.fspath(data) if isinstance(data, os.PathLike) else data
     with reporter(quiet) as telling:
         return curate_stores(stores, Store(out), chosen, data=source, models=models, execution=execution, reporter=telling)

@@ -132,7 +132,7 @@ def test_a_highlight_view_equals_the_model_input_of_the_lit_photograph(short_sid
     view = highlight_view("exact")
     assert view.local is not None
     slow = view.inputs(image, spots, preprocess.inputs)
-    fast = preprocess.repainted(preprocess.repainting(image), view.local, spots)
+    fast = preprocess.repaint(preprocess.repainter(image), view.local, spots)
     assert torch.equal(slow, fast)
     lit = add_highlights(image[None], spots[7:8])[0]
     picture = Image.fromarray(lit.permute(1, 2, 0).numpy())

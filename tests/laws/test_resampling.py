@@ -36,8 +36,9 @@ def by_products(images: torch.Tensor, height: int, width: int, how: str) -> torc
 
 
 @settings(max_examples=150, deadline=None)
-@given(side, side, side, side, st.sampled_from(HOW), st.sampled_from((1, 3)), st.integers(0, 1000))
-def test_products_of_weights_equal_pillow(height, width, tall, wide, how, channels, seed):
+@given(st.tuples(side, side), st.tuples(side, side), st.sampled_from(HOW), st.sampled_from((1, 3)), st.integers(0, 1000))
+def test_products_of_weights_equal_pillow(size, target, how, channels, seed):
+    (height, width), (tall, wide) = size, target
     images = random_images(seed, 2, channels, height, width)
     expected = torch.stack([pillow(image, tall, wide, how) for image in images])
     assert torch.equal(by_products(images, tall, wide, how), expected)

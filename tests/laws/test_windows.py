@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from brinell.boxes import moved
+from brinell.boxes import move_boxes
 from brinell.models.preprocess import Preprocess
 from brinell.perturb.windows import cut_windows, location_view, window_view
 from brinell.resizing.resample import resize
@@ -25,7 +25,8 @@ def picture(height: int, width: int, channels: int = 3) -> Tensor:
     return torch.from_numpy(np.random.default_rng([height, width]).integers(0, 256, (channels, height, width), np.uint8))
 
 
-def by_pillow(image: Tensor, left: int, top: int, side: int, height: int, width: int, fit: str) -> Tensor:
+def by_pillow(image: Tensor, window: tuple[int, int, int], height: int, width: int, fit: str) -> Tensor:
+    left, top, side = window
     cut = image[:, top : top + side, left : left + side]
     pixels = Image.fromarray(np.ascontiguousarray(cut[0] if len(cut) == 1 else cut.permute(1, 2, 0)))
     across = pixels.resize((width, side), FILTERS[fit])  # one pass at a time, because their order depends on the version
@@ -42,7 +43,7 @@ def test_windows_equal_those_of_pillow(fit: str, channels: int, side: int) -> No
     corners = corners.clamp(max=40 - side)
     made = cut_windows(image, side, corners, 24, 31, fit)  # type: ignore[arg-type]
     for model_input, (left, top) in zip(made, corners.tolist(), strict=True):
-        assert torch.equal(model_input, by_pillow(image, left, top, side, 24, 31, fit))
+        assert torch.equal(model_input, by_pillow(image, (left, top, side), 24, 31, fit))
 
 
 def test_windows_of_several_sides_keep_their_order() -> None:
@@ -50,7 +51,7 @@ def test_windows_of_several_sides_keep_their_order() -> None:
     parameters = torch.tensor([[3, 4, 21], [0, 0, 60], [30, 2, 21], [9, 9, 19]], dtype=torch.float64)
     made = window_view("", "bilinear", 32, 32).inputs(image, parameters, lambda made: made)
     for model_input, (left, top, side) in zip(made, parameters.to(torch.int64).tolist(), strict=True):
-        assert torch.equal(model_input, by_pillow(image, left, top, side, 32, 32, "bilinear"))
+        assert torch.equal(model_input, by_pillow(image, (left, top, side), 32, 32, "bilinear"))
 
 
 def test_padding_centres_the_window_on_black() -> None:
@@ -93,6 +94,6 @@ def test_boxes_follow_the_frame_of_a_window(fit: str) -> None:
     box = torch.tensor([[25.0, 20.0, 40.0, 30.0]], dtype=torch.float64)
     half = torch.tensor([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]], dtype=torch.float64)
     matrices = half.inverse() @ view.frame(parameters) @ half
-    left, top, right, bottom = moved(box[None], matrices)[0, 0].tolist()
+    left, top, right, bottom = move_boxes(box[None], matrices)[0, 0].tolist()
     assert (left, right) == (int(columns[0]), int(columns[-1]) + 1)
     assert (top, bottom) == (int(rows[0]), int(rows[-1]) + 1)

@@ -26,7 +26,7 @@ from brinell.errors import BrinellError, ConfigError
 from brinell.lenses.profile.findings import THRESHOLDS
 from brinell.models.sources import open_model
 from brinell.run_config import RunConfig, load_config
-from brinell.serve.server import Server, served_lines
+from brinell.serve.server import Server, usage_lines
 from brinell.tracking.server import Server as Tracker
 from brinell.tracking.track import Tracked
 
@@ -236,7 +236,7 @@ def serve(
     Example: [bold]brinell serve timm:resnet50 --port 8000[/]
     """
     with Server(open_model(model, Execution(device=device, trust=trust)), host, port) as server:
-        out.print(*served_lines(server), sep="\n", soft_wrap=True, highlight=False)
+        out.print(*usage_lines(server), sep="\n", soft_wrap=True, highlight=False)
         server.serve_until_stopped()
     out.print("stopped")
 

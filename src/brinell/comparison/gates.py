@@ -15,7 +15,7 @@ from brinell.comparison.measures import AVERAGE, CLEAN_IMAGES, MEASURES
 from brinell.comparison.paired import holm
 from brinell.errors import ConfigError
 from brinell.registry import nearest
-from brinell.validation import read_yaml, validated
+from brinell.validation import read_yaml, validate
 
 
 class Rule(BaseModel):
@@ -117,7 +117,7 @@ class Judgement:
 def load_gate(path: Path) -> Gate:
     """A gate from its file."""
     content = read_yaml(path, "gate", "rules")
-    return validated(Gate, content, lambda place: list((Rule if len(place) > 1 else Gate).model_fields))
+    return validate(Gate, content, lambda place: list((Rule if len(place) > 1 else Gate).model_fields))
 
 
 def judge(gate: Gate, found: Contrasts) -> Judgement:

@@ -61,7 +61,7 @@ def write_moved(store: Store, parts: Parts, file: str | Path, operator: str, sco
         part = entries[start : start + _BATCH]
         found: list[Sample] = [parts.dataset[entry.index] for entry in part]
         truths += [sample.label for sample in found]
-        wholes = [model.preprocess.wholes(sample.image[None])[0] for sample in found]
+        wholes = [model.preprocess.resize(sample.image[None])[0] for sample in found]
         numbers = torch.arange(len(part))
         stage = Stage(model, wholes, numbers, numbers, 0)
         own = torch.tensor([motions[entry.image] for entry in part], dtype=torch.float64)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from brinell.boxes import Detections, areas, clipped, moved
+from brinell.boxes import Detections, areas, clip_boxes, move_boxes
 from brinell.criteria.criterion import Answer, Criterion, Scene
 from brinell.criteria.distance import own_regions
 from brinell.criteria.verdict import Verdict, verdict, verdict_of_detector
@@ -180,7 +180,7 @@ class Bench:
     @cached_property
     def stage(self) -> Stage:
         """The shard's images as they move; the whole of them where the model cuts out the middle."""
-        wholes = [self.model.preprocess.wholes(original[None])[0] for original in self.originals]
+        wholes = [self.model.preprocess.resize(original[None])[0] for original in self.originals]
         return Stage(self.model, wholes or list(self.inputs), self.ids, self.labels, self.seed)
 
     def changed(self, found: Property, samples: Tensor, severities: Tensor, fields: Tensor | None = None) -> Tensor:
@@ -213,21 +213,21 @@ class Bench:
         parts = zip(which.tolist(), torch.split(parameters, counts.tolist()), strict=True)
         return torch.cat([self._looked(view, sample, own) for sample, own in parts])
 
-    def moved(self, motion: Motion, samples: Tensor, coordinates: Tensor) -> Tensor:
+    def move_boxes(self, motion: Motion, samples: Tensor, coordinates: Tensor) -> Tensor:
         """What the model sees of originals under motions. Searches move images without rounding; this is theirs in whole
         grey levels.
         """
-        return self.model.preprocess.levels(self.stage.view(samples, motion.group.exp(coordinates)))
+        return self.model.preprocess.denormalise(self.stage.view(samples, motion.group.exp(coordinates)))
 
     def _looked(self, view: View, sample: int, parameters: Tensor) -> Tensor:
         if view.local is not None:
-            return self.model.preprocess.repainted(self._ready(sample), view.local, parameters)
+            return self.model.preprocess.repaint(self._ready(sample), view.local, parameters)
         return view.inputs(self.originals[sample], parameters, self.model.preprocess.inputs)
 
     def _ready(self, sample: int) -> Repainter:
         """An original, ready to be changed in windows."""
         if sample not in self._repaintings:
-            self._repaintings[sample] = self.model.preprocess.repainting(self.originals[sample])
+            self._repaintings[sample] = self.model.preprocess.repainter(self.originals[sample])
         return self._repaintings[sample]
 
     def images(self, trials: Trials, part: slice) -> Tensor:
@@ -238,7 +238,7 @@ class Bench:
         if isinstance(trials.operator, Property):
             return self.changed(trials.operator, samples, levels, None if trials.fields is None else trials.fields[part])
         if isinstance(trials.operator, Motion):
-            return self.moved(trials.operator, samples, levels)
+            return self.move_boxes(trials.operator, samples, levels)
         return self.perturbed(trials.operator, samples, levels)
 
     def _ask(self, trials: Trials, part: slice) -> Outcome:
@@ -288,19 +288,19 @@ class Bench:
         height, width = images.shape[2:]
         if isinstance(change, Property) and change.kind is PropertyKind.MOTION and levels is not None:
             matrices = change.matrices(levels, height, width)
-            regions = clipped(moved(regions[:, None], matrices), height, width)[:, 0]
-            before = dataclasses.replace(before, boxes=moved(before.boxes, matrices))
+            regions = clip_boxes(move_boxes(regions[:, None], matrices), height, width)[:, 0]
+            before = dataclasses.replace(before, boxes=move_boxes(before.boxes, matrices))
         if isinstance(change, View) and change.frame is not None and levels is not None:
             matrices = self._framed(change.frame(levels), rows)
-            regions = clipped(moved(regions[:, None], matrices), height, width)[:, 0]
-            before = _seen(dataclasses.replace(before, boxes=moved(before.boxes, matrices)), height, width)
+            regions = clip_boxes(move_boxes(regions[:, None], matrices), height, width)[:, 0]
+            before = _seen(dataclasses.replace(before, boxes=move_boxes(before.boxes, matrices)), height, width)
         read = verdict_of_detector(probabilities, labels)
         scene = Scene(found, before, clean_probabilities, labels, regions, height, width)
         return read, self.criterion(Answer(read, probabilities, scene)), detections
 
     def _framed(self, frames: Tensor, rows: Tensor | slice) -> Tensor:
         """How views move what lies on their samples' clean inputs, counted from the middle of pixels."""
-        own = torch.stack([self.model.preprocess.frame(*original.shape[1:]) for original in self.originals])
+        own = torch.stack([self.model.preprocess.matrix(*original.shape[1:]) for original in self.originals])
         return on_input(frames, own[rows if isinstance(rows, slice) else rows.cpu()])
 
     def _found_before(self, rows: Tensor | slice) -> Detections:
@@ -363,7 +363,7 @@ def on_input(frames: Tensor, own: Tensor) -> Tensor:
 
 def _seen(detections: Detections, height: int, width: int) -> Detections:
     """Those of which anything lies on the model input."""
-    return detections.where(areas(clipped(detections.boxes, height, width)) > 0)
+    return detections.where(areas(clip_boxes(detections.boxes, height, width)) > 0)
 
 
 def _rows(samples: Tensor, device: torch.device) -> Tensor | slice:

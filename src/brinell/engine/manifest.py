@@ -98,7 +98,7 @@ def counted(store: Store, models: Sequence[Model], manifest: dict[str, Any]) -> 
 def told_queries(manifest: dict[str, Any]) -> list[str]:
     """What was asked of services, and what it cost, a sentence each."""
     return [
-        f"{model} was sent {told['asked']:,} images{priced(told['asked'], told['price'])}; {told['cached']:,} answers came "
+        f"{model} was sent {told['sent']:,} images{priced(told['sent'], told['price'])}; {told['cached']:,} answers came "
         f"from the cache{' (the oldest is of ' + told['oldest'] + ')' if told['oldest'] else ''}"
         f"{', and ' + format(told['unanswered'], ',') + ' questions got no answer' if told.get('unanswered') else ''}."
         for model, told in manifest.get("queries", {}).items()
@@ -142,7 +142,7 @@ def _described(model: Model) -> dict[str, Any]:
         "interpolation": pre.interpolation,
         "mean": list(pre.mean),
         "std": list(pre.std),
-        **({} if model.detector is None else {"detection": model.detector.how.settings()}),
+        **({} if model.detector is None else {"detection": model.detector.decoding.settings()}),
     }
 
 

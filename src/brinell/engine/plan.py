@@ -132,7 +132,9 @@ def _cost(job: Job, images: int, looked: list[Entry], batch: int | None) -> Cost
         queries=queries,
         price=None if service is None else service.price,
         windows=trials if lens.counted else 0,
-        detections=0 if searching or lens.counted or job.model.detector is None else job.model.detector.how.max_detections,
+        detections=0
+        if searching or lens.counted or job.model.detector is None
+        else job.model.detector.decoding.max_detections,
     )
 
 

@@ -9,7 +9,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from brinell.boxes import clipped, moved
+from brinell.boxes import clip_boxes, move_boxes
 from brinell.engine.evaluator import Bench, on_input
 from brinell.errors import ConfigError
 from brinell.lenses.lens import Asked, Trials
@@ -64,17 +64,17 @@ def boxes_of(version: Version, boxes: Tensor, preprocess: Preprocess, size: tupl
     """
     height, width, change = preprocess.height, preprocess.width, version.change
     parameters = torch.tensor([version.parameters], dtype=torch.float64)
-    boxes = preprocess.boxes(boxes, *size)
+    boxes = preprocess.map_boxes(boxes, *size)
     if isinstance(change, View) and change.frame is not None:
-        boxes = moved(boxes[None], on_input(change.frame(parameters), preprocess.frame(*size)))[0]
+        boxes = move_boxes(boxes[None], on_input(change.frame(parameters), preprocess.matrix(*size)))[0]
     elif isinstance(change, View) and not change.compares:
         raise ConfigError(f"nobody knows where boxes are in {change.name}; leave it out with --operator")
     elif isinstance(change, Property) and change.kind is PropertyKind.MOTION:
-        seen = clipped(boxes, height, width)  # what a crop cut off doesn't come back
-        boxes = moved(seen[None], change.matrices(parameters, height, width))[0]
+        seen = clip_boxes(boxes, height, width)  # what a crop cut off doesn't come back
+        boxes = move_boxes(seen[None], change.matrices(parameters, height, width))[0]
     elif isinstance(change, Motion):
-        boxes = moved(boxes[None], preprocess.centred(change.group.exp(parameters).inverse(), *size))[0]
-    return clipped(boxes, height, width)
+        boxes = move_boxes(boxes[None], preprocess.centre_on_input(change.group.exp(parameters).inverse(), *size))[0]
+    return clip_boxes(boxes, height, width)
 
 
 def unasked(name: str, preprocess: Preprocess, device: torch.device) -> Model:

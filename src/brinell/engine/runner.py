@@ -33,7 +33,8 @@ from brinell.lenses.lens import LENSES, Change, Columns, Lens, LensOptions
 from brinell.lenses.profile.precision import precisions, require_evaluation
 from brinell.lenses.tasks import MotionSearch
 from brinell.models.activations import activations
-from brinell.models.model import Model, probe_images
+from brinell.models.model import Model
+from brinell.models.probe import probe_images
 from brinell.models.sources import open_model
 from brinell.run_config import RunConfig
 from brinell.runs.names import title

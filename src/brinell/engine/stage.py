@@ -10,7 +10,7 @@ from torch import Tensor
 
 from brinell.errors import ModelError
 from brinell.lenses.tasks import NO_ANSWER
-from brinell.models.model import Model, filled_up
+from brinell.models.model import Model, pad_batch
 from brinell.motion.frames import Frames, Pixels
 
 
@@ -53,7 +53,7 @@ class Stage:
 
     def moved(self, samples: Tensor, matrices: Tensor) -> Tensor:
         """Whole images of samples under motions, in whole grey levels; smaller ones lie at the top left."""
-        return self.model.preprocess.levels(self.frames(samples).move(matrices))
+        return self.model.preprocess.denormalise(self.frames(samples).move(matrices))
 
     def view(self, samples: Tensor, matrices: Tensor | None = None) -> Tensor:
         """What the model sees of samples, as they are or moved; nothing else is moved."""
@@ -68,9 +68,9 @@ class Stage:
         with torch.inference_mode():
             seen = self.view(samples, matrices)
             if model.service is not None:  # it is sent whole grey levels
-                values = model.predict(model.preprocess.levels(seen))
+                values = model.predict(model.preprocess.denormalise(seen))
             else:
-                full = seen if model.device.type == "cpu" else filled_up(seen)
+                full = seen if model.device.type == "cpu" else pad_batch(seen)
                 values = model.forward(full).to(torch.float32)[: len(seen)]
             best, labels = values.max(1)
             if model.detector is not None:
@@ -87,7 +87,7 @@ class Stage:
         with torch.enable_grad():
             images = images.detach().requires_grad_()
             seen = self._cut(images, samples)
-            values = model.differentiable(seen if model.device.type == "cpu" else filled_up(seen))
+            values = model.differentiable(seen if model.device.type == "cpu" else pad_batch(seen))
             values = values.to(torch.float32)[: len(images)]
             if model.probabilities:
                 values = values.clamp(min=1e-30).log()

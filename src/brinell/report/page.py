@@ -90,7 +90,7 @@ def template(name: str) -> jinja2.Template:
 def _namer(classes: list[str] | None) -> Callable[[int], str]:
     """Class numbers as names for people."""
     known = Classes(tuple(classes or ()))
-    return lambda index: "nothing" if index < 0 else known.short(index)
+    return lambda index: "nothing" if index < 0 else known.short_name(index)
 
 
 def _data_facts(connection: Any) -> dict[str, int]:

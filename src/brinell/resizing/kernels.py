@@ -36,25 +36,25 @@ def _resize_windows(  # type: ignore[no-untyped-def]  # Triton reads annotations
     ACROSS: tl.constexpr,  # noqa: N803
     BITS: tl.constexpr,  # noqa: N803
     ALONG: tl.constexpr,  # noqa: N803
-    BESIDE: tl.constexpr,  # noqa: N803
+    CROSS: tl.constexpr,  # noqa: N803
 ):
     program = tl.program_id(0)
     window, plane = program // planes, program % planes
     along = tl.program_id(1) * ALONG + tl.arange(0, ALONG)
-    beside = tl.program_id(2) * BESIDE + tl.arange(0, BESIDE)
-    valid, inside = along < count, beside < others
+    cross = tl.program_id(2) * CROSS + tl.arange(0, CROSS)
+    valid, inside = along < count, cross < others
     pixel = tl.load(begin + window).to(tl.int32) + along
     start = tl.load(first + pixel, mask=valid, other=0) - tl.load(low + window).to(tl.int32)
     plane_start = source + program.to(tl.int64) * length * others
-    total = tl.full((ALONG, BESIDE), 1 << (BITS - 1), tl.int32)
+    total = tl.full((ALONG, CROSS), 1 << (BITS - 1), tl.int32)
     for tap in range(taps):
         weight = tl.load(whole + pixel * taps + tap, mask=valid, other=0)
         at = start + tap
-        offset = beside[None, :] * length + at[:, None] if ACROSS else at[:, None] * others + beside[None, :]
+        offset = cross[None, :] * length + at[:, None] if ACROSS else at[:, None] * others + cross[None, :]
         readable = (valid & (at < length))[:, None] & inside[None, :]
         total += weight[:, None] * tl.load(plane_start + offset, mask=readable, other=0).to(tl.int32)
     value = tl.minimum(tl.maximum(total >> BITS, 0), 255).to(tl.uint8)
-    offset = beside[None, :] * row_size + along[:, None] if ACROSS else along[:, None] * row_size + beside[None, :]
+    offset = cross[None, :] * row_size + along[:, None] if ACROSS else along[:, None] * row_size + cross[None, :]
     corner = target + tl.load(to + window) + plane.to(tl.int64) * plane_size
     tl.store(corner + offset, value, mask=valid[:, None] & inside[None, :])
 
@@ -69,9 +69,9 @@ def resize_windows(
     """
     windows, planes, height, width = source.shape
     length, others = (width, height) if across else (height, width)
-    along, beside = (LONG, SHORT) if across else (SHORT, LONG)
+    along, cross = (LONG, SHORT) if across else (SHORT, LONG)
     first, whole = taps
-    blocks = (windows * planes, triton.cdiv(plan.count, along), triton.cdiv(others, beside))
+    blocks = (windows * planes, triton.cdiv(plan.count, along), triton.cdiv(others, cross))
     with torch.cuda.device_of(source):  # type: ignore[no-untyped-call]
         _resize_windows[blocks](
             source,
@@ -91,14 +91,14 @@ def resize_windows(
             ACROSS=across,
             BITS=bits,
             ALONG=along,
-            BESIDE=beside,
+            CROSS=cross,
         )
 
 
 @triton.jit(do_not_specialize=["planes", "parts", "height", "width", "taps"])  # type: ignore[untyped-decorator]
 def _light_and_resize_across(  # type: ignore[no-untyped-def]
     image,
-    middle,
+    buffer,
     first,
     whole,
     profiles,
@@ -110,22 +110,22 @@ def _light_and_resize_across(  # type: ignore[no-untyped-def]
     taps,
     BITS: tl.constexpr,  # noqa: N803
     ALONG: tl.constexpr,  # noqa: N803
-    BESIDE: tl.constexpr,  # noqa: N803
+    CROSS: tl.constexpr,  # noqa: N803
 ):
     window, plane = tl.program_id(0) // planes, tl.program_id(0) % planes
-    own = windows + window * 7
-    top, rows = tl.load(own).to(tl.int32), tl.load(own + 1).to(tl.int32)
-    left, columns = tl.load(own + 4).to(tl.int32), tl.load(own + 5).to(tl.int32)
-    if tl.program_id(1) * ALONG >= columns or tl.program_id(2) * BESIDE >= rows:
+    entry = windows + window * 7
+    top, rows = tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32)
+    left, columns = tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32)
+    if tl.program_id(1) * ALONG >= columns or tl.program_id(2) * CROSS >= rows:
         return
     along = tl.program_id(1) * ALONG + tl.arange(0, ALONG)
-    beside = tl.program_id(2) * BESIDE + tl.arange(0, BESIDE)
-    valid, inside = along < columns, beside < rows
+    cross = tl.program_id(2) * CROSS + tl.arange(0, CROSS)
+    valid, inside = along < columns, cross < rows
     start = tl.load(first + left + along, mask=valid, other=0)
     profile = profiles + window.to(tl.int64) * (parts * height + width)
-    down = tl.load(profile + tl.minimum(plane, parts - 1) * height + top + beside, mask=inside, other=0)
-    row_start = image + plane.to(tl.int64) * height * width + (top + beside).to(tl.int64) * width
-    total = tl.full((ALONG, BESIDE), 1 << (BITS - 1), tl.int32)
+    down = tl.load(profile + tl.minimum(plane, parts - 1) * height + top + cross, mask=inside, other=0)
+    row_start = image + plane.to(tl.int64) * height * width + (top + cross).to(tl.int64) * width
+    total = tl.full((ALONG, CROSS), 1 << (BITS - 1), tl.int32)
     for tap in range(taps):
         at = start + tap
         readable = valid & (at < width)
@@ -135,13 +135,13 @@ def _light_and_resize_across(  # type: ignore[no-untyped-def]
         light = (across[:, None] * down[None, :]).to(tl.int32)
         total += weight[:, None] * (value + tl.minimum(light, 255 - value))
     value = tl.minimum(tl.maximum(total >> BITS, 0), 255).to(tl.uint8)
-    corner = middle + tl.load(own + 6) + plane.to(tl.int64) * rows * columns
-    tl.store(corner + beside[None, :] * columns + along[:, None], value, mask=valid[:, None] & inside[None, :])
+    corner = buffer + tl.load(entry + 6) + plane.to(tl.int64) * rows * columns
+    tl.store(corner + cross[None, :] * columns + along[:, None], value, mask=valid[:, None] & inside[None, :])
 
 
 @triton.jit(do_not_specialize=["planes", "height", "width", "taps"])  # type: ignore[untyped-decorator]
 def _resize_down(  # type: ignore[no-untyped-def]
-    middle,
+    buffer,
     made,
     first,
     whole,
@@ -152,31 +152,31 @@ def _resize_down(  # type: ignore[no-untyped-def]
     taps,
     BITS: tl.constexpr,  # noqa: N803
     ALONG: tl.constexpr,  # noqa: N803
-    BESIDE: tl.constexpr,  # noqa: N803
+    CROSS: tl.constexpr,  # noqa: N803
 ):
     program = tl.program_id(0)
     window, plane = program // planes, program % planes
-    own = windows + window * 7
-    top, rows = tl.load(own).to(tl.int32), tl.load(own + 1).to(tl.int32)
-    begin, count = tl.load(own + 2).to(tl.int32), tl.load(own + 3).to(tl.int32)
-    left, columns = tl.load(own + 4).to(tl.int32), tl.load(own + 5).to(tl.int32)
-    if tl.program_id(1) * ALONG >= count or tl.program_id(2) * BESIDE >= columns:
+    entry = windows + window * 7
+    top, rows = tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32)
+    begin, count = tl.load(entry + 2).to(tl.int32), tl.load(entry + 3).to(tl.int32)
+    left, columns = tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32)
+    if tl.program_id(1) * ALONG >= count or tl.program_id(2) * CROSS >= columns:
         return
     along = tl.program_id(1) * ALONG + tl.arange(0, ALONG)
-    beside = tl.program_id(2) * BESIDE + tl.arange(0, BESIDE)
-    valid, inside = along < count, beside < columns
+    cross = tl.program_id(2) * CROSS + tl.arange(0, CROSS)
+    valid, inside = along < count, cross < columns
     start = tl.load(first + begin + along, mask=valid, other=0) - top
-    plane_start = middle + tl.load(own + 6) + plane.to(tl.int64) * rows * columns
-    total = tl.full((ALONG, BESIDE), 1 << (BITS - 1), tl.int32)
+    plane_start = buffer + tl.load(entry + 6) + plane.to(tl.int64) * rows * columns
+    total = tl.full((ALONG, CROSS), 1 << (BITS - 1), tl.int32)
     for tap in range(taps):
         at = start + tap
         weight = tl.load(whole + (begin + along) * taps + tap, mask=valid, other=0)
         readable = (valid & (at < rows))[:, None] & inside[None, :]
-        value = tl.load(plane_start + at[:, None] * columns + beside[None, :], mask=readable, other=0).to(tl.int32)
+        value = tl.load(plane_start + at[:, None] * columns + cross[None, :], mask=readable, other=0).to(tl.int32)
         total += weight[:, None] * value
     value = tl.minimum(tl.maximum(total >> BITS, 0), 255).to(tl.uint8)
     corner = made + program.to(tl.int64) * height * width + begin * width + left
-    tl.store(corner + along[:, None] * width + beside[None, :], value, mask=valid[:, None] & inside[None, :])
+    tl.store(corner + along[:, None] * width + cross[None, :], value, mask=valid[:, None] & inside[None, :])
 
 
 def light_and_resize(
@@ -189,11 +189,11 @@ def light_and_resize(
     windows, planes, height, width = made.shape
     high, wide = image.shape[1:]
     rows, count, columns = plan.largest
-    middle = made.new_empty(plan.buffer)
+    buffer = made.new_empty(plan.buffer)
     with torch.cuda.device_of(image):  # type: ignore[no-untyped-call]
         _light_and_resize_across[windows * planes, triton.cdiv(columns, LONG), triton.cdiv(rows, SHORT)](
             image,
-            middle,
+            buffer,
             *across,
             plan.profiles,
             plan.windows,
@@ -204,10 +204,10 @@ def light_and_resize(
             across[1].shape[1],
             BITS=bits,
             ALONG=LONG,
-            BESIDE=SHORT,
+            CROSS=SHORT,
         )
         _resize_down[windows * planes, triton.cdiv(count, SHORT), triton.cdiv(columns, LONG)](
-            middle,
+            buffer,
             made,
             *down,
             plan.windows,
@@ -217,5 +217,5 @@ def light_and_resize(
             down[1].shape[1],
             BITS=bits,
             ALONG=SHORT,
-            BESIDE=LONG,
+            CROSS=LONG,
         )

@@ -155,12 +155,12 @@ class Repainter:
     def _resize_by_kernel(self, kernel: ModuleType, windows: Tensor, positions: Tensor, size: Size, made: Tensor) -> None:
         """Make both passes with kernels; the second writes into `made`."""
         (v, u, y, x, _, between, into), (rows, columns) = positions, size
-        middle = windows.new_empty(*windows.shape[:3], columns)
+        buffer = windows.new_empty(*windows.shape[:3], columns)
         across, down = (taps(side.source, side.target, self.how, made.device) for side in (self.across, self.down))
         kernel.resize_windows(
-            windows.contiguous(), middle, across, WindowPlan(u, x, between, columns), across=True, bits=BITS
+            windows.contiguous(), buffer, across, WindowPlan(u, x, between, columns), across=True, bits=BITS
         )
-        kernel.resize_windows(middle, made, down, WindowPlan(v, y, into, rows), across=False, bits=BITS)
+        kernel.resize_windows(buffer, made, down, WindowPlan(v, y, into, rows), across=False, bits=BITS)
 
     def _resize_by_products(self, windows: Tensor, positions: Tensor, size: Size, made: Tensor) -> None:
         """Make both passes by products with the parts of the weight matrices that belong to the windows."""

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from brinell.config.saliency import Method
 from brinell.errors import ModelError
-from brinell.models.model import Insides, Model, probe_images
+from brinell.models.model import Internals, Model
+from brinell.models.probe import probe_images
 from brinell.saliency.cam import WEIGHTS, class_activation
 from brinell.saliency.layers import Layer, NoAttention, find_layer
 
@@ -23,8 +24,8 @@ from brinell.saliency.layers import Layer, NoAttention, find_layer
 class Eyes:
     """A model's layer, watched while the eyes are open (`with eyes:`). Several threads may ask at once."""
 
-    def __init__(self, model: Model, insides: Insides, layer: Layer, method: Method) -> None:
-        self.model, self.insides, self.layer, self.method = model, insides, layer, method
+    def __init__(self, model: Model, internals: Internals, layer: Layer, method: Method) -> None:
+        self.model, self.internals, self.layer, self.method = model, internals, layer, method
         self._seeing = threading.local()
         self._hook: Any = None
 
@@ -40,7 +41,7 @@ class Eyes:
         self._seeing.asked, self._seeing.caught = True, None
         try:
             with torch.inference_mode(False), torch.enable_grad():
-                scores = self.insides.scores(self.model.preprocess.normalise(inputs)).to(torch.float32)
+                scores = self.internals.scores(self.model.preprocess.normalise(inputs)).to(torch.float32)
                 output: Tensor = self._seeing.caught
                 chosen = scores.gather(1, classes[:, None]).sum()
                 slope = torch.autograd.grad(chosen, output, allow_unused=True)[0]  # None: it has no part in the answer
@@ -61,11 +62,11 @@ class Eyes:
 
 def open_eyes(model: Model, method: Method = "gradcam++", layer: str | None = None) -> Eyes:
     """A model's eyes, or `NoAttention` with the reason why it has none."""
-    if model.insides is None:
+    if model.internals is None:
         raise NoAttention("it is no torch model, so nobody can look inside")
     images = model.preprocess.normalise(probe_images(model.preprocess).to(model.device))
     try:
-        found = find_layer(model.insides.module, model.insides.scores, images, layer)
+        found = find_layer(model.internals.module, model.internals.scores, images, layer)
     except ModelError as error:
         raise NoAttention(str(error)) from None
-    return Eyes(model, model.insides, found, method)
+    return Eyes(model, model.internals, found, method)

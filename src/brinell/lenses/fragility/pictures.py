@@ -146,7 +146,7 @@ class _Maker:
         """Ask about both windows again, and store them."""
         pre = self.model.preprocess
         view = window_view("", self.options["fit"], pre.height, pre.width)
-        original = pre.coloured(self.original(pair.image)).to(self.model.device)
+        original = pre.convert_channels(self.original(pair.image)).to(self.model.device)
         parameters = torch.tensor([[*pair.corner, pair.side], [*pair.to_corner, pair.to_side]], dtype=torch.float64)
         inputs = view.inputs(original, parameters, pre.inputs)
         probabilities, detections = self.model.answer(inputs)
@@ -155,7 +155,7 @@ class _Maker:
             self._window(inputs[place].cpu(), probabilities[place].cpu(), detections, place, pair.label, name)
             for place in (0, 1)
         )
-        layers = self._layers(inputs, name) if with_layers and self.model.insides is not None else ()
+        layers = self._layers(inputs, name) if with_layers and self.model.internals is not None else ()
         left, top = pair.corner
         way = f"{pair.to_corner[0] - left:+d}, {pair.to_corner[1] - top:+d}"
         told = f"{pair.side} px at {left}, {top}" + (f"; moved by {way}" if pair.change == "shift" else "; two pixels less")
@@ -204,7 +204,7 @@ def _boxed(picture: Image.Image, found: Detections, classes: Classes | None) -> 
     for box, label, score in zip(found.boxes[0].tolist(), found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
         if label >= 0:
             draw.rectangle(box, outline=YELLOW, width=3)
-            told = f"{classes.short(label) if classes is not None else label} {score:.0%}"
+            told = f"{classes.short_name(label) if classes is not None else label} {score:.0%}"
             place = max(0, box[0]) + 5, max(0, box[1]) + 4
             draw.rectangle(draw.textbbox(place, told, font_size=15), fill=YELLOW)
             draw.text(place, told, fill=(0, 0, 0), font_size=15)
