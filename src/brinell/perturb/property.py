@@ -142,7 +142,7 @@ class Property:
         return torch.where(neutral.to(images.device)[:, None, None, None], images, moved)
 
 
-PROPERTIES: Registry[Property] = Registry("property")
+PROPERTIES: Registry[Property] = Registry("property", group="brinell.properties")
 
 
 def pixel_property(name: str, facts: PropertyFacts, *, variant: str = "dsn2020") -> Callable[[Function], Function]:
