@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from brinell.comparison.contrasts import Contrasts
 from PIL import Image
 from torch import nn
 
