@@ -131,7 +131,7 @@ def test_a_view_of_a_spot_is_the_canvas_of_the_spotted_photograph(short_side: in
     image, spots = noise(61, 90), highlight_grid(61, 90, 5, SIGMAS)
     view = highlight_view("exact")
     assert view.local is not None
-    slow = view.inputs(image, spots, preprocess.inputs)
+    slow = view.look(image, spots, preprocess.inputs)
     fast = preprocess.repainted(preprocess.repainting(image), view.local, spots)
     assert torch.equal(slow, fast)
     spotted = add_highlights(image[None], spots[7:8])[0]
