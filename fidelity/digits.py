@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from brinell.config.execution import Execution
 from brinell.draws import permutation
-from brinell.models.model import Model
+from brinell.models.model import Description, Model
 from brinell.models.modules import from_module
 from brinell.models.preprocess import Preprocess
 
@@ -68,6 +68,4 @@ def trained(assets: Path, seed: int, kept: Path, epochs: int = EPOCHS) -> nn.Mod
 def as_model(module: nn.Module, name: str, **preprocess: tuple[float, ...]) -> Model:
     """A digit network as a model; mean and std of its input, where it has any."""
     usual = Preprocess(28, 28, 1, **preprocess)  # type: ignore[arg-type]
-    return from_module(
-        module, name=name, preprocess=usual, classes=None, source="trained here", execution=Execution(device="cpu")
-    )
+    return from_module(module, Description(name, "trained here", usual), Execution(device="cpu"))

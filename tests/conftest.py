@@ -26,11 +26,14 @@ cv2.setNumThreads(1)
 assert CORES == 2, "brinell.engine.threads was imported before conftest.py"
 
 from brinell.config.execution import Execution
+from brinell.engine import tuning
 
 ASSETS = Path(os.environ.get("BRINELL_ASSETS", Path(__file__).parents[2] / "shared" / "assets"))
 
 #: plain torch, small batches: nothing to export, nothing to measure
-PLAIN = Execution(runtime="torch", batch=4, shard=8)
+PLAIN = Execution(runtime="torch", batch=16, shard=8)
+
+tuning.SECONDS = 0.01  # batch sizes are still measured, but how well does not matter here
 
 
 @pytest.fixture(scope="session")
@@ -54,16 +57,30 @@ def photographs() -> torch.Tensor:
 
 
 @pytest.fixture
+def answer_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a test its own cache of the answers of services."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
 def greys(tmp_path: Path) -> Path:
-    """Twelve small images of known mean grey in class folders `light` and `dark`, for the fake model."""
+    """Twelve small images of known mean grey in the class folder `light`, for the fake model."""
+    return write_greys(tmp_path / "greys")
+
+
+@pytest.fixture(scope="session")
+def shared_greys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same images for runs that several tests share. Do not write to them."""
+    return write_greys(tmp_path_factory.mktemp("shared") / "greys")
+
+
+def write_greys(folder: Path) -> Path:
     generator = np.random.default_rng(0)
+    (folder / "light").mkdir(parents=True)
     for index in range(12):
-        level = 80 + 12 * index
-        folder = tmp_path / "greys" / "light"
-        folder.mkdir(parents=True, exist_ok=True)
-        noise = generator.integers(-20, 21, (40, 48, 3))
-        Image.fromarray(np.clip(level + noise, 0, 255).astype(np.uint8)).save(folder / f"{index:02d}.png")
-    return tmp_path / "greys"
+        pixels = 80 + 12 * index + generator.integers(-20, 21, (40, 48, 3))
+        Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(folder / "light" / f"{index:02d}.png")
+    return folder
 
 
 # ---- a note on the slow tests that were left out ----

@@ -100,8 +100,8 @@ def local_blur_paper(image: np.ndarray, chance: Chance, step: int) -> None:
 def noise(image: np.ndarray, chance: Chance, step: int) -> None:
     height, width, channels = image.shape
     count = width * height // 50
-    for place, bits in zip(chance.below(0, count, width * height), chance.bits(1, count), strict=True):
-        image[place // width, place % width] = [(bits >> 8 * channel) & 255 for channel in range(channels)]
+    for pixel, bits in zip(chance.below(0, count, width * height), chance.bits(1, count), strict=True):
+        image[pixel // width, pixel % width] = [(bits >> 8 * channel) & 255 for channel in range(channels)]
 
 
 def pairs(image: np.ndarray, chance: Chance) -> list[tuple[int, int]]:
@@ -155,8 +155,8 @@ def adjacent_exchange_paper(image: np.ndarray, chance: Chance, step: int) -> Non
 def white_fog(image: np.ndarray, chance: Chance, step: int) -> None:
     height, width = image.shape[:2]
     flat = image.reshape(-1, image.shape[2])
-    for place in chance.below(0, width * height // 5, width * height):
-        flat[place] = np.minimum(flat[place].astype(int) + 20, 255)
+    for pixel in chance.below(0, width * height // 5, width * height):
+        flat[pixel] = np.minimum(flat[pixel].astype(int) + 20, 255)
 
 
 def fade_black(image: np.ndarray, chance: Chance, step: int) -> None:

@@ -46,7 +46,7 @@ def test_the_same_canvases_as_on_the_cpu(size: tuple[int, int], how: str, short_
         painted = replace(lit, light=None)  # as a change that is no light
 
         def made(image: torch.Tensor, local: Local) -> torch.Tensor:
-            return preprocess.repainted(preprocess.repainting(image), local, spots)
+            return preprocess.repaint(preprocess.repainter(image), local, spots)
 
         here, there = made(image, lit), made(image.cuda(), lit)
         assert there.device.type == "cuda"
@@ -65,10 +65,10 @@ def test_plans_of_two_streams_are_apart() -> None:
     preprocess, local = Preprocess(224, 224), highlight_view("exact").local
     assert local is not None
     every = [highlight_grid(150, 200, 3, SIGMAS + place) for place in range(len(images))]
-    ready = [preprocess.repainting(image.cuda()) for image in images]
+    ready = [preprocess.repainter(image.cuda()) for image in images]
     places = list(range(len(images))) * 8
-    made = two_in_flight(lambda at: preprocess.repainted(ready[at], local, every[at]), places, torch.device("cuda"))
-    clean = [preprocess.repainted(preprocess.repainting(each), local, own) for each, own in zip(images, every, strict=True)]
+    made = two_in_flight(lambda at: preprocess.repaint(ready[at], local, every[at]), places, torch.device("cuda"))
+    clean = [preprocess.repaint(preprocess.repainter(each), local, own) for each, own in zip(images, every, strict=True)]
     for at, inputs in zip(places, made, strict=True):
         assert torch.equal(inputs.cpu(), clean[at])
 

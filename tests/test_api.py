@@ -125,9 +125,9 @@ def test_a_bare_module_is_refused_with_the_fix(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"model": "fake:grey?sise=3"}, "models.0.sise is no key of a config; did you mean size"),
-        ({"model": {"source": "fake:grey", "sise": 3}}, "models.0.sise is no key of a config; did you mean size"),
-        ({"data": {"source": "greys", "limmit": 3}}, "data.limmit is no key of a config; did you mean limit?"),
+        ({"model": "fake:grey?sise=3"}, "models.0.sise is not an option; did you mean size"),
+        ({"model": {"source": "fake:grey", "sise": 3}}, "models.0.sise is not an option; did you mean size"),
+        ({"data": {"source": "greys", "limmit": 3}}, "data.limmit is not an option; did you mean limit?"),
         ({"data": {"source": "greys", "limit": 0}}, "data.limit: input should be greater than or equal to 1, got 0"),
         ({"lens": {"name": "profile", "levels": 99}}, "lenses.0.levels: input should be less than or equal to 30, got 99"),
         ({"lens": "profiles"}, "there is no lens 'profiles'; did you mean profile?"),
@@ -143,7 +143,7 @@ def test_bad_options_are_told_in_one_line(changed: dict[str, Any], told: str) ->
 
 
 def test_a_model_s_bad_options_are_told_in_one_line() -> None:
-    with pytest.raises(ConfigError, match="sise is no key of a config; did you mean size"):
+    with pytest.raises(ConfigError, match="sise is not an option; did you mean size"):
         brinell.open_model("fake:grey?sise=3")
 
 

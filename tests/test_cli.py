@@ -225,10 +225,10 @@ BAD = {
     "operator's variant": (run("--operator", "jpeg:l2"), "operator 'jpeg' has no variant 'l2'; it has published"),
     "model": (run("--model", "tim:resnet50"), "there is no model source 'tim'; did you mean timm?"),
     "fake model": (run("--model", "fake:blue"), "expected fake:grey or fake:grey:THRESHOLD, got fake:blue"),
-    "model's key": (run("--model", "fake:grey?sise=3"), "models.0.sise is no key of a config; did you mean size"),
+    "model's key": (run("--model", "fake:grey?sise=3"), "models.0.sise is not an option; did you mean size"),
     "model's option": (run("--model", "fake:grey?size=0"), "models.0.size.0: input should be greater than 0, got '0'"),
     "model's text": (run("--model", "fake:grey?size"), "models.0: value error, bad query field: 'size'"),
-    "model file": (run("--model", "onnx:no.onnx"), "the ONNX file 'no.onnx' is not there; check the path"),
+    "model file": (run("--model", "onnx:no.onnx"), "there is no ONNX file 'no.onnx'; check the path"),
     "two models": ([*run(), "--model", "fake:grey:0.25"], "two models have the same name (grey:0.25, grey:0.25)"),
     "lens": (run("--lens", "profil"), "there is no lens 'profil'; did you mean profile?"),
     "criterion": (run("--criterion", "misclass"), "there is no criterion 'misclass'; did you mean misclassification"),
@@ -243,7 +243,7 @@ BAD = {
     "protocol": (run("--out", "nowhere://x"), "can't open nowhere://x: Protocol not known"),
     "setting": (run("--set", "limit"), "expected --set key=value (as in --set data.limit=100), got 'limit'"),
     "setting's value": (run("--set", "seed=[1"), "--set seed: the value '[1' is not valid YAML"),
-    "setting's key": (run("--set", "data.limmit=3"), "data.limmit is no key of a config; did you mean limit?"),
+    "setting's key": (run("--set", "data.limmit=3"), "data.limmit is not an option; did you mean limit?"),
     "setting's place": (run("--set", "models.4.size=3"), "'4' is not a place in a list of 1"),
     "setting too deep": (run("--seed", "1", "--set", "seed.x=3"), "seed: input should be a valid integer, got {'x': 3}"),
     "nothing to test": (["run"], "say what to test: --model SOURCE --data PATH, or a YAML file with models and data"),
@@ -256,7 +256,7 @@ BAD = {
     "size": (["show", "greys/light/00.png", "--size", "0"], "Invalid value for '--size'"),
     "level": (["show", "greys/light/00.png", "--level", "31"], "levels are 0 to 30, got 31"),
     "gradient": (["show", "greys/light/00.png", "--operator", "gradient_descent"], "say which with --model SOURCE"),
-    "shown model": (["show", "greys/light/00.png", "--model", "fake:grey?sise=3"], "sise is no key of a config"),
+    "shown model": (["show", "greys/light/00.png", "--model", "fake:grey?sise=3"], "sise is not an option"),
 }  # fmt: skip
 
 
@@ -271,12 +271,12 @@ def test_bad_input_is_one_line(what: str, here: Path, refused: Tell) -> None:
     ("text", "told"),
     [
         ("models: [a", "is not valid YAML: while parsing a flow sequence"),
-        ("- a\n", "should hold a mapping with models and data, but holds list"),
+        ("- a\n", "should contain a mapping with models and data, but contains list"),
         ("model: fake:grey\ndta: greys\n", "say what to test"),
-        ("model: fake:grey\ndata: greys\nlenss: profile\n", "lenss is no key of a config; did you mean lens"),
+        ("model: fake:grey\ndata: greys\nlenss: profile\n", "lenss is not an option; did you mean lens"),
         (
             "model: fake:grey\ndata: greys\nlens: {name: profile, level: 3}\n",
-            "lenses.0.level is no key of a config; did you",
+            "lenses.0.level is not an option; did you",
         ),
         ("model: fake:grey\ndata: greys\nlens: {levels: 3}\n", "a lens needs a name: "),
         ("model: fake:grey\ndata: greys\nlens: {name: [profile]}\n", "a lens needs a name: "),

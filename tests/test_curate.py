@@ -95,9 +95,39 @@ def same_files(one: Path, two: Path) -> bool:
     return filecmp.cmpfiles(one, two, names, shallow=False)[0] == names
 
 
-@pytest.fixture
-def unlabelled(greys: Path) -> dict[str, Any]:
-    return {"source": greys, "labels": "prediction"}
+# ---- finished runs and data sets that tests share and do not write to ----
+
+
+@pytest.fixture(scope="module")
+def unlabelled(shared_greys: Path) -> dict[str, Any]:
+    return {"source": shared_greys, "labels": "prediction"}
+
+
+@pytest.fixture(scope="module")
+def foggy(unlabelled: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
+    out = tmp_path_factory.mktemp("foggy") / "run"
+    return measured(moody(), unlabelled, out, operators=["white_fog", "local_blur"], levels=10)
+
+
+@pytest.fixture(scope="module")
+def all_foggy(foggy: brinell.Run, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The records of all failures in the run above."""
+    return curated(foggy, tmp_path_factory.mktemp("all") / "out", every=True)
+
+
+@pytest.fixture(scope="module")
+def three_models(unlabelled: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
+    models = [moody("one", 3), moody("two", 4), moody("three", 5)]
+    return measured(models, unlabelled, tmp_path_factory.mktemp("three") / "run", operators=["local_blur"], levels=10)
+
+
+@pytest.fixture(scope="module")
+def two_runs(shared_greys: Path, tmp_path_factory: pytest.TempPathFactory) -> list[brinell.Run]:
+    folder = tmp_path_factory.mktemp("two")
+    return [
+        measured(f"fake:grey:{at}?name={name}", shared_greys, folder / name, operators=["fade_black", "jpeg"], levels=16)
+        for name, at in (("a", 0.25), ("b", 0.3))
+    ]
 
 
 # ---- what the model saw ----
@@ -142,10 +172,9 @@ def _made_alone(record: dict[str, Any], clean: Tensor) -> Tensor:
     return change.apply(clean, severities, seed=told["seed"], ids=ids, fields=torch.tensor([told["field"]]))[0]
 
 
-def test_the_same_command_gives_the_same_bytes(unlabelled: dict[str, Any], tmp_path: Path) -> None:
-    run = measured(moody(), unlabelled, tmp_path / "run", **LENS["profile"] | {"operators": ["local_blur", "white_fog"]})
+def test_the_same_command_gives_the_same_bytes(foggy: brinell.Run, tmp_path: Path) -> None:
     for place in ("one", "two"):
-        curated(run, tmp_path / place / "set", near_duplicates=3, per_class=4)
+        curated(foggy, tmp_path / place / "set", near_duplicates=3, per_class=4)
     assert same_files(tmp_path / "one", tmp_path / "two")
 
 
@@ -163,22 +192,20 @@ def test_an_attack_is_made_again_with_its_model(unlabelled: dict[str, Any], tmp_
 # ---- which are taken ----
 
 
-def test_the_least_of_each_image_is_taken(unlabelled: dict[str, Any], tmp_path: Path) -> None:
+def test_the_least_of_each_image_is_taken(foggy: brinell.Run, all_foggy: list[dict[str, Any]], tmp_path: Path) -> None:
     """Against a plain loop over the rows."""
-    run = measured(moody(), unlabelled, tmp_path / "run", operators=["local_blur", "white_fog"], levels=8)
     right: set[tuple[str, str]] = set()
     failing: dict[tuple[str, str], list[tuple[float, int]]] = {}
-    rows = run.rows("select operator, image, level, correct, mse from rows order by level").fetchall()
+    rows = foggy.rows("select operator, image, level, correct, mse from rows order by level").fetchall()
     for operator, image, level, correct, mse in rows:
         if level == 0 and correct:
             right.add((operator, image))
         elif not correct and (operator, image) in right:
             failing.setdefault((operator, image), []).append((mse, level))
-    records = curated(run, tmp_path / "least")
+    records = curated(foggy, tmp_path / "least")
     found = {(one["operator"], one["original_id"]): one["parameters"]["level"] for one in records}
     assert len(found) == len(records) and found == {key: min(levels)[1] for key, levels in failing.items()}
-    every = curated(run, tmp_path / "every", every=True)
-    told = Counter((one["operator"], one["original_id"]) for one in every)
+    told = Counter((one["operator"], one["original_id"]) for one in all_foggy)
     assert told == {key: len(levels) for key, levels in failing.items()}
 
 
@@ -191,11 +218,9 @@ def test_images_that_were_wrong_before_are_no_failures(greys: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("fail", ["any", 2, "all"])
-def test_models_that_fail_are_counted_by_rows_of_a_level(fail: Any, unlabelled: dict[str, Any], tmp_path: Path) -> None:
-    models = [moody("one", 3), moody("two", 4), moody("three", 5)]
-    run = measured(models, unlabelled, tmp_path / "run", operators=["local_blur"], levels=10)
+def test_models_that_fail_are_counted_by_rows_of_a_level(fail: Any, three_models: brinell.Run, tmp_path: Path) -> None:
     failing: dict[str, dict[int, set[str]]] = {}
-    rows = run.rows("select image, level, model, mse from rows where not correct and level > 0").fetchall()
+    rows = three_models.rows("select image, level, model, mse from rows where not correct and level > 0").fetchall()
     for image, level, model, _ in rows:  # with their own answers as the truth, all images are right when clean
         failing.setdefault(image, {}).setdefault(level, set()).add(model)
     distance = {(image, level): mse for image, level, _, mse in rows}
@@ -205,7 +230,7 @@ def test_models_that_fail_are_counted_by_rows_of_a_level(fail: Any, unlabelled: 
         enough = [(distance[image, level], level) for level, who in levels.items() if len(who) >= count]
         if enough:
             expected[image] = (min(enough)[1], sorted(levels[min(enough)[1]]))
-    records = curated(run, tmp_path / "out", fail=fail)  # and no model has to be opened
+    records = curated(three_models, tmp_path / "out", fail=fail)  # and no model has to be opened
     assert {one["original_id"]: (one["parameters"]["level"], sorted(one["models"])) for one in records} == expected
 
 
@@ -266,9 +291,8 @@ def test_runs_are_taken_together(unlabelled: dict[str, Any], tmp_path: Path) -> 
     assert named and {name for record in named for name in record["models"]} == {"moody of one", "moody of other"}
 
 
-def test_filters_and_what_they_leave(unlabelled: dict[str, Any], tmp_path: Path) -> None:
-    run = measured(moody(), unlabelled, tmp_path / "run", operators=["white_fog", "local_blur"], levels=10)
-    every = curated(run, tmp_path / "every", every=True)
+def test_filters_and_what_they_leave(foggy: brinell.Run, all_foggy: list[dict[str, Any]], tmp_path: Path) -> None:
+    run, every = foggy, all_foggy
     distances = sorted(record["distances"]["l2"] for record in every)
     low, high = distances[len(distances) // 4], distances[len(distances) // 2]
     near = curated(run, tmp_path / "near", every=True, distance="l2", min_distance=low, max_distance=high)
@@ -299,11 +323,10 @@ def _least(run: brinell.Run, tmp_path: Path) -> list[dict[str, Any]]:
     return curated(run, tmp_path / "least")
 
 
-def test_the_least_perturbed_of_each_class_and_operator_come_first(unlabelled: dict[str, Any], tmp_path: Path) -> None:
-    run = measured(moody(), unlabelled, tmp_path / "run", operators=["white_fog", "local_blur"], levels=10)
-    all_of_them = curated(run, tmp_path / "all")
+def test_the_least_perturbed_of_each_class_and_operator_come_first(foggy: brinell.Run, tmp_path: Path) -> None:
+    all_of_them = curated(foggy, tmp_path / "all")
     groups = {(one["label"], one["operator"]) for one in all_of_them}
-    first = curated(run, tmp_path / "first", limit=len(groups))
+    first = curated(foggy, tmp_path / "first", limit=len(groups))
     for label, operator in groups:
         mine = [one["distances"]["mse"] for one in all_of_them if (one["label"], one["operator"]) == (label, operator)]
         (taken,) = [one for one in first if (one["label"], one["operator"]) == (label, operator)]
@@ -349,13 +372,11 @@ def test_near_duplicates_are_left_out_as_by_a_plain_loop() -> None:
     assert 256 < len(kept) < 700, "more than there is room for at first"
 
 
-def test_near_duplicates_of_a_run(unlabelled: dict[str, Any], tmp_path: Path) -> None:
-    run = measured(moody(), unlabelled, tmp_path / "run", operators=["white_fog", "local_blur"], levels=10)
-    every = curated(run, tmp_path / "every", every=True)
-    fewer = curated(run, tmp_path / "fewer", every=True, near_duplicates=8)
+def test_near_duplicates_of_a_run(foggy: brinell.Run, all_foggy: list[dict[str, Any]], tmp_path: Path) -> None:
+    fewer = curated(foggy, tmp_path / "fewer", every=True, near_duplicates=8)
     own = hashes(torch.stack([read_image(tmp_path / "fewer" / record["file_name"]) for record in fewer]))
     apart = [int((own[a] != own[b]).sum()) for a in range(len(own)) for b in range(a)]
-    assert 0 < len(fewer) < len(every) and min(apart, default=9) > 8
+    assert 0 < len(fewer) < len(all_foggy) and min(apart, default=9) > 8
 
 
 # ---- layouts, read back ----
@@ -626,7 +647,7 @@ def bench_of(model: brinell.Model, originals: list[Tensor]) -> Bench:
 def was_given(model: brinell.Model, given: Tensor, picture: Tensor, *, rounded: bool) -> bool:
     """Whether a picture is among what a model was given, to the bit; `rounded`: to whole grey levels."""
     if rounded:
-        return bool((model.preprocess.levels(given) == picture).flatten(1).all(1).any())
+        return bool((model.preprocess.denormalise(given) == picture).flatten(1).all(1).any())
     return bool((given == model.preprocess.normalise(picture[None])).flatten(1).all(1).any())
 
 
@@ -750,11 +771,10 @@ def test_boxes_follow_motions_and_windows(short_side: int | None) -> None:
 
 
 @pytest.mark.parametrize("layout", ["imagefolder", "paper"])
-def test_a_stopped_curation_goes_on(layout: str, greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = [
-        measured(f"fake:grey:{at}?name={name}", greys, tmp_path / name, operators=["fade_black", "local_blur"], levels=30)
-        for name, at in (("a", 0.25), ("b", 0.3))
-    ]
+def test_a_stopped_curation_goes_on(
+    layout: str, two_runs: list[brinell.Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = two_runs
     curated(runs, tmp_path / "whole" / "set", every=True, layout=layout)
     write, written = Store.write, []
 

@@ -13,13 +13,13 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
-from brinell.api import open_setup
-from brinell.boxes import overlaps
+from brinell.api import assembled
+from brinell.boxes import box_iou
 from brinell.config.data import DataOptions
 from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.engine.plan import plan
-from brinell.lenses.profile.findings import ProfileFindings
-from brinell.lenses.profile.precision import evaluate
+from brinell.lenses.profile.findings import Profiles
+from brinell.lenses.profile.precision import precision
 from brinell.types import Sample
 from conftest import PLAIN
 
@@ -89,13 +89,13 @@ def test_a_module_of_heads_and_one_of_lists_say_the_same() -> None:
 
 
 def test_what_a_detector_may_not_be() -> None:
-    with pytest.raises(brinell.ModelError, match="gives labels alone: give it its class list"):
+    with pytest.raises(brinell.ModelError, match="returns labels, so it needs its class list"):
         brinell.wrap(Listed(), size=32, detection={}, execution=PLAIN)
     with pytest.raises(brinell.ModelError, match="scores for 2 classes, but its class list has 3 names"):
         brinell.wrap(Spots(), size=32, detection={}, classes=["a", "b", "c"], execution=PLAIN)
     with pytest.raises(brinell.ConfigError, match="box_format: input should be 'xyxy'"):
         wrapped(Spots(), box_format="yxyx")
-    with pytest.raises(brinell.ConfigError, match="box_formt is no key"):
+    with pytest.raises(brinell.ConfigError, match="box_formt is not an option"):
         wrapped(Spots(), box_formt="xyxy")
     with pytest.raises(brinell.ConfigError, match="iou_threshold is an option of detectors; set task=detection to use it"):
         brinell.open_model("fake:grey?iou_threshold=0.5")
@@ -123,7 +123,7 @@ def test_rows_of_a_detector(spots: Path, tmp_path: Path) -> None:
 
 def test_a_plan_counts_what_detections_take(spots: Path) -> None:
     lens = {"name": "profile", "operators": ["jpeg"], "levels": 3}
-    costs = [plan(open_setup(model, spots, {"lens": lens}, PLAIN)) for model in (wrapped(Spots()), "fake:grey")]
+    costs = [plan(assembled(model, spots, lens=lens, execution=PLAIN)) for model in (wrapped(Spots()), "fake:grey")]
     assert costs[0].rows == costs[1].rows == 6 * 4
     assert costs[0].bytes > 20 * costs[1].bytes
 
@@ -153,7 +153,7 @@ def test_a_class_that_no_image_can_have(spots: Path, tmp_path: Path) -> None:
 
 def test_criteria_of_detectors_are_for_detectors(spots: Path, tmp_path: Path) -> None:
     lens = {"name": "profile", "operators": ["jpeg"], "levels": 1, "criterion": "target_class_missing & misclassification"}
-    with pytest.raises(brinell.ConfigError, match="needs a detector, but model grey is a classifier"):
+    with pytest.raises(brinell.ConfigError, match="is for detectors, and model grey is a classifier"):
         brinell.run("fake:grey", spots, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
 
 
@@ -210,10 +210,10 @@ def test_real_detectors_find_the_bear(assets: Path, name: str) -> None:
     model_input = model.preprocess.model_input(sample.image)
     probabilities, detections = model.answer(model_input[None])
     assert detections is not None
-    assert model.classes.short(int(probabilities.argmax())) == "bear"
+    assert model.classes.short_name(int(probabilities.argmax())) == "bear"
     found = model.detector.found(detections)
-    truth = model.preprocess.boxes(sample.boxes, *sample.image.shape[1:])
-    assert float(overlaps(found.boxes[:, 0], truth).max()) > 0.7
+    truth = model.preprocess.map_boxes(sample.boxes, *sample.image.shape[1:])
+    assert float(box_iou(found.boxes[:, 0], truth).max()) > 0.7
 
 
 def test_the_paper_s_selection(assets: Path, tmp_path: Path) -> None:
@@ -249,6 +249,7 @@ def coco_run(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> brinell.
     )
 
 
+@pytest.mark.slow
 def test_the_known_average_precision(coco_run: brinell.Run) -> None:
     """36.7 % and 53.6 % were measured on these images by other code."""
     (points,) = coco_run.summary().curves.values()
@@ -259,16 +260,17 @@ def test_the_known_average_precision(coco_run: brinell.Run) -> None:
     assert points[1].map.value < points[0].map.value - 0.01
 
 
-def test_average_precision_is_reported_everywhere(coco_run: brinell.Run) -> None:
+@pytest.mark.slow
+def test_average_precision_is_told_everywhere(coco_run: brinell.Run) -> None:
     found = coco_run.summary()
-    assert isinstance(found, ProfileFindings)
+    assert isinstance(found, Profiles)
     assert found.metrics[-2:] == ("map", "map50")
     clean, mean = found.precision(found.models[0]) or (0, 0)
     assert 0.3 < mean < clean < 0.4
     assert f"Its mAP is {clean:.1%} on clean images" in found.verdict(found.models[0])
-    records = [record for record in found.to_json()["profiles"] if record["metric"] == "map50"]
-    assert [record["level"] for record in records] == [0, 1, 0, 1]
-    assert all(record["low"] is None for record in records)
+    told = [record for record in found.to_dict()["profiles"] if record["metric"] == "map50"]
+    assert [record["level"] for record in told] == [0, 1, 0, 1]
+    assert all(record["low"] is None for record in told)
     assert "mean average precision" in coco_run.figure("operators", metric="map", model=found.models[0]).to_json()
     page = Path(coco_run.report()).read_text()
     assert "mAP on clean images" in page and "target class missing" in page
@@ -280,7 +282,7 @@ def test_average_precision_by_hand() -> None:
     marked = [("a", [first, second], [0, 3]), ("b", [first], [0]), ("c", [second], [-1])]
 
     def of(*found: tuple[str, list[tuple[float, ...]], list[int], list[float]]) -> tuple[float, float]:
-        got = evaluate(found, marked)
+        got = precision(found, marked)
         return round(got.map, 3), round(got.map50, 3)
 
     right = [("a", [first, second], [0, 3], [0.9, 0.8]), ("b", [first], [0], [0.7])]
@@ -290,7 +292,7 @@ def test_average_precision_by_hand() -> None:
     assert of() == (0, 0)
     shifted = ("b", [(2.0, 0.0, 12.0, 10.0)], [0], [0.7])  # overlaps by two thirds
     assert of(right[0], shifted)[1] == 1 and of(right[0], shifted)[0] < 1
-    assert np.isnan(evaluate([], [("c", [second], [-1])]).map)
+    assert np.isnan(precision([], [("c", [second], [-1])]).map)
 
 
 def test_what_average_precision_needs(spots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,11 @@ import yaml
 import brinell
 from brinell.criteria.criterion import find_criterion
 from brinell.hardening.options import AugmentOptions, HardenConfig, TrainingOptions, load_harden_config
-from brinell.models.remote.mapping import CallOptions, Mapping, RequestOptions, ResponseOptions
-from brinell.models.remote.protocol import scores_of
+from brinell.models.remote.mapping import CallOptions, RequestOptions, ResponseOptions, ServiceMapping
+from brinell.models.remote.protocol import read_scores
 from brinell.run_config import load_config
 from brinell.runs.schema import ATTENTION, CLEAN, PRECISION, ROWS, SAMPLES
-from brinell.validation import validated
+from brinell.validation import validate
 from conftest import PLAIN
 
 ROOT = Path(__file__).parents[1]
@@ -57,11 +57,11 @@ def test_the_config_of_a_hardening_can_be_read() -> None:
 
 def test_the_readme_s_mapping_reads_an_answer() -> None:
     *_, text = blocks("README.md", "yaml")
-    mapping = validated(Mapping, yaml.safe_load(text))
+    mapping = validate(ServiceMapping, yaml.safe_load(text))
     assert mapping.response is not None and mapping.calls.price == 0.0015
     classes = mapping.class_names(None)
     answer = {"responses": [{"safeSearchAnnotation": {"adult": "VERY_UNLIKELY", "racy": "LIKELY"}}]}
-    assert dict(zip(classes.names, scores_of(answer, mapping.response, classes).tolist(), strict=True)) == {
+    assert dict(zip(classes.names, read_scores(answer, mapping.response, classes).tolist(), strict=True)) == {
         "adult": 0.0,
         "racy": 0.75,
         "safe": 0.25,
@@ -71,7 +71,7 @@ def test_the_readme_s_mapping_reads_an_answer() -> None:
 def test_every_key_of_a_mapping_is_explained() -> None:
     text = (ROOT / "docs" / "remote.md").read_text()
     parts = {"request": RequestOptions, "response": ResponseOptions, "calls": CallOptions}
-    keys = {key for key in Mapping.model_fields if key not in parts}
+    keys = {key for key in ServiceMapping.model_fields if key not in parts}
     keys |= {f"{part}.{key}" for part, options in parts.items() for key in options.model_fields}
     assert {key for key in keys if f"`{key}`" not in text} == set()
 

@@ -124,7 +124,9 @@ def test_nan_on_a_clean_image_names_it(greys: Path, tmp_path: Path) -> None:
 
 def test_an_answer_of_another_shape_says_which(greys: Path, tmp_path: Path) -> None:
     execution = PLAIN.model_copy(update={"batch": 1})
-    with pytest.raises(ModelError, match=r"own should give scores of shape \(1, 2\), but gave \(2,\); wrap it so that"):
+    with pytest.raises(
+        ModelError, match=r"own should return scores of shape \(1, 2\), but returned \(2,\); wrap it so that"
+    ):
         brinell.run(wrapped(Squeezed()), greys, out=tmp_path / "run", execution=execution, quiet=True)
 
 

@@ -648,7 +648,7 @@ def test_the_lens_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     given = [
         *("--model", f"torch:{tmp_path}/net.py:Net?size=28&channels=1&name=net", "--data", str(tmp_path / "images.npz")),
         *("--lens", "geometry", "--operator", "translation", "--device", "cpu", "--out", str(tmp_path / "run")),
-        *("--labels", "prediction", "--set", "lens.draws=2"),
+        *("--runtime", "torch", "--batch", "8", "--labels", "prediction", "--set", "lens.draws=2"),
     ]
     main(["plan", *given])
     assert "geometry of net: 3 images × 2 operators, at most" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""ManiFool against a plain one: one image, one target and one length at a time, with SciPy's exponential and logarithm."""
+"""ManiFool compared with a plain implementation: one image, target and step length at a time, with SciPy."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ MIDDLE = (SIDE - 1) / 2
 LENGTHS = np.geomspace(0.01, 0.5, 10)
 
 
-def moved(image: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """By SciPy, which interpolates as we do: linear, zeros outside."""
+def move(image: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Move an image with SciPy: linear interpolation, zeros outside."""
     y, x = np.mgrid[:SIDE, :SIDE] - MIDDLE
-    places = matrix[:2, :2] @ np.stack([x.ravel(), y.ravel()]) + matrix[:2, 2:]
-    wide = np.pad(image, 1)  # what lies less than a pixel outside is in between
-    return map_coordinates(wide, places[::-1] + MIDDLE + 1, order=1, cval=0.0).reshape(SIDE, SIDE)
+    positions = matrix[:2, :2] @ np.stack([x.ravel(), y.ravel()]) + matrix[:2, 2:]
+    wide = np.pad(image, 1)  # positions up to a pixel outside are interpolated with zeros
+    return map_coordinates(wide, positions[::-1] + MIDDLE + 1, order=1, cval=0.0).reshape(SIDE, SIDE)
 
 
-def algebra(group: Group, way: np.ndarray) -> np.ndarray:
-    return np.tensordot(way, group.generators.numpy(), 1)
+def algebra(group: Group, direction: np.ndarray) -> np.ndarray:
+    return np.tensordot(direction, group.generators.numpy(), 1)
 
 
 def coordinates(group: Group, matrix: np.ndarray) -> np.ndarray:
@@ -35,7 +35,7 @@ def coordinates(group: Group, matrix: np.ndarray) -> np.ndarray:
 
 
 def columns(group: Group, image: np.ndarray) -> np.ndarray:
-    """The Jacobian (pixels, d), by the central differences of the image."""
+    """Return the Jacobian (pixels, d), by central differences of the image."""
     wide = np.pad(image, 1)
     across, down = (wide[1:-1, 2:] - wide[1:-1, :-2]) / 2, (wide[2:, 1:-1] - wide[:-2, 1:-1]) / 2
     y, x = np.mgrid[:SIDE, :SIDE] - MIDDLE
@@ -44,10 +44,10 @@ def columns(group: Group, image: np.ndarray) -> np.ndarray:
 
 
 def length(group: Group, image: np.ndarray, motion: np.ndarray) -> float:
-    """The direct path's, in steps of 0.05, over the norm."""
+    """Return the length of the direct path, in steps of 0.05, over the norm."""
     whole = np.linalg.norm(motion)
     stops = [*np.arange(0, whole, 0.05), whole]
-    path = [moved(image, scipy.linalg.expm(algebra(group, motion) * stop / whole)) for stop in stops]
+    path = [move(image, scipy.linalg.expm(algebra(group, motion) * stop / whole)) for stop in stops]
     return sum(float(np.linalg.norm(b - a)) for a, b in pairwise(path)) / float(np.linalg.norm(image))
 
 
@@ -60,7 +60,7 @@ class Plain:
 
     def scores(self, matrix: np.ndarray) -> np.ndarray:
         with torch.no_grad():
-            return self.net(torch.tensor(moved(self.image, matrix), dtype=torch.float32)[None, None])[0].numpy()
+            return self.net(torch.tensor(move(self.image, matrix), dtype=torch.float32)[None, None])[0].numpy()
 
     def gradient(self, image: np.ndarray, target: int) -> np.ndarray:
         leaf = torch.tensor(image, dtype=torch.float32)[None, None].requires_grad_()
@@ -68,35 +68,35 @@ class Plain:
         return torch.autograd.grad(scores[self.original] - scores[target], leaf)[0].numpy().ravel()
 
     def motion(self, target: int, most: int = 50) -> np.ndarray | None:
-        """The smallest motion towards a target, or to whatever class comes first."""
-        place, last = np.eye(3), np.zeros(self.group.dimension)
+        """Return the smallest motion that changes the label, on the way to a target."""
+        current, last = np.eye(3), np.zeros(self.group.dimension)
         for _ in range(most):
-            image = moved(self.image, place)
-            way = np.linalg.lstsq(columns(self.group, image), self.gradient(image, target), rcond=1e-6)[0]
-            ways = [step * way / np.linalg.norm(way) + 0.1 * last for step in LENGTHS]
-            ahead = [place @ scipy.linalg.expm(algebra(self.group, -step)) for step in ways]
+            image = move(self.image, current)
+            direction = np.linalg.lstsq(columns(self.group, image), self.gradient(image, target), rcond=1e-6)[0]
+            directions = [step * direction / np.linalg.norm(direction) + 0.1 * last for step in LENGTHS]
+            ahead = [current @ scipy.linalg.expm(algebra(self.group, -step)) for step in directions]
             gaps = [scores[self.original] - scores[target] for scores in map(self.scores, ahead)]
             best = int(np.argmin(gaps))
             if int(self.scores(ahead[best]).argmax()) != self.original:
-                return coordinates(self.group, self.shortened(place, ways[best]))
-            place, last = ahead[best], ways[best]
+                return coordinates(self.group, self.shorten(current, directions[best]))
+            current, last = ahead[best], directions[best]
         return None
 
-    def shortened(self, place: np.ndarray, way: np.ndarray) -> np.ndarray:
+    def shorten(self, current: np.ndarray, direction: np.ndarray) -> np.ndarray:
         for share in [*(1 - 0.8**k for k in range(1, 21)), 1.0]:
-            end: np.ndarray = place @ scipy.linalg.expm(algebra(self.group, -share * way))
+            end: np.ndarray = current @ scipy.linalg.expm(algebra(self.group, -share * direction))
             if int(self.scores(end).argmax()) != self.original:
                 break
         return end
 
 
 @pytest.mark.parametrize("name", ["translation", "similarity"])
-def test_manifool_finds_what_a_plain_one_finds(name: str) -> None:
+def test_manifool_agrees_with_the_plain_implementation(name: str) -> None:
     net, group, images = Random().eval(), GROUPS[name], shapes(3)
     found = searched(bench(net, images), name, least=0.0, targets=4)
-    for place, image in enumerate(images[:, 0].numpy() / 255.0):
+    for index, image in enumerate(images[:, 0].numpy() / 255.0):
         plain = Plain(net, group, image)
         others = np.argsort(-plain.scores(np.eye(3)))[1:5]
         ends = [end for end in map(plain.motion, others.tolist()) if end is not None]
         least = min(length(group, image, end) for end in ends)
-        assert float(found.score[place]) == pytest.approx(least, rel=0.01)
+        assert float(found.score[index]) == pytest.approx(least, rel=0.01)

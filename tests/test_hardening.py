@@ -22,7 +22,7 @@ from brinell.hardening.recipes import channel_statistics, network_of, recount, s
 from brinell.hardening.splits import divided, part_sizes
 from brinell.hardening.training import evenly, rate_at
 from brinell.hardening.verdict import Effect, Verdict, effect_of
-from brinell.models.excitation import SqueezeExcitation, chosen_blocks, excite
+from brinell.models.excitation import SqueezeExcitation, add_excitation, choose_blocks
 from brinell.models.preprocess import Preprocess
 from brinell.perturb.operator import find_operator
 from brinell.perturb.property import find_property
@@ -189,9 +189,9 @@ def config(**options: object) -> HardenConfig:
 def test_new_blocks_change_nothing_until_they_learn() -> None:
     module, images = small(), torch.rand(5, 3, SIDE, SIDE)
     before = module(images)
-    blocks = chosen_blocks(module, images)
+    blocks = choose_blocks(module, images)
     assert blocks == {"features.0": 8, "features.1": 8}
-    excite(module, blocks, 2)
+    add_excitation(module, blocks, 2)
     gates = [part for part in module.modules() if isinstance(part, SqueezeExcitation)]
     assert len(gates) == 2 and torch.equal(module(images), before)
     rows = gates[0].squeeze.weight.detach()
@@ -199,9 +199,9 @@ def test_new_blocks_change_nothing_until_they_learn() -> None:
     loss = module(images).square().sum()
     loss.backward()
     assert all(part.excite.weight.grad is not None and bool(part.excite.weight.grad.any()) for part in gates)
-    assert chosen_blocks(small(), images, ["features.*.0"]) == {"features.0.0": 8, "features.1.0": 8}
+    assert choose_blocks(small(), images, ["features.*.0"]) == {"features.0.0": 8, "features.1.0": 8}
     with pytest.raises(ConfigError, match=r"called body; its blocks are features.0, features.1"):
-        chosen_blocks(small(), images, ["body"])
+        choose_blocks(small(), images, ["body"])
 
 
 def test_the_layers_that_train_are_those_named() -> None:
@@ -311,9 +311,9 @@ def test_an_effect_is_the_mean_of_differences() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"trainin": {}}, "trainin is no key of a config; did you mean training"),
-        ({"training": {"epoch": 3}}, "training.epoch is no key of a config; did you mean epochs"),
-        ({"augment": {"operators": ["fog"], "shar": 1}}, "augment.shar is no key of a config; did you mean share"),
+        ({"trainin": {}}, "trainin is not an option; did you mean training"),
+        ({"training": {"epoch": 3}}, "training.epoch is not an option; did you mean epochs"),
+        ({"augment": {"operators": ["fog"], "shar": 1}}, "augment.shar is not an option; did you mean share"),
         ({"augment": {"operators": [{"name": "fog", "strenght": 1}]}}, "did you mean strength"),
         ({"parts": {"shares": [0.5, 0.2, 0.2]}}, "three numbers that add up to 1"),
         ({"parts": {"shares": [0.8, 0.2, 0.0]}}, "no image is left to measure"),

@@ -70,6 +70,12 @@ def spotted(out: Path, model: Any = None, data: Any = None, **options: Any) -> b
     return brinell.run(model or watchman(), data or pictures(), lens=lens, out=out, execution=PLAIN, quiet=True, **options)
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
+    """A run that no test writes to."""
+    return spotted(tmp_path_factory.mktemp("highlights") / "run")
+
+
 def found_in(run: brinell.Run) -> HighlightFindings:
     found = run.summary()
     assert isinstance(found, HighlightFindings)
@@ -100,12 +106,11 @@ def test_rows_are_what_a_plain_loop_finds(tmp_path: Path, centres: str) -> None:
         assert own[1:] == plain_answers(int(sample.name), centres)
 
 
-def test_figures_are_those_of_the_paper_s_rules(tmp_path: Path) -> None:
-    run = spotted(tmp_path / "run")
+def test_figures_are_those_of_the_paper_s_rules(finished: brinell.Run) -> None:
     answers = {sample.name: plain_answers(int(sample.name)) for sample in pictures()}
     right = ["0", "1", "2"]
     failing = {name: answers[name].count(False) for name in answers}
-    one = run.findings(at_least=(1, 2, 7))["highlights"].glare["watchman", "highlight:exact"]  # type: ignore[union-attr]
+    one = finished.findings(at_least=(1, 2, 7))["highlights"].glare["watchman", "highlight:exact"]  # type: ignore[union-attr]
     assert one.top1.value == 3 / 4
     assert one.average.value == pytest.approx(sum(sum(own) for own in answers.values()) / 300, abs=1e-9)
     assert one.average.low < one.average.value < one.average.high
@@ -124,8 +129,8 @@ def test_figures_are_those_of_the_paper_s_rules(tmp_path: Path) -> None:
     assert one.cells == pytest.approx(cells)
 
 
-def test_inside_and_outside_are_by_the_spot_s_centre(tmp_path: Path) -> None:
-    place = found_in(spotted(tmp_path / "run")).glare["watchman", "highlight:exact"].location
+def test_inside_and_outside_are_by_the_spot_s_centre(finished: brinell.Run) -> None:
+    place = found_in(finished).glare["watchman", "highlight:exact"].location
     assert place is not None
     inside = failing = broken_inside = 0
     for sample in pictures()[:3]:
@@ -216,7 +221,7 @@ def test_wrong_options_are_told_in_one_line(lens: dict[str, Any], told: str, tmp
 @pytest.mark.parametrize(
     "lens",
     [
-        {"name": "highlights", "sigmas": [8, 16]},
+        {"name": "highlights", "sigmas": [8, 16], "budget": 60},
         {"name": "profile", "operators": ["fade_white"], "levels": 30},
         {"name": "knob", "operators": ["brightness"], "points": 200},
     ],
@@ -243,7 +248,7 @@ def test_saliency_of_every_lens(lens: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "lens",
     [
-        {"name": "geometry", "operators": ["rotation"], "targets": 2, "radii": [0.2, 1], "draws": 2},
+        {"name": "geometry", "operators": ["rotation"], "targets": 2, "radii": [0.2, 1], "draws": 2, "lengths": 6},
         {"name": "fragility", "sizes": [0.6], "stride": 4},
     ],
     ids=lambda lens: lens["name"],

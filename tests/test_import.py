@@ -20,6 +20,7 @@ TORCH_FREE = [
     "brinell.criteria.criterion",
     "brinell.datasets.sources",
     "brinell.models.sources",
+    "brinell.motion.names",
     "brinell.types",
     "brinell.validation",
 ]

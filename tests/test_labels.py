@@ -42,7 +42,7 @@ def test_a_dataset_s_own_numbers_go_by_their_names() -> None:
 
 def test_unknown_names_are_told_with_the_classes_and_the_nearest_name() -> None:
     with pytest.raises(
-        LabelError, match=r"'golden retreiver'.*none of the model's 5 classes.*did you mean golden retriever"
+        LabelError, match=r"'golden retreiver'.*not among the model's 5 classes.*did you mean golden retriever"
     ):
         indices("golden retreiver", "tabby")
 
@@ -72,11 +72,11 @@ def test_imagenet_has_its_thousand_classes() -> None:
     assert classes.find("tench") == [0]
     assert classes.find("toilet tissue") == [999]
     assert classes.find("crane") == [134, 517]
-    assert classes.short(281) == "tabby"
+    assert classes.short_name(281) == "tabby"
 
 
 @pytest.mark.parametrize("label", [-1, 3, 1])
 def test_a_number_that_the_dataset_has_no_name_for_is_unknown(label: int) -> None:
     """-1 is a usual mark for "no label", and no way of saying "the last class"; a gap in the names is no name."""
-    with pytest.raises(LabelError, match=f"the labels '{label}' are none of the model's"):
+    with pytest.raises(LabelError, match=f"the labels '{label}' are not among the model's"):
         indices(label, own=("tabby", "", "golden retriever"))

@@ -21,8 +21,8 @@ from brinell.engine.progress import Silent
 from brinell.engine.runner import execute
 from brinell.errors import BrinellError, ConfigError, MissingExtra, ModelError, UnknownName
 from brinell.models.device import select_device
-from brinell.models.export import exported
-from brinell.models.model import filled_up
+from brinell.models.export import export_forward
+from brinell.models.model import pad_batch
 from brinell.models.modules import weights_fingerprint
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
@@ -121,6 +121,7 @@ def test_lower_precision_is_close(precision: str) -> None:
     assert rough.predict(pixels()).dtype == torch.float32
 
 
+@pytest.mark.slow
 def test_compiled_models_answer_alike() -> None:
     exact = brinell.wrap(small(), size=16, execution=PLAIN).predict(pixels())
     compiled = brinell.wrap(small(), size=16, execution=Execution(compile=True, runtime="torch"))
@@ -151,7 +152,7 @@ def test_what_can_t_be_exported_runs_in_torch() -> None:
     pytest.importorskip("onnxscript", reason="needs the onnx extra")
     assert brinell.wrap(Odd(), size=16).facts["runtime"] == "torch"
     with pytest.raises(ModelError, match="can't be exported"):
-        exported(Odd(), Preprocess(16, 16), "odd")
+        export_forward(Odd(), Preprocess(16, 16), "odd")
     with pytest.raises(ModelError):
         brinell.wrap(Odd(), size=16, execution=Execution(runtime="onnxruntime"))
 
@@ -240,7 +241,7 @@ def test_a_whole_module_needs_trust(factory: str, tmp_path: Path) -> None:
         ("torch:my_nets:number", "no function or class"),
         ("torch:my_nets:nothing", "should return a torch.nn.Module, but returned int"),
         ("torch:gone.safetensors?factory=my_nets:build", "there is no weights file gone.safetensors"),
-        ("onnx:gone.onnx", "is not there"),
+        ("onnx:gone.onnx", "there is no ONNX file"),
         ("resnet50", "no model source 'resnet50'"),
         ("tim:resnet50", "did you mean timm"),
         ("fake:purple", "expected fake:grey"),
@@ -310,10 +311,10 @@ class Says(nn.Module):
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (lambda x: x, r"should give scores of shape \(3, classes\), but gave \(3, 3, 16, 16\)"),
-        (lambda x: {"logits": x}, "should give a tensor of scores .* gave dict"),
+        (lambda x: x, r"should return scores of shape \(3, classes\), but returned \(3, 3, 16, 16\)"),
+        (lambda x: {"logits": x}, "should return a tensor of scores .* returned dict"),
         (lambda x: torch.full((len(x), 4), torch.nan), "NaN for plain images"),
-        (lambda x: torch.zeros(2, 4), "should give scores of shape"),
+        (lambda x: torch.zeros(2, 4), "should return scores of shape"),
         (lambda x: x @ torch.zeros(7, 2), "can't be run on images of shape"),
     ],
 )
@@ -393,7 +394,7 @@ def test_unknown_source_is_an_unknown_name() -> None:
 def test_accelerators_meet_few_sizes_and_never_one_larger_than_needed() -> None:
     for count, size in zip((8, 32, 5, 1, 3, 17), (8, 32, 8, 1, 4, 32), strict=True):
         images = torch.arange(count, dtype=torch.float32)[:, None, None, None].expand(-1, 1, 2, 2)
-        filled = filled_up(images)
+        filled = pad_batch(images)
         assert len(filled) == size
         assert torch.equal(filled[:count], images) and bool((filled[count:] == count - 1).all())
 

@@ -91,9 +91,10 @@ def cifar_run(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> brinell
     classes = f"?classes={assets}/models/cifar10.txt"
     return brinell.run(
         [f"onnx:{assets}/models/cifar10_resnet20.onnx{classes}", f"onnx:{assets}/models/cifar10_resnet56.onnx{classes}"],
-        {"source": str(assets / "images" / "cifar10_test_2000.npz"), "limit": 60},
+        {"source": str(assets / "images" / "cifar10_test_2000.npz"), "limit": 20},
         lens={"name": "profile", "levels": 10},
         out=tmp_path_factory.mktemp("cifar") / "run",
+        execution=brinell.Execution(batch=10),
         quiet=True,
     )
 
@@ -108,11 +109,11 @@ def test_every_number_of_the_summary_is_in_the_rows(cifar_run: brinell.Run) -> N
         areas = []
         for point in points:
             at = mine & (rows["level"] == point.level)
-            assert point.images == at.sum() == 60
+            assert point.images == at.sum() == 20
             assert point.accuracy.value == pytest.approx(rows["correct"][at].mean())
             assert point.rank.value == pytest.approx(rows["rank"][at].mean())
             assert point.probability.value == pytest.approx(rows["probability"][at].mean(), rel=1e-5)
-            half = 2.0010 * rows["rank"][at].std(ddof=1) / math.sqrt(60)  # Student's 97.5 % point for 59 degrees
+            half = 2.0930 * rows["rank"][at].std(ddof=1) / math.sqrt(20)  # Student's 97.5 % point for 19 degrees
             assert point.rank.high == pytest.approx(point.rank.value + half, rel=1e-3)
             areas.append(point.accuracy.value)
         assert summary.areas[model, operator].value == pytest.approx(np.mean(areas))
@@ -129,7 +130,7 @@ def test_rows_hold_what_they_should(cifar_run: brinell.Run) -> None:
            count(*) filter (rank < 0 or probability not between 0 and 1 or confidence < probability - 1e-6
                             or correct != (rank = 0) or correct != (prediction = label)) from rows"""
     ).fetchall()[0]
-    assert (total, clean, bad) == (2 * 14 * 11 * 60, 2 * 14 * 60, 0)
+    assert (total, clean, bad) == (2 * 14 * 11 * 20, 2 * 14 * 20, 0)
     assert cifar_run.rows("select count(*) from rows where l2 > 0 and abs(l2 * l2 / 3072 - mse) > 1e-6").fetchall() == [
         (0,)
     ]
@@ -200,9 +201,9 @@ def test_selection_keeps_the_images_that_models_get_right(assets: Path, tmp_path
     ]
     data = {"source": str(assets / "images" / "cifar10_test_2000.npz"), "limit": 80}
     lens = {"name": "profile", "levels": 1, "operators": ["jpeg"]}
-    wrong = {}
+    execution, wrong = brinell.Execution(batch=20), {}
     for select in ("all", "correct", "correct:cifar10_resnet20"):
-        run = brinell.run(models, data, lens=lens, select=select, out=tmp_path / select, quiet=True)
+        run = brinell.run(models, data, lens=lens, select=select, out=tmp_path / select, execution=execution, quiet=True)
         clean = run.rows(
             "select model, count(*) filter (not correct), count(*) from rows where level = 0 group by 1"
         ).fetchall()
@@ -223,6 +224,7 @@ def test_predictions_can_be_the_truth(assets: Path, tmp_path: Path) -> None:
         {"source": images, "labels": "prediction"},
         lens={"name": "profile", "levels": 2, "operators": ["global_blur"]},
         out=tmp_path / "run",
+        execution=brinell.Execution(batch=10),
         quiet=True,
     )
     assert run.rows("select avg(correct::int) from rows where level = 0").fetchall() == [(1.0,)]
@@ -236,6 +238,7 @@ def test_top_5_profiles(assets: Path, tmp_path: Path) -> None:
         {"source": str(assets / "images" / "cifar10_test_2000.npz"), "limit": 30},
         lens={"name": "profile", "levels": 3, "operators": ["noise"], "criterion": "top_k_misclassification(5)"},
         out=tmp_path / "run",
+        execution=brinell.Execution(batch=10),
         quiet=True,
     )
     assert run.rows("select count(*) from rows where correct != (rank < 5)").fetchall() == [(0,)]

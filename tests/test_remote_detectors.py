@@ -1,4 +1,4 @@
-"""Detectors behind HTTP, and services that owe an answer for some images: real servers, a real network."""
+"""Detectors behind HTTP, and services without an answer for some images."""
 
 from __future__ import annotations
 
@@ -16,26 +16,32 @@ from brinell.classes import Classes
 from brinell.config.execution import Execution
 from brinell.errors import ConfigError, ServiceError
 from brinell.models.model import Model
-from brinell.models.remote.detections import objects_of
+from brinell.models.remote.detections import read_objects
 from brinell.models.remote.mapping import ResponseOptions
-from brinell.models.remote.protocol import encoded
+from brinell.models.remote.protocol import encode_image
 from brinell.models.sources import open_model
 from brinell.serve.server import Server
 from conftest import PLAIN
-from services import Handler, listening
-from test_remote import LENS, local, mapping, opened, pixels, plain, service
+from services import (
+    LENS,
+    Handler,
+    decode_image,
+    expected_scores,
+    listening,
+    mapping,
+    pixels,
+    respond_with_scores,
+    service,
+)
+
+pytestmark = pytest.mark.usefixtures("answer_cache")
 
 OBJECTS = "response: {labels: 'objects[].label', scores: 'objects[].score', boxes: 'objects[].box'}"
 
 
-@pytest.fixture(autouse=True)
-def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 @pytest.fixture(scope="module")
 def detector(assets: Path) -> Model:
-    """A real detector, on this machine."""
+    """A real detector, run locally."""
     models = assets / "models"
     options = f"task=detection&classes={models / 'coco80.txt'}&interpolation=bilinear"
     return open_model(f"onnx:{models / 'yolo_fastest_1.1_coco.onnx'}?{options}", PLAIN)
@@ -78,25 +84,25 @@ def test_a_real_detector_finds_the_same_over_http(
     torch.testing.assert_close(found.boxes[:, : there.shape[1]][there], here.boxes[there], rtol=1e-4, atol=1e-2)
 
 
-def test_a_run_over_http_has_the_rows_of_one_without(
+def test_a_run_over_http_has_the_same_rows_as_a_local_one(
     detector: Model, behind_http: Server, assets: Path, tmp_path: Path
 ) -> None:
-    data = {"source": str(assets / "images" / "coco_val_128" / "instances.json"), "limit": 4, "min_area": 0.05}
-    lens = {"name": "knob", "operators": ["rotation", "contrast"], "search": "bracket"}
+    data = {"source": str(assets / "images" / "coco_val_128" / "instances.json"), "limit": 2, "min_area": 0.05}
+    lens = {"name": "knob", "operators": ["rotation", "contrast"], "search": "bracket", "points": 60}
     rows = []
-    for place, model in enumerate((detector, open_model(f"{behind_http.url}/v2/models/{detector.name}", PLAIN))):
-        run = brinell.run(model, data, lens=lens, out=tmp_path / str(place), execution=PLAIN, quiet=True)
-        asked = "select operator, image, direction, status, level, prediction from rows order by all"
-        rows.append(run.rows(asked).fetchall())
+    for number, model in enumerate((detector, open_model(f"{behind_http.url}/v2/models/{detector.name}", PLAIN))):
+        run = brinell.run(model, data, lens=lens, out=tmp_path / str(number), execution=PLAIN, quiet=True)
+        query = "select operator, image, direction, status, level, prediction from rows order by all"
+        rows.append(run.rows(query).fetchall())
     assert rows[0] == rows[1] and any(row[3] == "broken" for row in rows[0])
 
 
-def test_files_of_any_size_are_answered_in_their_own_pixels(detector: Model, behind_http: Server, assets: Path) -> None:
+def test_boxes_are_in_the_pixels_of_the_file(detector: Model, behind_http: Server, assets: Path) -> None:
     import urllib3
 
     sample = brinell.open_dataset(str(assets / "images" / "coco_val_128" / "instances.json"))[0]
     height, width = sample.image.shape[1:]
-    file = encoded(sample.image.numpy(), brinell.models.remote.mapping.RequestOptions())
+    file = encode_image(sample.image.numpy(), brinell.models.remote.mapping.RequestOptions())
     answer = urllib3.PoolManager().request("POST", f"{behind_http.url}/predict", body=file)
     objects = json.loads(answer.data)["objects"]
     best = objects[0]
@@ -131,8 +137,8 @@ CLASSES = Classes(("cat", "dog", "other"))
         ({"labels": "n", "boxes": "b"}, {"n": [], "b": []}, []),
     ],
 )
-def test_objects_in_answers_of_every_shape(options: Any, answer: Any, expected: list[Any]) -> None:
-    boxes, labels, scores = objects_of(answer, ResponseOptions(**options), CLASSES)
+def test_objects_in_responses_of_every_shape(options: Any, answer: Any, expected: list[Any]) -> None:
+    boxes, labels, scores = read_objects(answer, ResponseOptions(**options), CLASSES)
     found = list(zip(boxes.tolist(), labels.tolist(), scores.tolist(), strict=True))
     assert found == [(box, label, pytest.approx(score)) for box, label, score in expected]
 
@@ -140,21 +146,21 @@ def test_objects_in_answers_of_every_shape(options: Any, answer: Any, expected: 
 @pytest.mark.parametrize(
     ("answer", "part"),
     [
-        ({"n": ["cow"], "b": [[0, 0, 1, 1]]}, "names 'cow', which is none of the mapping's classes"),
+        ({"n": ["cow"], "b": [[0, 0, 1, 1]]}, "names 'cow', which is not one of the mapping's classes"),
         ({"n": ["cat"], "b": []}, "has 1 labels, 0 boxes"),
         ({"n": ["cat"], "b": [[0, 0, 1]]}, "four numbers for each box"),
         ({"n": "cat", "b": [[0, 0, 1, 1]]}, "should have a list at 'n'"),
     ],
 )
-def test_answers_that_don_t_fit_are_told(answer: Any, part: str) -> None:
+def test_responses_that_do_not_fit_raise(answer: Any, part: str) -> None:
     with pytest.raises(ServiceError, match=part):
-        objects_of(answer, ResponseOptions(labels="n", boxes="b"), CLASSES)
+        read_objects(answer, ResponseOptions(labels="n", boxes="b"), CLASSES)
 
 
 def test_mappings_of_detectors_that_can_t_be_used(tmp_path: Path) -> None:
     path = tmp_path / "m.yaml"
     path.write_text("classes: [a, b]\nresponse: {scores: s}\n")
-    with pytest.raises(ConfigError, match=r"should say where boxes are \(response.boxes\)"):
+    with pytest.raises(ConfigError, match=r"needs a path to boxes \(response.boxes\)"):
         open_model(f"http://127.0.0.1:9/x#task=detection&mapping={path}")
     path.write_text("classes: [a, b]\nresponse: {scores: s, boxes: b}\n")
     with pytest.raises(ConfigError, match="boxes need a path to their labels"):
@@ -165,11 +171,15 @@ def test_mappings_of_detectors_that_can_t_be_used(tmp_path: Path) -> None:
 
 
 def too_dark(handler: Handler, body: bytes) -> Any:
-    """A service that refuses dark images."""
-    return handler.send(422, b'{"error": "too dark"}') if opened(body).mean() < 60 else plain(handler, body)
+    """Refuse dark images."""
+    return (
+        handler.send(422, b'{"error": "too dark"}')
+        if decode_image(body).mean() < 60
+        else respond_with_scores(handler, body)
+    )
 
 
-def test_some_images_may_go_without_an_answer(tmp_path: Path) -> None:
+def test_some_images_may_remain_without_an_answer(tmp_path: Path) -> None:
     images = pixels(5)
     dark = images.float().mean((1, 2, 3)) < 60
     assert 0 < int(dark.sum()) < 5
@@ -177,16 +187,16 @@ def test_some_images_may_go_without_an_answer(tmp_path: Path) -> None:
         model = service(server, tmp_path, "", f"failures: {2 * int(dark.sum())}, concurrency: 1")
         first = model.predict(images.flip(0))  # the light ones first: an answer's shape is known
         assert torch.equal(first.isnan().all(1), dark.flip(0))
-        assert torch.allclose(first[~dark.flip(0)], local(images.flip(0))[~dark.flip(0)], atol=1e-6)
+        assert torch.allclose(first[~dark.flip(0)], expected_scores(images.flip(0))[~dark.flip(0)], atol=1e-6)
         assert model.service is not None and model.service.unanswered == int(dark.sum())
-        asked = len(server.asked)
+        sent = len(server.requests)
         model.predict(images)
-        assert len(server.asked) == asked + int(dark.sum()), "what has no answer is asked again, and nothing else"
-        with pytest.raises(ServiceError, match=r"answered 422 \(too dark\)"):
+        assert len(server.requests) == sent + int(dark.sum()), "only images without an answer are sent again"
+        with pytest.raises(ServiceError, match=r"responded with status 422 \(too dark\)"):
             model.predict(images // 4)
 
 
-def test_a_search_counts_them_as_failed_and_goes_on(greys: Path, tmp_path: Path) -> None:
+def test_a_search_counts_them_as_failed_and_continues(greys: Path, tmp_path: Path) -> None:
     """Brightness goes both ways: down to where the service refuses, and up to where it breaks."""
     with listening(too_dark) as server:
         path = mapping(tmp_path, "", "failures: 1000, concurrency: 2")
@@ -206,7 +216,7 @@ def test_a_search_counts_them_as_failed_and_goes_on(greys: Path, tmp_path: Path)
         assert profile.rows("select count(*) from rows where isnan(confidence)").fetchall() == [(0,)]
 
 
-def test_a_batch_with_a_refused_image_is_asked_one_by_one(tmp_path: Path) -> None:
+def test_a_batch_with_a_refused_image_is_sent_one_by_one(tmp_path: Path) -> None:
     def answer(handler: Handler, body: bytes) -> Any:
         if handler.command == "GET":
             entry = {"name": "x", "datatype": "UINT8", "shape": [-1, 3, 8, 8]}

@@ -322,7 +322,7 @@ def test_data_that_can_t_be_tested(greys: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none of the 1 images of broken can be read \(the first: the file is empty\)"):
         quick(tmp_path / "broken", tmp_path / "run")
     (greys / "light").rename(greys / "ligth")
-    with pytest.raises(LabelError, match=r"the labels 'ligth' are none of the model's 2 classes.*did you mean light\?"):
+    with pytest.raises(LabelError, match=r"the labels 'ligth' are not among the model's 2 classes.*did you mean light\?"):
         quick(greys, tmp_path / "run")
     with pytest.raises(DataError, match=r"there is no dataset at .*; did you mean greys\?"):
         quick(tmp_path / "grays", tmp_path / "run")

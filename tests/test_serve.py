@@ -1,4 +1,4 @@
-"""`brinell serve`: the protocol's paths, images in all forms, and errors as sentences, from a real server."""
+"""`brinell serve`: the paths of the protocol, images in all forms, and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HTTP = urllib3.PoolManager()
 
 
 class Sides(torch.nn.Module):
-    """Compares the red of the left with the blue of the lower part, so that no axis can be taken for another."""
+    """Compares the red of the left part with the blue of the lower part, so that no two axes can be confused."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         more = 9 * (images[:, 0, :, :16].mean((1, 2)) - images[:, 2, 20:].mean((1, 2)))
@@ -48,7 +48,7 @@ def server(model: Model) -> Iterator[Server]:
         yield server.start()
 
 
-def ask(server: Server, path: str, body: Any = None, method: str | None = None, **headers: str) -> tuple[int, Any]:
+def send(server: Server, path: str, body: Any = None, method: str | None = None, **headers: str) -> tuple[int, Any]:
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     answer = HTTP.request(
         method or ("GET" if body is None else "POST"),
@@ -81,27 +81,27 @@ def tensor(images: torch.Tensor, datatype: str = "UINT8", **changed: Any) -> dic
 INFER = "/v2/models/light%20or%20dark/infer"
 
 
-def test_what_it_says_of_itself(server: Server, model: Model) -> None:
-    assert ask(server, "/v2")[1]["name"] == "brinell"
+def test_metadata(server: Server, model: Model) -> None:
+    assert send(server, "/v2")[1]["name"] == "brinell"
     for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/light%20or%20dark/ready"):
-        assert ask(server, path)[0] == 200
-    status, metadata = ask(server, "/v2/models/light%20or%20dark")
+        assert send(server, path)[0] == 200
+    status, metadata = send(server, "/v2/models/light%20or%20dark")
     assert (status, metadata["versions"]) == (200, [model.fingerprint])
     assert metadata["inputs"] == [{"name": "images", "datatype": "UINT8", "shape": [-1, 3, 32, 32]}]
     assert metadata["outputs"] == [{"name": "probabilities", "datatype": "FP32", "shape": [-1, 2]}]
     assert metadata["parameters"]["classes"] == ["light", "dark"]
-    assert ask(server, f"/v2/models/light%20or%20dark/versions/{model.fingerprint}")[1] == metadata
-    assert [entry["name"] for entry in ask(server, "/v2/repository/index", {})[1]] == ["light or dark"]
+    assert send(server, f"/v2/models/light%20or%20dark/versions/{model.fingerprint}")[1] == metadata
+    assert [entry["name"] for entry in send(server, "/v2/repository/index", {})[1]] == ["light or dark"]
 
 
 def infer(server: Server, request: Any) -> torch.Tensor:
-    status, answer = ask(server, INFER, request)
+    status, answer = send(server, INFER, request)
     assert status == 200, answer
     (output,) = answer["outputs"]
     return torch.tensor(output["data"]).reshape(output["shape"])
 
 
-def test_tensors_in_every_form_are_answered_as_the_model_does(server: Server, model: Model) -> None:
+def test_tensors_in_every_form_give_the_model_s_scores(server: Server, model: Model) -> None:
     images = inputs()
     expected = model.predict(images)
     last = images.permute(0, 2, 3, 1)
@@ -118,24 +118,24 @@ def test_tensors_in_every_form_are_answered_as_the_model_does(server: Server, mo
     }
     for form, request in requests.items():
         assert torch.allclose(infer(server, request), expected, atol=1e-5), form
-    assert ask(server, INFER, {**tensor(images), "id": "seven"})[1]["id"] == "seven"
+    assert send(server, INFER, {**tensor(images), "id": "seven"})[1]["id"] == "seven"
 
 
-def test_image_files_of_any_size_are_prepared_as_the_model_has_it(server: Server, model: Model) -> None:
+def test_image_files_of_any_size_are_preprocessed(server: Server, model: Model) -> None:
     image = torch.from_numpy(np.random.default_rng(2).integers(0, 200, (3, 50, 41), dtype=np.uint8))
     expected = model.predict(model.preprocess.model_input(image)[None])[0]
     file = file_of(image)
     body, kind = urllib3.encode_multipart_formdata({"more": "words", "anything": ("a.png", file, "image/png")})
     answers = [
-        ask(server, "/predict", file),
-        ask(server, "/predict", body, content_type=kind),
-        ask(server, "/predict", {"image": base64.b64encode(file).decode()}, content_type="application/json"),
+        send(server, "/predict", file),
+        send(server, "/predict", body, content_type=kind),
+        send(server, "/predict", {"image": base64.b64encode(file).decode()}, content_type="application/json"),
     ]
     for status, answer in answers:
         assert (status, list(answer["scores"])) == (200, ["light", "dark"])
         assert torch.allclose(torch.tensor(list(answer["scores"].values())), expected, atol=1e-6)
         assert answer["label"] == ["light", "dark"][int(expected.argmax())]
-    assert ask(server, "/predict", file_of(image, "jpeg"))[0] == 200
+    assert send(server, "/predict", file_of(image, "jpeg"))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_image_files_of_any_size_are_prepared_as_the_model_has_it(server: Server
     [
         ("/nothing", None, 404, "try /v2"),
         ("/v2/models/other", None, 404, "the model is /v2/models/light%20or%20dark"),
-        (INFER, None, 405, "takes POST"),
-        ("/v2", {}, 405, "takes GET"),
-        ("/v2/models/light%20or%20dark", {}, 405, "takes GET"),
+        (INFER, None, 405, "expected POST"),
+        ("/v2", {}, 405, "expected GET"),
+        ("/v2/models/light%20or%20dark", {}, 405, "expected GET"),
         (INFER, b"{", 400, "not JSON"),
         (INFER, [1], 400, "inputs"),
         (INFER, {"inputs": []}, 400, "inputs"),
@@ -153,28 +153,28 @@ def test_image_files_of_any_size_are_prepared_as_the_model_has_it(server: Server
         (INFER, tensor(inputs(), "FP16"), 400, "the datatype should be"),
         (INFER, tensor(inputs(), data=[1, 2]), 400, "numbers of shape"),
         (INFER, tensor(inputs(), data=["a"] * 9216), 400, "numbers of shape"),
-        (INFER, tensor(inputs().float(), "FP32"), 400, "should lie in 0..1"),
+        (INFER, tensor(inputs().float(), "FP32"), 400, "should be in 0..1"),
         (INFER, {**tensor(inputs()), "outputs": [{"name": "boxes"}]}, 400, "expected outputs among probabilities"),
         (INFER, {"inputs": [{"datatype": "BYTES", "shape": [1], "data": ["?"]}]}, 400, "base64"),
         ("/predict", b"no image", 400, "can't be read"),
         ("/predict", b"", 400, "empty"),
     ],
 )
-def test_what_can_t_be_answered_is_a_sentence(server: Server, path: str, body: Any, status: int, part: str) -> None:
+def test_invalid_requests_get_an_error(server: Server, path: str, body: Any, status: int, part: str) -> None:
     method = "POST" if body is not None else "GET"
-    found, answer = ask(server, path, body, method)
+    found, answer = send(server, path, body, method)
     assert found == status and part in answer["error"], answer
-    assert ask(server, "/v2/health/live")[0] == 200, "it goes on"
+    assert send(server, "/v2/health/live")[0] == 200, "the server is still running"
 
 
 def test_forms_without_a_file_and_json_without_an_image(server: Server) -> None:
     body, kind = urllib3.encode_multipart_formdata({"more": "words"})
-    assert "no file" in ask(server, "/predict", body, content_type=kind)[1]["error"]
-    assert "image" in ask(server, "/predict", {"picture": ""}, content_type="application/json")[1]["error"]
+    assert "no file" in send(server, "/predict", body, content_type=kind)[1]["error"]
+    assert "image" in send(server, "/predict", {"picture": ""}, content_type="application/json")[1]["error"]
 
 
 class Broken(torch.nn.Module):
-    """Answers a plain image, and breaks or gives NaN by what it sees."""
+    """Works on three images, raises on two and returns NaN for one."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         if len(images) == 2:
@@ -182,40 +182,40 @@ class Broken(torch.nn.Module):
         return images.mean((2, 3)) + (float("nan") if len(images) == 1 else 0.0)
 
 
-def test_a_model_that_breaks_is_an_error_and_no_end() -> None:
+def test_an_error_of_the_model_does_not_stop_the_server() -> None:
     model = brinell.wrap(Broken(), size=32, execution=PLAIN)
     with Server(model, port=0) as server:
         server.start()
         path = "/v2/models/Broken/infer"
-        assert ask(server, path, tensor(inputs(3)))[0] == 200
-        status, answer = ask(server, path, tensor(inputs(2)))
+        assert send(server, path, tensor(inputs(3)))[0] == 200
+        status, answer = send(server, path, tensor(inputs(2)))
         assert status == 500 and "two are too many" in answer["error"]
-        status, answer = ask(server, path, tensor(inputs(1)))
+        status, answer = send(server, path, tensor(inputs(1)))
         assert status == 500 and "NaN" in answer["error"]
-        assert ask(server, "/predict", file_of(inputs(1)[0]))[0] == 500
+        assert send(server, "/predict", file_of(inputs(1)[0]))[0] == 500
 
 
-def test_classes_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_classes_with_the_same_name_get_numbers(tmp_path: Path) -> None:
     (tmp_path / "classes.txt").write_text("crane\ncrane\n")
     with Server(open_model(f"fake:grey?classes={tmp_path / 'classes.txt'}", PLAIN), port=0) as server:
         server.start()
-        assert list(ask(server, "/predict", file_of(inputs(1)[0]))[1]["scores"]) == ["crane (0)", "crane (1)"]
+        assert list(send(server, "/predict", file_of(inputs(1)[0]))[1]["scores"]) == ["crane (0)", "crane (1)"]
 
 
-def test_a_port_that_is_taken_is_told(server: Server, model: Model) -> None:
+def test_a_port_in_use_raises(server: Server, model: Model) -> None:
     port = int(server.url.rpartition(":")[2])
-    with pytest.raises(brinell.ConfigError, match="give another --port"):
+    with pytest.raises(brinell.ConfigError, match="choose another --port"):
         Server(model, port=port)
 
 
-def test_the_command_says_what_to_do_and_stops_on_ctrl_c(tmp_path: Path) -> None:
+def test_the_command_prints_its_usage_and_stops_on_ctrl_c(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "brinell", "serve", "fake:grey", "--port", "0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
-    def heed_ctrl_c() -> None:  # who runs tests in the background has it ignored, and so would the command
+    def restore_ctrl_c() -> None:  # it is ignored if the tests run in the background
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    process = subprocess.Popen(command, cwd=tmp_path, preexec_fn=heed_ctrl_c, **pipes)
+    process = subprocess.Popen(command, cwd=tmp_path, preexec_fn=restore_ctrl_c, **pipes)
     try:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Views: lenses that look at original images, before a model's resize."""
+"""Views and lenses that change original images, before they are resized to model inputs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from brinell.runs.store import Store
 from conftest import PLAIN
 
 
-def lit(original: Tensor, parameters: Tensor, to_inputs: object) -> Tensor:
-    """The original with a band of light across it, as often as there are parameters."""
+def add_band(original: Tensor, parameters: Tensor, to_inputs: object) -> Tensor:
+    """Return the original with a white row, once per parameter."""
     images = original.expand(len(parameters), -1, -1, -1).clone()
     for image, (row,) in zip(images, parameters.to(torch.int64).tolist(), strict=True):
         image[:, row] = 255
     return to_inputs(images)  # type: ignore[operator]
 
 
-LIT = View("lit", "test", lit)
+BAND = View("band", "test", add_band)
 
 
 def light(shard: Shard, operator: View, options: LensOptions) -> Asking:
@@ -58,7 +58,7 @@ def bands(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("batch", [1, 3, 64])
-def test_canvases_are_made_of_changed_originals(bands: Path, batch: int) -> None:
+def test_model_inputs_are_made_from_changed_originals(bands: Path, batch: int) -> None:
     model = brinell.open_model("fake:grey", PLAIN)
     originals = [brinell.open_dataset(str(bands))[index].image for index in range(3)]
     inputs = torch.stack([model.preprocess.model_input(image) for image in originals])
@@ -67,17 +67,17 @@ def test_canvases_are_made_of_changed_originals(bands: Path, batch: int) -> None
     bench = Bench(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
     assert bench.shard().sizes is not None and bench.shard().sizes.tolist() == [[40, 30], [25, 61], [33, 33]]
     samples, rows = torch.tensor([0, 0, 2, 1, 0]), torch.tensor([[3.0], [20.0], [4.0], [24.0], [0.0]], dtype=torch.float64)
-    made = bench.viewed(LIT, samples, rows)
-    outcome = bench.ask(Trials(samples, LIT, rows))
-    for place, (sample, row) in enumerate(zip(samples.tolist(), rows[:, 0].to(torch.int64).tolist(), strict=True)):
+    made = bench.viewed(BAND, samples, rows)
+    outcome = bench.ask(Trials(samples, BAND, rows))
+    for index, (sample, row) in enumerate(zip(samples.tolist(), rows[:, 0].to(torch.int64).tolist(), strict=True)):
         changed = originals[sample].clone()
         changed[:, row] = 255
-        assert torch.equal(made[place], model.preprocess.model_input(changed))
-        gap = (made[place].double() - inputs[sample].double()) / 255
-        assert float(outcome.difference.mse[place]) == pytest.approx(float((gap**2).mean()), rel=1e-5)
+        assert torch.equal(made[index], model.preprocess.model_input(changed))
+        gap = (made[index].double() - inputs[sample].double()) / 255
+        assert float(outcome.difference.mse[index]) == pytest.approx(float((gap**2).mean()), rel=1e-5)
 
 
-def test_a_view_that_does_not_compare_has_no_distance(bands: Path) -> None:
+def test_a_view_without_comparison_has_no_distances(bands: Path) -> None:
     model = brinell.open_model("fake:grey", PLAIN)
     original = brinell.open_dataset(str(bands))[0].image
     model_input, label = model.preprocess.model_input(original)[None], torch.zeros(1, dtype=torch.int64)
@@ -88,13 +88,13 @@ def test_a_view_that_does_not_compare_has_no_distance(bands: Path) -> None:
     assert bool(outcome.difference.mse.isnan().all()) and bool(outcome.difference.changed.isnan().all())
 
 
-def test_a_lens_over_originals_writes_its_files_and_small_units(
+def test_a_lens_on_originals_writes_files_and_small_units(
     bands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Options(LensOptions):
         name: str = "light"
 
-    lens = Lens("light", "a test", Options, light, lambda _: [LIT], lambda *_: 5, originals=True, unit=2)
+    lens = Lens("light", "a test", Options, light, lambda _: [BAND], lambda *_: 5, originals=True, unit=2)
     monkeypatch.setitem(LENSES._parts, "light", lens)
     config = load_config({"models": ["fake:grey"], "data": str(bands), "lenses": [{"name": "profile"}]}).model_copy(
         update={"lenses": (Options(),), "out": str(tmp_path / "run"), "execution": PLAIN}
@@ -110,8 +110,10 @@ def test_a_lens_over_originals_writes_its_files_and_small_units(
 @pytest.mark.parametrize("size", [(31, 47), (90, 60), (7, 200)])
 @pytest.mark.parametrize("short_side", [None, 20, 64])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_canvases_of_many_are_pillow_s_of_each(size: tuple[int, int], short_side: int | None, channels: int) -> None:
-    """Also where the middle that is cut out is larger than the image: black."""
+def test_model_inputs_of_a_batch_equal_those_of_pillow(
+    size: tuple[int, int], short_side: int | None, channels: int
+) -> None:
+    """Where the centre crop is larger than the resized image, the rest is black."""
     images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (3, 3, *size), np.uint8))
     pre = Preprocess(32, 40, channels, short_side, "bilinear")
     made = pre.inputs(images)

@@ -6,7 +6,6 @@ import copy
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +32,16 @@ from brinell.errors import ConfigError
 from brinell.hardening.harden import Hardened
 from brinell.hardening.harden import harden as run_hardening
 from brinell.hardening.options import HardenConfig, load_harden_config
-from brinell.models.model import Model
-from brinell.models.modules import detector_from_module, from_module
+from brinell.models.model import Description, Model
+from brinell.models.modules import from_module
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model
-from brinell.resizing.resample import Interpolation
 from brinell.results import Run
 from brinell.run_config import load_config
 from brinell.runs.store import Store
 from brinell.saliency.compare import compare_saliency
-from brinell.validation import read_yaml, validated
+from brinell.types import Interpolation
+from brinell.validation import read_yaml, validate
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
 RunLike = str | os.PathLike[str] | Run
@@ -101,7 +100,7 @@ def add_saliency(
         raise ConfigError(f"the run was given a model as an object ({lost[0]}); pass it again: saliency(models=[…])")
     if data is None and config.data.source.startswith("object:"):
         raise ConfigError("the run was given its data as an object; pass it again: saliency(data=…)")
-    chosen = options if isinstance(options, SaliencyOptions) else validated(SaliencyOptions, dict(options or {}))
+    chosen = options if isinstance(options, SaliencyOptions) else validate(SaliencyOptions, dict(options or {}))
     setup = assemble(config, models, data)
     refuse_other_settings(finished.store, config, setup.models)
     with reporter(quiet) as progress:
@@ -139,17 +138,14 @@ def wrap(
     """
     height, width = (size, size) if isinstance(size, int) else size
     own = copy.deepcopy(module)  # it is frozen, moved and cast, and the caller's may still be trained
-    make = partial(from_module, own)
-    if detection is not None:
-        decoding = detection if isinstance(detection, Decoding) else validated(Decoding, dict(detection))
-        make = partial(detector_from_module, own, decoding)
-    return make(
+    description = Description(
         name=name or type(module).__name__,
         preprocess=Preprocess(height, width, channels, short_side, interpolation, tuple(mean), tuple(std)),
         classes=classes if classes is None or isinstance(classes, Classes) else Classes(tuple(classes)),
         source=f"object:{type(module).__qualname__}",
-        execution=execution or Execution(),
     )
+    decoding = detection if isinstance(detection, Decoding | None) else validate(Decoding, dict(detection))
+    return from_module(own, description, execution or Execution(), decoding)
 
 
 def curate(
@@ -170,7 +166,7 @@ def curate(
     """
     given = [runs] if isinstance(runs, (str, os.PathLike, Run)) else list(runs)
     opened = [one if isinstance(one, Run) else Run(one) for one in given]
-    chosen = options if isinstance(options, CurateOptions) else validated(CurateOptions, dict(options or {}))
+    chosen = options if isinstance(options, CurateOptions) else validate(CurateOptions, dict(options or {}))
     source = os.fspath(data) if isinstance(data, os.PathLike) else data
     with reporter(quiet) as progress:
         return curate_runs(opened, Store(out), chosen, data=source, models=models, execution=execution, reporter=progress)

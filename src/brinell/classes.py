@@ -1,4 +1,4 @@
-"""Class lists, and the one place where a label of any kind becomes an index of a model's output."""
+"""Class lists, and how a dataset's labels are matched with a model's outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brinell.types import Label
 
 @dataclass(frozen=True)
 class Classes:
-    """A model's class list. A name may hold synonyms separated by commas; `ids` are WordNet ids."""
+    """A model's class list. A name may contain synonyms separated by commas; `ids` are WordNet ids."""
 
     names: tuple[str, ...]
     ids: tuple[str, ...] = ()
@@ -21,41 +21,41 @@ class Classes:
     def __len__(self) -> int:
         return len(self.names)
 
-    def short(self, index: int) -> str:
-        """The first synonym of a class, for people."""
+    def short_name(self, index: int) -> str:
+        """Return the first synonym of a class, for display."""
         return self.names[index].split(",")[0].strip() if 0 <= index < len(self.names) else f"class {index}"
 
     def find(self, text: str) -> list[int]:
-        """The indices a text may mean: a WordNet id, a whole entry, or one of its synonyms."""
-        return self._lookup.get(_normal(text), [])
+        """Return the indices that a text may mean: by WordNet id, by whole name, or by one of its synonyms."""
+        return self._lookup.get(_normalise(text), [])
 
     @cached_property
     def _lookup(self) -> dict[str, list[int]]:
         whole: dict[str, list[int]] = {}
         parts: dict[str, list[int]] = {}
         for index, name in enumerate(self.names):
-            whole.setdefault(_normal(name), []).append(index)
+            whole.setdefault(_normalise(name), []).append(index)
             for part in name.split(","):
-                parts.setdefault(_normal(part), []).append(index)
+                parts.setdefault(_normalise(part), []).append(index)
         for index, identity in enumerate(self.ids):
-            whole.setdefault(_normal(identity), []).append(index)
-        return parts | whole  # a whole entry wins over a synonym of another class
+            whole.setdefault(_normalise(identity), []).append(index)
+        return parts | whole  # a whole name takes precedence over a synonym of another class
 
 
-def _normal(text: str) -> str:
-    """Class names as people mix them up: case, spaces, underscores and hyphens don't count."""
+def _normalise(text: str) -> str:
+    """Ignore case, and treat underscores, hyphens and runs of spaces as one space."""
     return " ".join(text.lower().replace("_", " ").replace("-", " ").split())
 
 
 def align(
     labels: Iterable[Label], *, own: tuple[str, ...] | None, model: Classes | None, outputs: int, by_index: bool = False
 ) -> dict[Label, int]:
-    """Map each distinct label of a dataset to the model's output index, or raise an error that names what doesn't fit.
+    """Map each distinct label of a dataset to the index of a model's output, and raise if some don't match.
 
-    `own` are the dataset's names for its integer labels; `by_index` ignores names and takes integers as they are.
+    `own` are the dataset's names of its integer labels; with `by_index` integers are used as they are.
     """
     found: dict[Label, int] = {}
-    unknown: dict[str, None] = {}  # in order, each once
+    unknown: dict[str, None] = {}  # an ordered set
     for label in labels:
         if label in found:
             continue
@@ -73,7 +73,7 @@ def align(
 
 
 def _index(label: Label, model: Classes | None, outputs: int) -> int | None:
-    """The output a label means, or None."""
+    """Return the index of the output that a label means, or None."""
     if isinstance(label, int):
         return label if 0 <= label < outputs else None
     candidates = model.find(label) if model is not None else []
@@ -90,17 +90,17 @@ def _index(label: Label, model: Classes | None, outputs: int) -> int | None:
 
 
 def _mismatch(unknown: list[str], model: Classes | None, outputs: int) -> str:
-    """The error line: what came, what the model knows, what to do."""
+    """Return the error message for labels that don't match: what they are, what the model has, and what to do."""
     shown = ", ".join(repr(name) for name in unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
     if model is None:
         return (
             f"the labels {shown} are not indices 0..{outputs - 1}, and the model has no class names to look them up in; "
-            "give the model its class list (?classes=FILE, one name a line) or use indices as labels"
+            "give the model its class list (?classes=FILE, one name per line), or use indices as labels"
         )
-    known = ", ".join(repr(model.short(index)) for index in range(min(5, len(model))))
-    hint = nearest(unknown[0], [model.short(index) for index in range(len(model))]) if len(model) <= 5000 else ""
+    known = ", ".join(repr(model.short_name(index)) for index in range(min(5, len(model))))
+    hint = nearest(unknown[0], [model.short_name(index) for index in range(len(model))]) if len(model) <= 5000 else ""
     hint = f" ({hint})" if hint.startswith("did") else ""
     return (
-        f"the labels {shown} are none of the model's {outputs} classes ({known}, …){hint}; use the model's class names, "
+        f"the labels {shown} are not among the model's {outputs} classes ({known}, …){hint}; use the model's class names, "
         "WordNet ids or indices, or set labels to 'index' or 'prediction'"
     )

@@ -1,80 +1,99 @@
-"""Random numbers that are a function of what they are for.
+"""Counter-based random numbers: a draw is a pure function of its name.
 
-A draw is named by (seed, image, operator, step, purpose, element) and computed from that name alone with integer
-arithmetic, so batch size, order, workers, a resume and the device can't change it. Nothing else in the package
-draws (a linter rule forbids the other sources).
+A draw is named by (seed, image, operator, step, purpose, element) and computed from that name alone in integer
+arithmetic, so it doesn't depend on batch size, order, workers, interruptions or the device. Nothing else in the package
+draws random numbers (a linter rule forbids other sources).
 
-Names are hashed in two stages. `key` turns words into 64 bits on the host; `Draws.of` mixes keys, images and steps
-into one 64-bit key an image with the finaliser of splitmix64 (Steele, Lea, Flood 2014). `Draws.bits` then hashes a
-counter under that key with triple32 (Wellons, "Prospecting for hash functions", 2018: three multiply-xorshift rounds,
-bias under 0.021), with half of the key added before the first round and half after it. int32 and int64 arithmetic
-wraps alike on every device; right shifts are made logical by a mask.
+Names are hashed in two stages. `key` hashes words to 64 bits on the host; `Draws.of` mixes key, image and step into one
+64-bit key per image with the finaliser of splitmix64 (Steele, Lea, Flood 2014). `Draws.bits` then hashes a counter under
+that key with triple32 (Wellons, "Prospecting for hash functions", 2018: three multiply-xorshift rounds, bias under 0.021),
+adding one half of the key before the first round and the other half after it. int32 and int64 arithmetic wraps the same way
+on every device; masks make right shifts logical.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from brinell.hashing import GOLDEN32, GOLDEN64, TRIPLE32, mix64, to_signed
-from brinell.hashing import key as key
-
 _LOW32 = 0xFFFFFFFF
-# purposes start this far apart in the counter, so that no two of them share an element
+_GOLDEN64 = 0x9E3779B97F4A7C15
+_GOLDEN32 = 0x9E3779B1
+# distance between the counters of two purposes, so that they share no element
 _PURPOSE_STRIDE = 0x632BE5AB
 
 
+def _signed(value: int, width: int) -> int:
+    """Return an unsigned constant as a signed integer in two's complement."""
+    value &= (1 << width) - 1
+    return value - (1 << width) if value >> (width - 1) else value
+
+
+def key(*words: int | str) -> int:
+    """Hash words to 64 bits, as a signed integer."""
+    text = "\x1f".join(f"{type(word).__name__}:{word}" for word in words)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def _mix64(x: Tensor) -> Tensor:
+    """Apply the finaliser of splitmix64 to int64."""
+    x = (x ^ ((x >> 30) & ((1 << 34) - 1))) * _signed(0xBF58476D1CE4E5B9, 64)
+    x = (x ^ ((x >> 27) & ((1 << 37) - 1))) * _signed(0x94D049BB133111EB, 64)
+    return x ^ ((x >> 31) & ((1 << 33) - 1))
+
+
 def _xor_shift(x: Tensor, spare: Tensor, shift: int) -> None:
-    """X ^= x >>> shift in place; `spare` is overwritten."""
+    """Compute `x ^= x >>> shift` in place; `spare` is overwritten."""
     torch.bitwise_right_shift(x, shift, out=spare)
     x.bitwise_xor_(spare.bitwise_and_((1 << (32 - shift)) - 1))
 
 
 @dataclass(frozen=True)
 class Draws:
-    """One independent stream of numbers per image: `keys` is int64 (B,)."""
+    """One independent stream of random numbers per image; `keys` is int64 (B,)."""
 
     keys: Tensor
 
     @staticmethod
     def of(key: int, images: Tensor, step: int | Tensor = 0) -> Draws:
-        """The streams of a batch of images (their ids as int64 (B,)) under a host key, at one step or one step each."""
-        place = (step + 1) * to_signed(GOLDEN64, 64) if isinstance(step, Tensor) else to_signed(GOLDEN64 * (step + 1), 64)
-        return Draws(mix64(mix64(images + place) ^ key))
+        """Return the streams of a batch of image ids, int64 (B,), under a key, at one step or one step per image."""
+        offset = (step + 1) * _signed(_GOLDEN64, 64) if isinstance(step, Tensor) else _signed(_GOLDEN64 * (step + 1), 64)
+        return Draws(_mix64(_mix64(images + offset) ^ key))
 
     def bits(self, purpose: int, count: int) -> Tensor:
-        """32 random bits an element as int32, (B, count)."""
+        """Return 32 random bits per element, int32 (B, count)."""
         first = self.keys.to(torch.int32)[:, None]
         second = (self.keys >> 32).to(torch.int32)[:, None]
         counter = torch.arange(count, dtype=torch.int32, device=self.keys.device)
-        counter = counter.mul_(to_signed(GOLDEN32, 32)).add_(to_signed(purpose * _PURPOSE_STRIDE, 32))
+        counter = counter.mul_(_signed(_GOLDEN32, 32)).add_(_signed(purpose * _PURPOSE_STRIDE, 32))
         x = counter + first
         spare = torch.empty_like(x)
         _xor_shift(x, spare, 17)
-        x.mul_(to_signed(TRIPLE32[0], 32)).add_(second)
+        x.mul_(_signed(0xED5AD4BB, 32)).add_(second)
         _xor_shift(x, spare, 11)
-        x.mul_(to_signed(TRIPLE32[1], 32))
+        x.mul_(_signed(0xAC4C1B51, 32))
         _xor_shift(x, spare, 15)
-        x.mul_(to_signed(TRIPLE32[2], 32))
+        x.mul_(_signed(0x31848BAB, 32))
         _xor_shift(x, spare, 14)
         return x
 
     def below(self, purpose: int, count: int, bound: int) -> Tensor:
-        """Uniform integers in [0, bound) as int64, (B, count); the bias is below bound / 2**32."""
+        """Return uniform integers in [0, bound), int64 (B, count); the bias is below bound / 2**32."""
         return self.bits(purpose, count).to(torch.int64).bitwise_and_(_LOW32).mul_(bound).bitwise_right_shift_(32)
 
     def uniform(self, purpose: int, count: int) -> Tensor:
-        """Numbers in (0, 1) as float64, (B, count)."""
+        """Return uniform numbers in (0, 1), float64 (B, count)."""
         return (self.bits(purpose, count).to(torch.int64).bitwise_and_(_LOW32).to(torch.float64) + 0.5) / 2**32
 
     def between(self, purpose: int, count: int, low: int, high: int) -> Tensor:
-        """Uniform integers with both ends included, as the papers' randint."""
+        """Return uniform integers in [low, high], like the papers' randint, int64 (B, count)."""
         return self.below(purpose, count, high - low + 1).add_(low)
 
 
 def permutation(count: int, seed: int) -> list[int]:
-    """The numbers 0..count-1 in an order named by the seed."""
+    """Return the numbers 0..count-1 in an order determined by the seed."""
     bits = Draws.of(key("shuffle", seed), torch.zeros(1, dtype=torch.int64)).bits(0, count)[0]
     return torch.argsort(bits, stable=True).tolist()

@@ -25,7 +25,7 @@ from brinell.runs.run import Run as OpenedRun
 from brinell.tracking.server import Server
 from brinell.tracking.track import Content, Tracked
 from brinell.tracking.track import track as track_run
-from brinell.validation import validated
+from brinell.validation import validate
 
 if TYPE_CHECKING:
     from brinell.config.saliency import SaliencyOptions
@@ -193,7 +193,7 @@ def gate(comparison: Comparison, rules: str | os.PathLike[str] | Mapping[str, An
     """Check a comparison against rules: a YAML file, or the same as a mapping."""
     if isinstance(rules, (str, os.PathLike)):
         rules = load_gate(Path(rules))
-    return check_gate(rules if isinstance(rules, Gate) else validated(Gate, dict(rules)), comparison)
+    return check_gate(rules if isinstance(rules, Gate) else validate(Gate, dict(rules)), comparison)
 
 
 def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) -> Leaderboard:

@@ -19,7 +19,7 @@ from brinell.config.model import ModelOptions
 from brinell.config.saliency import SaliencyOptions
 from brinell.errors import ConfigError
 from brinell.lenses.lens import LENSES
-from brinell.validation import Place, validated
+from brinell.validation import Location, validate
 
 
 def one_lens(value: Any) -> Any:
@@ -125,7 +125,7 @@ class RunConfig(BaseModel):
 
 def load_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
     """Validate a mapping, with `key.sub=value` overrides laid over it."""
-    return validated(RunConfig, overridden(content, overrides), _known_keys)
+    return validate(RunConfig, overridden(content, overrides), _known_keys)
 
 
 def overridden(content: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def _spot(place: Any, part: str, key: str) -> Any:
     return int(part)
 
 
-def _known_keys(place: Place) -> list[str]:
+def _known_keys(place: Location) -> list[str]:
     """The keys of the part of a config that a finding is about."""
     parts: dict[str, type[BaseModel]] = {
         "models": ModelOptions,

@@ -1,4 +1,4 @@
-"""Options checked once, at the border: where, what was expected, what came."""
+"""Validation of options: errors say where the problem is, what was expected and what was found."""
 
 from __future__ import annotations
 
@@ -13,42 +13,45 @@ from brinell.errors import ConfigError
 from brinell.registry import nearest
 
 M = TypeVar("M", bound=BaseModel)
-Place = tuple[int | str, ...]
+Location = tuple[int | str, ...]
 
 
-def validated(kind: type[M], value: Any, known_keys: Callable[[Place], list[str]] | None = None) -> M:
-    """A value as options of a kind, or an error in one line. `known_keys` tells the keys of nested parts."""
+def validate(kind: type[M], value: Any, known_keys: Callable[[Location], list[str]] | None = None) -> M:
+    """Return a value as options of a kind, and raise an error of one line if it is invalid.
+
+    `known_keys` returns the keys at a location, which are suggested for an unknown one.
+    """
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        raise ConfigError(_explained(error, known_keys or (lambda _: list(kind.model_fields)))) from None
+        raise ConfigError(_explain(error, known_keys or (lambda _: list(kind.model_fields)))) from None
 
 
-def read_yaml(path: Path, what: str, holding: str) -> dict[str, Any]:
-    """A YAML file as a mapping; `what` it is and what it should be `holding` are for the errors."""
+def read_yaml(path: Path, what: str, content: str) -> dict[str, Any]:
+    """Read a YAML file that holds a mapping; `what` it is and its `content` are for error messages."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"the {what} {path} can't be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} should hold a mapping with {holding}, but holds {type(content).__name__}")
-    return content
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} should contain a mapping with {content}, but contains {type(found).__name__}")
+    return found
 
 
-def _explained(error: ValidationError, known_keys: Callable[[Place], list[str]]) -> str:
-    findings = error.errors(include_url=False)
+def _explain(error: ValidationError, known_keys: Callable[[Location], list[str]]) -> str:
+    problems = error.errors(include_url=False)
     parts = []
-    for finding in findings:
-        place = finding["loc"]
-        where = ".".join(str(step) for step in place) or "config"
-        if any(len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in findings):
-            continue  # what is wrong inside a part says more than that the part is wrong
-        if finding["type"] == "extra_forbidden":
-            parts.append(f"{where} is no key of a config; {nearest(str(place[-1]), known_keys(place))}")
-        elif finding["type"] == "missing":
+    for problem in problems:
+        location = problem["loc"]
+        where = ".".join(str(step) for step in location) or "config"
+        if any(len(other["loc"]) > len(location) and other["loc"][: len(location)] == location for other in problems):
+            continue  # a problem inside a part says more than that the part is invalid
+        if problem["type"] == "extra_forbidden":
+            parts.append(f"{where} is not an option; {nearest(str(location[-1]), known_keys(location))}")
+        elif problem["type"] == "missing":
             parts.append(f"{where} is missing")
         else:
-            parts.append(f"{where}: {finding['msg'].lower()}, got {finding['input']!r}")
+            parts.append(f"{where}: {problem['msg'].lower()}, got {problem['input']!r}")
     return "; ".join(parts)

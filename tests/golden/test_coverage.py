@@ -1,4 +1,4 @@
-"""Figures that the paper or its code give for the operators, reproduced on photographs and on an image of 224×224."""
+"""Figures of (Swingler 2022) and its code for the operators, reproduced on photographs and on an image of 224×224."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ SIDE = 224
 MANY = 40
 
 
-def changed(name: str, level: int, images: torch.Tensor) -> float:
-    """Mean share of changed pixels over many draws."""
+def changed_share(name: str, level: int, images: torch.Tensor) -> float:
+    """Return the mean share of changed pixels over many draws."""
     many = images.repeat(math.ceil(MANY / len(images)), 1, 1, 1)
     made = find_operator(name).at(many, level, seed=1, ids=torch.arange(len(many)))
     return float(difference(many, made).changed.mean())
 
 
 def all_different() -> torch.Tensor:
-    """An image whose pixels all have different colours."""
+    """Return an image whose pixels all have different colours."""
     number = torch.arange(SIDE * SIDE)
     return torch.stack([number % 256, number // 256 % 256, (number * 7) % 256]).to(torch.uint8).view(1, 3, SIDE, SIDE)
 
 
 @pytest.mark.parametrize(("level", "share"), [(2, 0.0346), (4, 0.0683), (5, 0.0847)])
 def test_boxes_cover_what_the_paper_says(level: int, share: float, photographs: torch.Tensor) -> None:
-    """Tables 1-3: 3, 7 and 8 %; computed: 3.46, 6.83, 8.47 % (s.d. 0.2 an image)."""
-    assert changed("boxes", level, 255 - photographs.clamp(max=200)) == pytest.approx(share, abs=0.0015)
+    """Tables 1-3: 3, 7 and 8 %; computed: 3.46, 6.83 and 8.47 % (s.d. 0.2 per image)."""
+    assert changed_share("boxes", level, 255 - photographs.clamp(max=200)) == pytest.approx(share, abs=0.0015)
 
 
 @pytest.mark.parametrize(("level", "share"), [(2, 0.095), (3, 0.138), (5, 0.219)])
-def test_published_random_exchange_is_a_copy(level: int, share: float) -> None:
+def test_published_random_exchange_covers_what_the_tables_say(level: int, share: float) -> None:
     """Tables 1-3: 9, 13 and 22 %."""
-    assert changed("pixel_exchange", level, all_different()) == pytest.approx(share, abs=0.004)
+    assert changed_share("pixel_exchange", level, all_different()) == pytest.approx(share, abs=0.004)
 
 
 @pytest.mark.parametrize(("level", "share"), [(2, 0.179), (3, 0.256), (5, 0.390)])
-def test_a_true_random_exchange_covers_more(level: int, share: float) -> None:
-    assert changed("pixel_exchange:paper", level, all_different()) == pytest.approx(share, abs=0.006)
+def test_random_exchange_as_written_covers_more(level: int, share: float) -> None:
+    assert changed_share("pixel_exchange:paper", level, all_different()) == pytest.approx(share, abs=0.006)
 
 
 @pytest.mark.parametrize(("level", "share"), [(2, 0.561), (4, 0.778)])
 def test_published_adjacent_exchange_covers_what_the_tables_say(level: int, share: float) -> None:
-    """Tables 1-3: 56 and 78 %, with wh/2 copies a level."""
-    assert changed("adjacent_exchange", level, all_different()) == pytest.approx(share, abs=0.006)
+    """Tables 1-3: 56 and 78 %, with w·h/2 copies per level."""
+    assert changed_share("adjacent_exchange", level, all_different()) == pytest.approx(share, abs=0.006)
 
 
 @pytest.mark.parametrize(("level", "share"), [(2, 0.158), (4, 0.290)])
 def test_adjacent_exchange_as_written_covers_less(level: int, share: float) -> None:
-    assert changed("adjacent_exchange:paper", level, all_different()) == pytest.approx(share, abs=0.006)
+    assert changed_share("adjacent_exchange:paper", level, all_different()) == pytest.approx(share, abs=0.006)
 
 
 @pytest.mark.parametrize("level", [1, 10, 11, 25])
-def test_fog_touches_pixels_with_replacement(level: int) -> None:
-    """1 - exp(-0.2 n): 86.5 % at 10, 88.9 % at 11; tables 86, 89, 100 %."""
+def test_fog_draws_pixels_with_replacement(level: int) -> None:
+    """1 - exp(-0.2 n): 86.5 % at level 10, 88.9 % at 11; the tables have 86, 89 and 100 %."""
     black = torch.zeros(1, 3, SIDE, SIDE, dtype=torch.uint8)
-    assert changed("white_fog", level, black) == pytest.approx(1 - math.exp(-0.2 * level), abs=0.003)
+    assert changed_share("white_fog", level, black) == pytest.approx(1 - math.exp(-0.2 * level), abs=0.003)
 
 
-def test_fog_adds_twenty_a_hit_and_stops_at_white() -> None:
+def test_fog_adds_twenty_per_hit_up_to_white() -> None:
     made = find_operator("white_fog").at(
         torch.full((2, 3, 32, 32), 200, dtype=torch.uint8), 30, seed=0, ids=torch.arange(2)
     )
@@ -72,51 +72,51 @@ def test_fog_adds_twenty_a_hit_and_stops_at_white() -> None:
 
 @pytest.mark.parametrize(("level", "share"), [(4, 0.077), (8, 0.148), (12, 0.213)])
 def test_noise_covers_less_than_its_nominal_count(level: int, share: float) -> None:
-    """Drawn with replacement: 7.7, 14.8 and 21.3 % where the tables' 8, 16 and 24 % are counts."""
-    assert changed("noise", level, all_different()) == pytest.approx(share, abs=0.003)
+    """Drawn with replacement: 7.7, 14.8 and 21.3 %; the tables' 8, 16 and 24 % count draws."""
+    assert changed_share("noise", level, all_different()) == pytest.approx(share, abs=0.003)
 
 
 @pytest.mark.parametrize(("level", "grey"), [(15, 31), (20, 18), (28, 8)])
-def test_fading_to_black_leaves_the_greys_of_the_tables(level: int, grey: int) -> None:
-    """151 · 0.9ⁿ = 31, 18 and 8 (rounding keeps the last one a little lighter)."""
+def test_fading_to_black_reaches_the_greys_of_the_tables(level: int, grey: int) -> None:
+    """151 · 0.9ⁿ = 31, 18 and 8 (rounding leaves the last one slightly lighter)."""
     flat = torch.arange(52, 251, dtype=torch.uint8).repeat(1, 3, 4, 1)
     assert float(mean_grey(flat)) == pytest.approx(151)
     made = find_operator("fade_black").at(flat, level, seed=0, ids=torch.zeros(1, dtype=torch.int64))
     assert float(mean_grey(made)) == pytest.approx(grey, abs=1.2)
 
 
-def test_fading_rounds_half_to_even_and_has_stuck_points() -> None:
+def test_fading_rounds_half_to_even_and_has_fixed_points() -> None:
     values = torch.arange(256, dtype=torch.uint8).repeat(8, 1)[None, None]
     ids = torch.zeros(1, dtype=torch.int64)
     black = find_operator("fade_black").at(values, 1, seed=0, ids=ids)[0, 0, 0]
     white = find_operator("fade_white").at(values, 1, seed=0, ids=ids)[0, 0, 0]
     assert black[[1, 2, 3, 4, 5, 15, 25]].tolist() == [1, 2, 3, 4, 4, 14, 22]
     assert white[[0, 1, 2, 3, 4, 5]].tolist() == [0, 1, 2, 3, 4, 6]
-    assert white[[55, 95, 115, 175, 195, 215]].tolist() == [60, 104, 126, 192, 214, 236]  # where float64 goes wrong
+    assert white[[55, 95, 115, 175, 195, 215]].tolist() == [60, 104, 126, 192, 214, 236]  # where float64 rounds wrongly
     assert white[240:].unique().tolist() == [255]
 
 
 @pytest.mark.parametrize(("level", "count"), [(1, 31), (22, 10), (30, 2)])
-def test_posterising_leaves_that_many_values(level: int, count: int, photographs: torch.Tensor) -> None:
+def test_posterised_channels_have_at_most_that_many_values(level: int, count: int, photographs: torch.Tensor) -> None:
     made = find_operator("posterise").at(photographs, level, seed=0, ids=torch.arange(len(photographs)))
     assert all(len(image[channel].unique()) <= count for image in made for channel in range(3))
     assert int(count_colours(made).max()) <= count**3
 
 
-def test_the_last_poster_has_eight_colours_black_and_white_among_them() -> None:
+def test_posterising_to_two_values_keeps_black_and_white() -> None:
     values = torch.arange(256, dtype=torch.uint8).repeat(8, 1)[None, None]
     ids = torch.zeros(1, dtype=torch.int64)
     assert find_operator("posterise").at(values, 30, seed=0, ids=ids).unique().tolist() == [0, 255]
     assert find_operator("posterise:paper").at(values, 30, seed=0, ids=ids).unique().tolist() == [127, 255]
 
 
-def test_colours_are_counted_exactly(photographs: torch.Tensor) -> None:
+def test_colour_counts_are_exact(photographs: torch.Tensor) -> None:
     for images in (photographs, find_operator("posterise").at(photographs, 20, seed=0, ids=torch.arange(len(photographs)))):
         plain = [len({tuple(pixel) for pixel in image.flatten(1).T.tolist()}) for image in images]
         assert count_colours(images).tolist() == plain
 
 
-def test_distances_are_their_formulas() -> None:
+def test_distances_follow_their_formulas() -> None:
     clean = torch.tensor([[[[0, 100], [255, 7]], [[0, 0], [0, 0]], [[9, 9], [9, 9]]]], dtype=torch.uint8)
     other = torch.tensor([[[[0, 151], [0, 7]], [[0, 0], [0, 1]], [[9, 9], [9, 9]]]], dtype=torch.uint8)
     gap = (other.double() - clean.double()).flatten() / 255
@@ -134,4 +134,4 @@ def test_distances_are_their_formulas() -> None:
 @pytest.mark.parametrize(("level", "share"), [(6, 0.06), (10, 0.10), (13, 0.14)])
 def test_lines_cover_what_the_paper_says(name: str, level: int, share: float, photographs: torch.Tensor) -> None:
     """Tables 1-3: 6, 10 and 14 % of pixels at levels 6, 10 and 13."""
-    assert changed(name, level, photographs.clamp(20, 230)) == pytest.approx(share, abs=0.012)
+    assert changed_share(name, level, photographs.clamp(20, 230)) == pytest.approx(share, abs=0.012)

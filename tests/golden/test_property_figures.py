@@ -1,9 +1,8 @@
-"""Figures that the paper, its code or their formulas give for the safety properties."""
+"""Figures of (DSN 2020, Zhong, Hu and Chen), its code and its formulas for the properties."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +18,6 @@ from brinell.perturb.weather import flake_counts
 SIDE = 224
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other take longer than the work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def at(name: str, images: Tensor, severity: float) -> Tensor:
     severities = torch.full((len(images), 1), severity, dtype=torch.float64)
     return find_property(name).apply(images, severities, seed=1, ids=torch.arange(len(images)))
@@ -40,14 +30,14 @@ def grey(value: int, count: int = 4) -> Tensor:
 @pytest.mark.parametrize("name", ["uniform_noise", "gaussian_noise"])
 @pytest.mark.parametrize("severity", [0.2, 0.4, 0.5])
 def test_noise_has_a_mean_squared_error_of_a_third_of_e_to_the_fourth(name: str, severity: float) -> None:
-    """Before anything is cut off: a mid-grey image, and noise that stays within the range. Rounding adds 1/12."""
+    """Measured on mid-grey, where noise is not clipped. Rounding adds 1/12 of a squared grey level."""
     clean = grey(128)
     error = (at(name, clean, severity).double() - 128) / 255
     assert float(error.square().mean()) == pytest.approx(severity**4 / 3 + 1 / 12 / 255**2, rel=0.01)
     assert float(error.mean()) == pytest.approx(0, abs=5e-4)
 
 
-def test_gaussian_noise_as_written_is_three_times_that() -> None:
+def test_gaussian_noise_as_written_has_three_times_that_error() -> None:
     error = (at("gaussian_noise:equations", grey(128), 0.3).double() - 128) / 255
     assert float(error.square().mean()) == pytest.approx(0.3**4 + 1 / 12 / 255**2, rel=0.01)
 
@@ -61,14 +51,14 @@ def test_gaussian_noise_is_normal() -> None:
     assert float((noise**4).mean()) == pytest.approx(3, abs=0.05)
 
 
-def test_no_contrast_is_mid_grey(photographs: Tensor) -> None:
+def test_zero_contrast_is_mid_grey(photographs: Tensor) -> None:
     assert at("contrast", photographs, 1.0).unique().tolist() == [128]  # 127.5, half to even
     half = at("contrast", photographs, 0.5)
     assert torch.equal(half, (photographs.float() / 2 + 63.75).round().to(torch.uint8))
 
 
-def test_the_first_steps_of_brightness() -> None:
-    """Up by 0.508, down by 0.002 (1/255 after 500 steps)."""
+def test_brightness_starts_with_the_steps_of_the_authors() -> None:
+    """The first step is 0.508 up or 0.002 down; 500 steps end at 255 and 1/255."""
     found = find_property("brightness")
     up, down = found.tracks(SIDE, SIDE)
     assert float(found.amounts(up[:1], SIDE, SIDE)) == pytest.approx(1.508)
@@ -92,21 +82,21 @@ def test_a_step_of_rotation_is_0_36_degrees_and_of_translation_4_pixels() -> Non
 
 
 @pytest.mark.parametrize("name", ["rotation", "horizontal_translation", "vertical_translation"])
-def test_moving_by_nothing_changes_nothing(name: str, photographs: Tensor) -> None:
-    """Also by the warp itself: severities that are too small to move a pixel."""
+def test_a_zero_motion_changes_nothing(name: str, photographs: Tensor) -> None:
+    """The same holds for severities that are too small to move a pixel, which go through the warp."""
     assert torch.equal(at(name, photographs, 0.0), photographs)
     assert torch.equal(at(name, photographs, 1e-9), photographs)
 
 
-def test_salt_and_pepper_strike_their_share() -> None:
-    struck = at("salt_and_pepper", grey(100, 16), 0.2)
-    assert bool((struck == struck[:, :1]).all()), "all channels at once"
-    assert float((struck[:, 0] == 255).double().mean()) == pytest.approx(0.1, abs=0.002)
-    assert float((struck[:, 0] == 0).double().mean()) == pytest.approx(0.1, abs=0.002)
+def test_salt_and_pepper_change_their_share_of_pixels() -> None:
+    changed = at("salt_and_pepper", grey(100, 16), 0.2)
+    assert bool((changed == changed[:, :1]).all()), "all channels of a pixel change together"
+    assert float((changed[:, 0] == 255).double().mean()) == pytest.approx(0.1, abs=0.002)
+    assert float((changed[:, 0] == 0).double().mean()) == pytest.approx(0.1, abs=0.002)
     assert 100 not in at("salt_and_pepper", grey(100), 1.0)
 
 
-def test_the_least_frost_on_black_is_three_tenths_of_the_template() -> None:
+def test_the_weakest_frost_on_black_is_three_tenths_of_the_template() -> None:
     least, most = at("frost", grey(0, 1), 1e-6).double(), at("frost", grey(0, 1), 1.0).double()
     template = most / 0.8
     assert float((least - 0.3 * template).abs().max()) <= 1
@@ -114,20 +104,20 @@ def test_the_least_frost_on_black_is_three_tenths_of_the_template() -> None:
     assert float((least / 255).square().mean()) == pytest.approx(2.25e-2, rel=0.02)
 
 
-def test_frost_as_written_begins_at_nothing(photographs: Tensor) -> None:
+def test_frost_as_written_starts_at_the_clean_image(photographs: Tensor) -> None:
     assert torch.equal(at("frost:equations", photographs, 1e-6), photographs)
     assert torch.equal(at("frost:equations", photographs, 1.0), at("frost", photographs, 1.0))
 
 
-def test_the_least_fog_is_strong_already(assets: Path) -> None:
-    """2.5e-2 to 3.2e-2 on photographs, which is why every figure of the paper for fog lies above that."""
+def test_the_weakest_fog_is_strong(assets: Path) -> None:
+    """2.5e-2 to 3.2e-2 on photographs, so every figure for fog in the paper is above that."""
     files = sorted((assets / "images" / "imagenet_dev_300").glob("*.png"))[:150]
     pictures = [np.array(Image.open(file).convert("RGB").resize((SIDE, SIDE))) for file in files]
     many = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
     assert 2.5e-2 < float(difference(many, at("fog", many, 0.001)).mse.mean()) < 3.2e-2
 
 
-def test_fog_as_written_begins_at_nothing(photographs: Tensor) -> None:
+def test_fog_as_written_starts_at_the_clean_image(photographs: Tensor) -> None:
     assert torch.equal(at("fog:equations", photographs, 1e-6), photographs)
 
 
@@ -136,8 +126,8 @@ def test_fog_keeps_the_brightest_value_and_black_images() -> None:
     assert int(at("fog", grey(90), 0.5).max()) == 90
 
 
-def test_fog_gets_rougher() -> None:
-    """Octaves fall less and less: at severity 1 they are all alike."""
+def test_fog_gets_rougher_with_severity() -> None:
+    """Octaves decay less and less; at severity 1 they all have one amplitude."""
 
     def roughness(severity: float) -> float:
         made = at("fog", grey(128), severity)[:, 0].double()
@@ -149,7 +139,7 @@ def test_fog_gets_rougher() -> None:
     assert roughness(1.0) > 0.6
 
 
-def test_a_flake_at_224() -> None:
+def test_the_size_and_brightness_of_a_flake() -> None:
     """22×22 pixels, a radius of 4.7 (√22.4), smeared over 9 pixels: 7/9 of full scale at the brightest."""
     flake, length = flake_counts(SIDE, SIDE)
     assert flake.shape == (22, 22)
@@ -158,19 +148,19 @@ def test_a_flake_at_224() -> None:
     assert float(flake.sum()) == 9 * 69  # whole points within √22.4
     one = at("snow", grey(0, 40), 1 / 999)
     assert one.amax((1, 2, 3)).tolist() == [round(255 * 7 / 9)] * 40
-    assert len({tuple(place) for place in (one[:, 0] == one.max()).nonzero()[:, 1:].tolist()}) > 40
+    assert len({tuple(position) for position in (one[:, 0] == one.max()).nonzero()[:, 1:].tolist()}) > 40
 
 
-def test_snow_is_one_to_a_hundred_flakes() -> None:
+def test_snow_has_1_to_100_flakes() -> None:
     found = find_property("snow")
     flakes = found.amounts(found.tracks(SIDE, SIDE)[0], SIDE, SIDE)
     assert flakes.unique().tolist() == list(range(1, 101))
     light = at("snow", grey(0, 8), 1.0).double().sum((1, 2, 3)) / 3
     assert float(light.max()) <= 100 * 69 * 255
-    assert float(light.mean()) == pytest.approx(100 * 69 * 255, rel=0.15)  # what overlaps is cut off
+    assert float(light.mean()) == pytest.approx(100 * 69 * 255, rel=0.15)  # overlaps are clipped
 
 
-def test_blended_noise_ends_in_noise(photographs: Tensor) -> None:
+def test_blended_noise_ends_in_pure_noise(photographs: Tensor) -> None:
     end = at("blended_noise", photographs, 1.0).double()
     assert float(end.mean()) == pytest.approx(127.5, abs=1)
     assert float(end.std()) == pytest.approx(255 / math.sqrt(12), rel=0.01)

@@ -100,7 +100,7 @@ def test_criteria_that_are_not_there() -> None:
         find_criterion("misclassification(3)")
     with pytest.raises(ConfigError, match=r"target_class needs its target: target_class\(target\)"):
         find_criterion("target_class")
-    with pytest.raises(LabelError, match="'c' are none of the model's"):
+    with pytest.raises(LabelError, match="'c' are not among the model's"):
         find_criterion("target_class(c)", NAMES, 3)
     with pytest.raises(ConfigError, match="expected a criterion"):
         find_criterion("a b")

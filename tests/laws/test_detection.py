@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from brinell.boxes import Detections, areas, clipped, moved, overlaps
+from brinell.boxes import Detections, areas, box_iou, clip_boxes, move_boxes
 from brinell.config.detection import Decoding
 from brinell.criteria.criterion import Answer, Scene, find_criterion
 from brinell.criteria.distance import own_regions, weighted_distance
 from brinell.criteria.verdict import verdict_of_detector
 from brinell.errors import ModelError
-from brinell.models.detection import Heads, decoded, heads_of, unsuppressed
+from brinell.models.detection import Heads, decode_heads, read_heads, suppress
 from brinell.models.preprocess import Preprocess
 from brinell.perturb.property import find_property
 
@@ -54,7 +54,9 @@ def crowd(seed: int, images: int = 3, count: int = 40, classes: int = 3) -> tupl
 @settings(deadline=None, max_examples=40)
 def test_detections_are_those_of_the_greedy_loop(seed: int, limit: float, floor: float) -> None:
     boxes, scores = crowd(seed)
-    found = decoded(Heads(boxes, scores), Decoding(iou_threshold=limit, keep_from=floor, max_detections=30), SIDE, SIDE)
+    found = decode_heads(
+        Heads(boxes, scores), Decoding(iou_threshold=limit, keep_from=floor, max_detections=30), SIDE, SIDE
+    )
     for image in range(len(boxes)):
         pixels = (boxes[image] * SIDE).tolist()
         expected = plain_detections(pixels, scores[image].tolist(), floor, limit, 30)
@@ -68,15 +70,15 @@ def test_detections_are_those_of_the_greedy_loop(seed: int, limit: float, floor:
 def test_a_suppressed_box_suppresses_nobody() -> None:
     """A chain, each box overlapping the next: every second one stays."""
     boxes = torch.tensor([[[4.0 * place, 0, 4.0 * place + 10, 10] for place in range(7)]])
-    kept = unsuppressed(boxes, torch.zeros(1, 7, dtype=torch.int64), torch.ones(1, 7, dtype=torch.bool), 0.4)
+    kept = suppress(boxes, torch.zeros(1, 7, dtype=torch.int64), torch.ones(1, 7, dtype=torch.bool), 0.4)
     assert kept.tolist() == [[True, False] * 3 + [True]]
 
 
 def test_detections_do_not_depend_on_the_batch() -> None:
     boxes, scores = crowd(7, images=6)
-    together = decoded(Heads(boxes, scores), Decoding(), SIDE, SIDE)
+    together = decode_heads(Heads(boxes, scores), Decoding(), SIDE, SIDE)
     for image in range(6):
-        alone = decoded(Heads(boxes[image : image + 1], scores[image : image + 1]), Decoding(), SIDE, SIDE)
+        alone = decode_heads(Heads(boxes[image : image + 1], scores[image : image + 1]), Decoding(), SIDE, SIDE)
         assert alone.boxes.equal(together.boxes[image : image + 1])
         assert alone.labels.equal(together.labels[image : image + 1])
 
@@ -84,8 +86,8 @@ def test_detections_do_not_depend_on_the_batch() -> None:
 def test_a_higher_threshold_keeps_the_first_of_the_same_detections() -> None:
     """So that weak detections can be kept for average precision, and left out where they don't count."""
     boxes, scores = crowd(3)
-    all_of_them = decoded(Heads(boxes, scores), Decoding(), SIDE, SIDE)
-    strong = decoded(Heads(boxes, scores), Decoding(keep_from=0.6), SIDE, SIDE)
+    all_of_them = decode_heads(Heads(boxes, scores), Decoding(), SIDE, SIDE)
+    strong = decode_heads(Heads(boxes, scores), Decoding(keep_from=0.6), SIDE, SIDE)
     filtered = all_of_them.where(all_of_them.scores >= 0.6)
     assert strong.labels.equal(filtered.labels) and strong.scores.equal(filtered.scores)
 
@@ -105,7 +107,7 @@ def as_written(form: str, units: str) -> Tensor:
 @pytest.mark.parametrize("units", ["relative", "pixels"])
 def test_boxes_in_any_writing(form: str, units: str) -> None:
     how = Decoding.model_validate({"box_format": form, "box_units": units, "keep_from": 0.5})
-    found = decoded(Heads(as_written(form, units), SCORES), how, height=20, width=40)
+    found = decode_heads(Heads(as_written(form, units), SCORES), how, height=20, width=40)
     expected = BOXES[0] * torch.tensor([40.0, 20, 40, 20])
     torch.testing.assert_close(found.boxes[0, :2], expected)
     assert found.labels[0, :3].tolist() == [0, 1, -1]
@@ -113,7 +115,7 @@ def test_boxes_in_any_writing(form: str, units: str) -> None:
 
 def test_scores_of_any_kind() -> None:
     def labels(scores: Tensor, **how: Any) -> list[tuple[int, float]]:
-        found = decoded(Heads(BOXES, scores), Decoding(keep_from=0.15, **how), SIDE, SIDE)
+        found = decode_heads(Heads(BOXES, scores), Decoding(keep_from=0.15, **how), SIDE, SIDE)
         pairs = zip(found.labels[0].tolist(), found.scores[0].tolist(), strict=True)
         return [(label, round(score, 4)) for label, score in pairs if label >= 0]
 
@@ -123,7 +125,7 @@ def test_scores_of_any_kind() -> None:
     assert labels(SCORES.logit(), activation="sigmoid") == expected
     assert labels(torch.cat([nothing, SCORES], 2).log(), activation="softmax", background="first") == expected
     assert labels(torch.cat([SCORES, nothing], 2).log(), activation="softmax", background="last") == expected
-    halved = decoded(Heads(BOXES, SCORES, objectness=torch.tensor([[0.5, 1.0]])), Decoding(), SIDE, SIDE)
+    halved = decode_heads(Heads(BOXES, SCORES, objectness=torch.tensor([[0.5, 1.0]])), Decoding(), SIDE, SIDE)
     torch.testing.assert_close(halved.scores[0, :2], torch.tensor([0.7, 0.45]))
 
 
@@ -133,21 +135,21 @@ def test_heads_are_found_by_name_shape_or_column() -> None:
 
     more = BOXES.repeat(1, 9, 1), SCORES.repeat(1, 9, 1)
     together = torch.cat(more, 2)
-    assert same(heads_of((BOXES, SCORES), Decoding(), "it"))
-    assert same(heads_of({"scores": SCORES, "boxes": BOXES}, Decoding(), "it"))
-    assert same(heads_of({"a": SCORES, "b": BOXES, "c": SCORES * 0}, Decoding(boxes="b", scores="a"), "it"))
+    assert same(read_heads((BOXES, SCORES), Decoding(), "it"))
+    assert same(read_heads({"scores": SCORES, "boxes": BOXES}, Decoding(), "it"))
+    assert same(read_heads({"a": SCORES, "b": BOXES, "c": SCORES * 0}, Decoding(boxes="b", scores="a"), "it"))
     for output in (together, together.transpose(1, 2)):
-        heads = heads_of(output, Decoding(), "it")
+        heads = read_heads(output, Decoding(), "it")
         assert heads.boxes.equal(more[0]) and heads.scores.equal(more[1])
     column = torch.cat([more[0], more[1][..., :1], more[1]], 2)
-    heads = heads_of([column], Decoding(objectness="column"), "it")
+    heads = read_heads([column], Decoding(objectness="column"), "it")
     assert heads.scores.equal(more[1]) and heads.objectness is not None and heads.objectness.equal(more[1][..., 0])
-    with pytest.raises(ModelError, match=r"say which output of detector it holds the scores \(\?scores=NAME\)"):
-        heads_of({"a": SCORES, "b": BOXES, "c": SCORES}, Decoding(), "it")
+    with pytest.raises(ModelError, match=r"name the output of detector it that holds the scores \(\?scores=NAME\)"):
+        read_heads({"a": SCORES, "b": BOXES, "c": SCORES}, Decoding(), "it")
     with pytest.raises(ModelError, match="has no output 'x'; it has a, b"):
-        heads_of({"a": SCORES, "b": BOXES}, Decoding(boxes="x"), "it")
-    with pytest.raises(ModelError, match="should give tensors"):
-        heads_of({"a": "no"}, Decoding(), "it")
+        read_heads({"a": SCORES, "b": BOXES}, Decoding(boxes="x"), "it")
+    with pytest.raises(ModelError, match="should return tensors"):
+        read_heads({"a": "no"}, Decoding(), "it")
 
 
 def test_a_mapping_for_each_image() -> None:
@@ -155,17 +157,17 @@ def test_a_mapping_for_each_image() -> None:
     one = {"boxes": torch.tensor([[1.0, 2, 30, 40], [1, 2, 30, 41]]), "labels": torch.tensor([3, 3])}
     one["scores"] = torch.tensor([0.4, 0.8])
     none = {"boxes": torch.zeros(0, 4), "labels": torch.zeros(0, dtype=torch.int64), "scores": torch.zeros(0)}
-    found = decoded(heads_of([one, none], Decoding(), "it"), Decoding(), 100, 100)
+    found = decode_heads(read_heads([one, none], Decoding(), "it"), Decoding(), 100, 100)
     assert found.labels[:, :3].tolist() == [[3, 3, -1], [-1, -1, -1]]
     assert found.boxes[0, 0].tolist() == [1, 2, 30, 41]
-    nothing = decoded(heads_of([none, none], Decoding(), "it"), Decoding(), 100, 100)
+    nothing = decode_heads(read_heads([none, none], Decoding(), "it"), Decoding(), 100, 100)
     assert nothing.labels.eq(-1).all() and nothing.labels.shape == (2, 100)
 
 
 def test_an_image_without_an_answer_is_known_by_it() -> None:
     boxes, scores = crowd(1)
     scores[1, 4, 2] = torch.nan
-    best = decoded(Heads(boxes, scores), Decoding(), SIDE, SIDE).class_scores(3)
+    best = decode_heads(Heads(boxes, scores), Decoding(), SIDE, SIDE).class_scores(3)
     assert best.isnan().all(1).tolist() == [False, True, False]
     assert best[0].tolist() == scores[0].amax(0).tolist()
 
@@ -188,8 +190,8 @@ def test_boxes_go_where_the_image_goes(name: str, severity: float) -> None:
     image[..., box[1] : box[3], box[0] : box[2]] = 255
     severities = torch.tensor([[severity] * (3 if name == "spatial" else 1)], dtype=torch.float64)
     changed = found.apply(image, severities, seed=0, ids=torch.zeros(1, dtype=torch.int64))
-    where = moved(torch.tensor([[box]], dtype=torch.float32), found.matrices(severities, size, size))
-    expected = clipped(where, size, size)[0, 0]
+    where = move_boxes(torch.tensor([[box]], dtype=torch.float32), found.matrices(severities, size, size))
+    expected = clip_boxes(where, size, size)[0, 0]
     if areas(expected) == 0:
         assert not changed.any()
         return
@@ -204,13 +206,13 @@ def test_boxes_follow_the_canvas(pre: Preprocess) -> None:
     image = torch.zeros(3, 90, 120, dtype=torch.uint8)
     image[:, 30:60, 42:78] = 255
     model_input = pre.model_input(image)[0]
-    box = clipped(pre.boxes(torch.tensor([[42.0, 30, 78, 60]]), 90, 120), pre.height, pre.width)[0]
+    box = clip_boxes(pre.map_boxes(torch.tensor([[42.0, 30, 78, 60]]), 90, 120), pre.height, pre.width)[0]
     assert (torch.tensor(plain_hull(model_input > 127)) - box).abs().max() <= 1
 
 
 def test_overlaps() -> None:
     boxes, _ = crowd(5, images=1, count=12)
-    matrix = overlaps(boxes[0], boxes[0])
+    matrix = box_iou(boxes[0], boxes[0])
     for a in range(12):
         for b in range(12):
             assert float(matrix[a, b]) == pytest.approx(plain_overlap(boxes[0, a].tolist(), boxes[0, b].tolist()), abs=1e-6)

@@ -1,4 +1,4 @@
-"""Draws are a function of their name, and look random."""
+"""Laws for random draws: they depend on their name only, and they look random."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def triple32(x: int, second: int) -> int:
 
 
 def bits_by_hand(key: int, image: int, step: int, purpose: int, element: int) -> int:
-    """The definition in Python's whole numbers, which have no width to wrap at."""
+    """Compute a draw in Python's unbounded integers, by its definition."""
     name = mix64((image + 0x9E3779B97F4A7C15 * (step + 1)) & MASK64)
     stream = mix64(name ^ (key & MASK64))
     counter = (element * 0x9E3779B1 + purpose * 0x632BE5AB + (stream & MASK32)) & MASK32
@@ -50,27 +50,27 @@ def test_bits_follow_their_definition(key: int, image: int, step: int, purpose: 
     assert [bits & MASK32 for bits in drawn] == [bits_by_hand(key, image, step, purpose, element) for element in range(5)]
 
 
-def test_bits_stay_what_they_are() -> None:
-    """Golden: a change here changes every stochastic result there is."""
+def test_bits_never_change() -> None:
+    """A change here would change every stochastic result."""
     drawn = Draws.of(key(0, "noise"), torch.tensor([1, 2]), 3).bits(1, 3)
     assert drawn.tolist() == [[-349106535, 766531596, -1852005650], [136212683, 53397022, -1972321779]]
 
 
 @pytest.mark.parametrize("batch", [1, 7, 64])
-def test_a_draw_does_not_depend_on_its_batch(batch: int) -> None:
+def test_draws_do_not_depend_on_the_batch_size(batch: int) -> None:
     images = torch.arange(64) * 977
     whole = Draws.of(5, images, 2).below(0, 33, 224)
     parts = [Draws.of(5, part, 2).below(0, 33, 224) for part in images.split(batch)]
     assert torch.equal(torch.cat(parts), whole)
 
 
-def test_a_draw_does_not_depend_on_the_order_of_images() -> None:
+def test_draws_do_not_depend_on_the_order_of_images() -> None:
     images = torch.arange(16) * 31 + 5
     order = torch.randperm(16, generator=torch.Generator().manual_seed(1))
     assert torch.equal(Draws.of(1, images[order]).bits(0, 9), Draws.of(1, images).bits(0, 9)[order])
 
 
-def test_a_longer_draw_begins_with_the_shorter() -> None:
+def test_a_shorter_draw_is_a_prefix_of_a_longer_one() -> None:
     draws = Draws.of(1, torch.tensor([3]))
     assert torch.equal(draws.bits(0, 100)[:, :10], draws.bits(0, 10))
 
@@ -85,14 +85,14 @@ def test_numbers_below_a_bound_are_uniform(bound: int) -> None:
     assert stats.chisquare(counts, expected).pvalue > 1e-4
 
 
-def test_both_ends_are_drawn() -> None:
+def test_numbers_between_bounds_include_both() -> None:
     values = Draws.of(2, torch.arange(10)).between(0, 200, 2, 5)
     assert sorted(set(values.flatten().tolist())) == [2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("vary", ["key", "image", "step", "purpose", "element"])
-def test_neighbouring_names_are_independent(vary: str) -> None:
-    """Draws whose names differ in one part are not correlated, bit by bit."""
+def test_draws_with_neighbouring_names_are_independent(vary: str) -> None:
+    """Draws whose names differ in one part are uncorrelated, bit by bit."""
     count = 40_000
     base = {"key": 1, "image": torch.tensor([7]), "step": 0, "purpose": 0}
 
@@ -108,7 +108,7 @@ def test_neighbouring_names_are_independent(vary: str) -> None:
         assert stats.chisquare(np.bincount(pairs, minlength=4)).pvalue > 1e-6
 
 
-def test_shuffling_is_a_permutation_named_by_the_seed() -> None:
+def test_a_permutation_is_determined_by_the_seed() -> None:
     assert sorted(permutation(1000, 3)) == list(range(1000))
     assert permutation(1000, 3) == permutation(1000, 3)
     assert permutation(1000, 3) != permutation(1000, 4)

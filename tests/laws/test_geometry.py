@@ -1,4 +1,4 @@
-"""Laws of moving images: groups against SciPy, Jacobians against differences, scores against what they must be."""
+"""Laws for motions of images: groups compared with SciPy, Jacobians with finite differences, and scores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from brinell.motion.frames import Frames, Pixels
 from brinell.motion.geodesic import chords, geodesic_scores, trace_rays
-from brinell.motion.groups import GROUPS, Group, logarithm
+from brinell.motion.groups import GROUPS, Group, half_turns, logarithm
 from brinell.motion.jacobian import (
     flows,
     gram,
@@ -28,18 +28,18 @@ from brinell.motion.names import GROUP_FACTS, describe
 
 groups = pytest.mark.parametrize("group", GROUPS.values(), ids=list(GROUPS))
 SMALL = {"b31": 0.002, "b32": 0.002}
-DEFAULT_CRITERION = {"rotation": 0.5, "x": 3.0, "y": 3.0}
+TYPICAL = {"rotation": 0.5, "x": 3.0, "y": 3.0}
 
 
-def drawn(group: Group, count: int, seed: int = 0) -> Tensor:
-    """Motions that leave most of an image of 80 pixels in its frame."""
-    sizes = torch.tensor([SMALL.get(part, DEFAULT_CRITERION.get(part, 0.2)) for part in group.parts], dtype=torch.float64)
+def draw_motions(group: Group, count: int, seed: int = 0) -> Tensor:
+    """Draw motions that keep most of an image of 80 pixels in the frame."""
+    sizes = torch.tensor([SMALL.get(part, TYPICAL.get(part, 0.2)) for part in group.parts], dtype=torch.float64)
     noise = torch.randn(count, group.dimension, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return noise * sizes
 
 
 def blobs(count: int, height: int = 80, width: int = 88, channels: int = 1) -> Frames:
-    """Smooth images with nothing near their borders."""
+    """Return smooth images that are zero near their borders."""
     generator = torch.Generator().manual_seed(1)
     y, x = torch.meshgrid(*(torch.arange(side, dtype=torch.float64) for side in (height, width)), indexing="ij")
     images = torch.zeros(count, channels, height, width, dtype=torch.float64)
@@ -52,8 +52,8 @@ def blobs(count: int, height: int = 80, width: int = 88, channels: int = 1) -> F
     return Frames.of(images * torch.cos(radius.clamp(max=1) * math.pi / 2) ** 2)
 
 
-def test_the_groups_are_those_of_the_paper() -> None:
-    assert {name: group.dimension for name, group in zip(GROUPS, GROUPS.values(), strict=True)} == {
+def test_the_groups_of_the_paper_have_their_dimensions() -> None:
+    expected = {
         "rotation": 1,
         "translation": 2,
         "rotation_scale": 2,
@@ -63,11 +63,12 @@ def test_the_groups_are_those_of_the_paper() -> None:
         "affine": 6,
         "projective": 8,
     }
+    assert {name: GROUPS[name].dimension for name in expected} == expected
 
 
 @groups
-def test_exponential_and_logarithm_are_scipys(group: Group) -> None:
-    coordinates = drawn(group, 30)
+def test_exponential_and_logarithm_equal_those_of_scipy(group: Group) -> None:
+    coordinates = draw_motions(group, 30)
     matrices = group.exp(coordinates)
     for own, matrix, algebra in zip(coordinates, matrices, group.algebra(coordinates), strict=True):
         assert np.allclose(matrix, scipy.linalg.expm(algebra.numpy()), atol=1e-12)
@@ -75,33 +76,33 @@ def test_exponential_and_logarithm_are_scipys(group: Group) -> None:
         assert torch.allclose(group.log(matrix), own, atol=1e-9)
 
 
-def test_the_logarithm_holds_up_to_a_half_turn() -> None:
+def test_the_logarithm_inverts_the_exponential_up_to_a_half_turn() -> None:
     group = GROUPS["similarity"]
     turns = torch.tensor([[3.1, 2.0, -1.0, 0.4], [-3.0, 0.0, 5.0, -0.7], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
     assert torch.allclose(group.log(group.exp(turns)), turns, atol=1e-7)
-    assert group.returns(turns).all()
-    assert not group.returns(torch.tensor([[3.2, 0, 0, 0]], dtype=torch.float64)).any()
+    assert (half_turns(group, turns) < 1).all()
+    assert (half_turns(group, torch.tensor([[3.2, 0, 0, 0]], dtype=torch.float64)) > 1).all()
 
 
 @groups
-def test_motions_of_a_group_stay_in_it(group: Group) -> None:
-    first, second = group.exp(drawn(group, 10, 1)), group.exp(drawn(group, 10, 2) / 4)
+def test_products_of_motions_stay_in_the_group(group: Group) -> None:
+    first, second = group.exp(draw_motions(group, 10, 1)), group.exp(draw_motions(group, 10, 2) / 4)
     product = first @ second
     assert torch.allclose(group.exp(group.log(product)), product, atol=1e-8)
 
 
 @groups
-def test_drift_is_how_coordinates_move_a_motion_from_its_own_place(group: Group) -> None:
-    coordinates, tiny = drawn(group, 5), 1e-6
-    drift = group.right_jacobian(coordinates)
-    for place in range(group.dimension):
+def test_the_right_jacobian_is_the_derivative_of_the_exponential(group: Group) -> None:
+    coordinates, tiny = draw_motions(group, 5), 1e-6
+    jacobian = group.right_jacobian(coordinates)
+    for index in range(group.dimension):
         nudge = torch.zeros(group.dimension, dtype=torch.float64)
-        nudge[place] = tiny
+        nudge[index] = tiny
         moved = torch.linalg.solve(group.exp(coordinates), group.exp(coordinates + nudge))
-        assert torch.allclose(group.log(moved) / tiny, drift[:, :, place], atol=1e-4)
+        assert torch.allclose(group.log(moved) / tiny, jacobian[:, :, index], atol=1e-4)
 
 
-def test_whole_moves_are_shifts_of_the_array() -> None:
+def test_translations_by_whole_pixels_shift_the_array() -> None:
     image = torch.rand(1, 2, 9, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     moved = Frames.of(image).move(GROUPS["translation"].exp(torch.tensor([[2.0, -3.0]])))
     expected = torch.zeros_like(image)
@@ -109,44 +110,44 @@ def test_whole_moves_are_shifts_of_the_array() -> None:
     assert torch.allclose(moved, expected, atol=1e-9)
 
 
-def test_a_half_turn_about_the_middle_flips_both_ways() -> None:
+def test_a_half_turn_flips_both_axes() -> None:
     image = torch.rand(1, 1, 8, 11, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     moved = Frames.of(image).move(GROUPS["rotation"].exp(torch.tensor([[math.pi]], dtype=torch.float64)))
     assert torch.allclose(moved, image.flip(2, 3), atol=1e-9)
 
 
 @groups
-def test_moving_is_an_inverse_map_that_composes_on_the_right(group: Group) -> None:
+def test_motions_are_inverse_maps_that_compose_on_the_right(group: Group) -> None:
     frames = blobs(2)
-    first, second = group.exp(drawn(group, 2, 3) / 2), group.exp(drawn(group, 2, 4) / 2)
+    first, second = group.exp(draw_motions(group, 2, 3) / 2), group.exp(draw_motions(group, 2, 4) / 2)
     twice = Frames.of(frames.move(first)).move(second)
     once = frames.move(first @ second)
     assert (twice - once).abs().max() < 0.02 * frames.images.max()
 
 
 @groups
-def test_an_image_moved_in_several_ways_is_moved_in_each(group: Group) -> None:
+def test_several_motions_of_an_image_equal_single_ones(group: Group) -> None:
     frames = blobs(2, 20, 26, channels=3)
-    ways = torch.stack([group.exp(drawn(group, 2, seed) / 4) for seed in range(3)], 1)
+    ways = torch.stack([group.exp(draw_motions(group, 2, seed) / 4) for seed in range(3)], 1)
     together = frames.move(ways)
     assert together.shape == (2, 3, 3, 20, 26)
-    for place in range(3):
-        assert torch.allclose(together[:, place], frames.move(ways[:, place]))
+    for index in range(3):
+        assert torch.allclose(together[:, index], frames.move(ways[:, index]))
 
 
 @groups
-def test_pixels_that_are_seen_are_those_of_the_whole_moved_image(group: Group) -> None:
-    frames, motion = blobs(2, 24, 30), group.exp(drawn(group, 2) / 4)
+def test_seen_pixels_equal_those_of_the_whole_moved_image(group: Group) -> None:
+    frames, motion = blobs(2, 24, 30), group.exp(draw_motions(group, 2) / 4)
     seen = Pixels(frames.pixels.x[:, 3:20], frames.pixels.y[:, 5:11])
     assert torch.allclose(frames.move(motion, seen), frames.move(motion)[..., 5:11, 3:20])
 
 
 @groups
 @pytest.mark.parametrize("sizes", [None, torch.tensor([[20, 26], [17, 26], [20, 13]])], ids=["one size", "several"])
-def test_products_without_columns_are_those_of_columns(group: Group, sizes: Tensor | None) -> None:
+def test_gram_matrices_without_columns_equal_those_of_columns(group: Group, sizes: Tensor | None) -> None:
     whole = torch.rand(3, 2, 20, 26, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     frames = Frames.of(whole, sizes)
-    images = frames.move(group.exp(drawn(group, 3) / 4))
+    images = frames.move(group.exp(draw_motions(group, 3) / 4))
     gradient = torch.randn(images.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     if frames.inside is not None:
         gradient = gradient * frames.inside
@@ -161,33 +162,35 @@ def test_products_without_columns_are_those_of_columns(group: Group, sizes: Tens
 
 
 @groups
-def test_the_jacobian_is_that_of_differences(group: Group) -> None:
+def test_the_jacobian_agrees_with_finite_differences(group: Group) -> None:
     frames = blobs(3, channels=2)
-    matrices = group.exp(drawn(group, 3) / 2)
+    matrices = group.exp(draw_motions(group, 3) / 2)
     columns = jacobian(frames.move(matrices), frames, flows(group, frames))
-    for place, part in enumerate(group.parts):
-        step = (0.5 if part in "xy" else 0.5 / 40) / (40 if part in SMALL else 1)  # half a pixel at the border, both ways
-        ahead, behind = (numerical_jacobian(frames, matrices, group, step=way)[:, place] for way in (step, -step))
-        own, other = columns[:, place], (ahead + behind) / 2
+    for index, part in enumerate(group.parts):
+        step = (0.5 if part in "xy" else 0.5 / 40) / (
+            40 if part in SMALL else 1
+        )  # half a pixel at the border, in both directions
+        ahead, behind = (numerical_jacobian(frames, matrices, group, step=way)[:, index] for way in (step, -step))
+        own, other = columns[:, index], (ahead + behind) / 2
         assert (own - other).norm() < 0.1 * other.norm(), part
         assert torch.corrcoef(torch.stack([own.flatten(), other.flatten()]))[0, 1] > 0.995, part
 
 
-def test_the_gradient_is_taken_by_central_differences_with_zeros_outside() -> None:
+def test_the_image_gradient_uses_central_differences_with_zeros_outside() -> None:
     frames, group = Frames.of(torch.rand(1, 1, 6, 7, dtype=torch.float64)), GROUPS["translation"]
     still = torch.eye(3, dtype=torch.float64)[None]
     both = (numerical_jacobian(frames, still, group, 1.0) + numerical_jacobian(frames, still, group, -1.0)) / 2
     assert torch.allclose(jacobian(frames.images, frames, flows(group, frames)), both, atol=1e-9)
 
 
-def test_smaller_images_lie_in_larger_frames_as_if_alone() -> None:
+def test_smaller_images_in_larger_frames_move_as_if_alone() -> None:
     group = GROUPS["affine"]
     alone = blobs(1, 30, 26)
     around = torch.zeros(2, 1, 80, 88, dtype=torch.float64)
     around[0, :, :30, :26] = alone.images[0]
     around[1] = blobs(1).images[0]
     both = Frames.of(around, torch.tensor([[30, 26], [80, 88]]))
-    motion = drawn(group, 2, 5)
+    motion = draw_motions(group, 2, 5)
     assert torch.allclose(both.move(group.exp(motion))[0, :, :30, :26], alone.move(group.exp(motion[:1]))[0])
     assert torch.allclose(geodesic_scores(both, group, motion)[0], geodesic_scores(alone, group, motion[:1])[0])
     columns = jacobian(both.move(group.exp(motion)), both, flows(group, both))
@@ -196,7 +199,7 @@ def test_smaller_images_lie_in_larger_frames_as_if_alone() -> None:
 
 
 @groups
-def test_projection_is_least_squares(group: Group) -> None:
+def test_projecting_a_gradient_is_least_squares(group: Group) -> None:
     frames = blobs(3)
     columns = jacobian(frames.images, frames, flows(group, frames))
     gradient = torch.randn(frames.images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -206,26 +209,26 @@ def test_projection_is_least_squares(group: Group) -> None:
         assert np.allclose(own, expected, rtol=1e-5, atol=1e-9 * np.abs(expected).max())
 
 
-def test_projection_of_nothing_is_nothing() -> None:
+def test_projecting_onto_a_zero_jacobian_gives_zero() -> None:
     frames = Frames.of(torch.zeros(2, 1, 8, 8))
     columns = jacobian(frames.images, frames, flows(GROUPS["affine"], frames))
     assert torch.equal(project_gradient(columns, torch.ones(2, 1, 8, 8)), torch.zeros(2, 6, dtype=torch.float64))
 
 
 @groups
-def test_the_metric_is_that_of_small_changes_of_coordinates(group: Group) -> None:
-    frames, where = blobs(1), drawn(group, 1) / 2
+def test_the_metric_measures_small_changes_of_coordinates(group: Group) -> None:
+    frames, where = blobs(1), draw_motions(group, 1) / 2
     matrices = group.exp(where)
     found = metric(group, where, gram(jacobian(frames.move(matrices), frames, flows(group, frames))))[0]
-    nudge = drawn(group, 1, 9)[0] / 100
+    nudge = draw_motions(group, 1, 9)[0] / 100
     apart = (frames.move(group.exp(where + nudge)) - frames.move(matrices)).norm()
     assert float((nudge @ found @ nudge).sqrt()) == pytest.approx(float(apart), rel=0.05)
 
 
 @groups
-def test_scores(group: Group) -> None:
-    """Nothing for no motion; the same at any pixel scale; additive along the path; never below the chord."""
-    frames, motion = blobs(2), drawn(group, 2, 6)
+def test_geodesic_scores(group: Group) -> None:
+    """They are 0 without a motion, don't depend on the scale of pixels, grow along the path and are at least the chord."""
+    frames, motion = blobs(2), draw_motions(group, 2, 6)
     length = geodesic_scores(frames, group, motion)
     assert geodesic_scores(frames, group, 0 * motion).max() < 1e-12
     assert torch.allclose(geodesic_scores(Frames.of(255 * frames.images), group, motion), length)
@@ -238,8 +241,8 @@ def test_scores(group: Group) -> None:
 
 
 @groups
-def test_with_few_stops_a_score_is_a_bound(group: Group) -> None:
-    frames, motion = blobs(4), drawn(group, 4, 8)
+def test_a_score_with_few_stops_is_a_lower_bound(group: Group) -> None:
+    frames, motion = blobs(4), draw_motions(group, 4, 8)
     for least in (0.0, 0.02):
         whole = geodesic_scores(frames, group, motion, least=least)
         bounds = [geodesic_scores(frames, group, motion, least=least, most=most) for most in (1, 4, 12)]
@@ -248,7 +251,7 @@ def test_with_few_stops_a_score_is_a_bound(group: Group) -> None:
         assert torch.allclose(geodesic_scores(frames, group, motion, least=least, most=10_000), whole)
 
 
-def test_a_score_is_the_sum_over_the_published_steps() -> None:
+def test_a_score_is_the_sum_over_the_steps_of_the_paper() -> None:
     frames, group = blobs(1), GROUPS["rotation_translation"]
     motion = torch.tensor([[0.12, 0.31, -0.2]], dtype=torch.float64)
     length = float(motion.norm())
@@ -259,9 +262,9 @@ def test_a_score_is_the_sum_over_the_published_steps() -> None:
 
 
 @groups
-def test_rays_reach_the_scores_that_are_wanted(group: Group) -> None:
+def test_rays_reach_the_wanted_scores(group: Group) -> None:
     frames = blobs(5)
-    directions = drawn(group, 5, 7)
+    directions = draw_motions(group, 5, 7)
     directions /= directions.norm(dim=1, keepdim=True)
     wanted = torch.tensor([0.0, 0.05, 0.15, 0.9])
     found = trace_rays(frames, group, directions, wanted)
@@ -272,7 +275,7 @@ def test_rays_reach_the_scores_that_are_wanted(group: Group) -> None:
     assert torch.allclose(again, found.scores[:, 2], atol=0.01)
 
 
-def test_a_ray_ends_where_the_image_left_the_frame_or_turned_by_half() -> None:
+def test_a_ray_ends_outside_the_frame_or_beyond_a_half_turn() -> None:
     frames = blobs(1)
     along = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     assert not trace_rays(frames, GROUPS["translation"], along, torch.tensor([50.0])).reached.any()

@@ -1,4 +1,4 @@
-"""Fast marching against brute force: SciPy's shortest paths, plain loops, and metrics whose distances are known."""
+"""Fast marching compared with SciPy's shortest paths, brute force, and metrics with known distances."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ HALF = {1: [12], 2: [5, 4], 3: [3, 2, 2], 4: [2, 1, 2, 1]}
 
 
 def metrics(images: int, nodes: int, dimension: int) -> Tensor:
-    """Any metrics: correlated, and other ones at every node."""
+    """Return random metrics, correlated and different at every node."""
     noise = torch.randn(images, nodes, dimension, dimension, generator=torch.Generator().manual_seed(dimension))
     return (noise @ noise.mT + 0.3 * torch.eye(dimension)).to(torch.float64)
 
 
-def marched(own: Tensor, half: Tensor, steps: Tensor, *, between: bool, shell: float) -> Tensor:
-    """The distance of all nodes, (images, nodes)."""
+def march(own: Tensor, half: Tensor, steps: Tensor, *, between: bool, shell: float) -> Tensor:
+    """Return the distances of all nodes, (images, nodes)."""
     fronts = Fronts(len(own), half, steps, between=between)
     alive = torch.ones(len(own), dtype=torch.bool)
     fronts.metrics[fronts.fresh] = own[fronts.image[fronts.fresh], fronts.index[fronts.fresh]]
-    handed_out = 0
-    while handed_out < own.shape[0] * own.shape[1]:
+    taken = 0
+    while taken < own.shape[0] * own.shape[1]:
         if bool(fronts.at_rest(alive).all()):
-            places = fronts.take_final(alive)
-            assert (fronts.distance[places] <= fronts.bound[fronts.image[places]]).all()
-            handed_out += len(places)
+            ready = fronts.take_final(alive)
+            assert (fronts.distance[ready] <= fronts.bound[fronts.image[ready]]).all()
+            taken += len(ready)
             fronts.bound += shell
             continue
-        places = fronts.expand(alive)
+        ready = fronts.expand(alive)
         fronts.metrics[fronts.fresh] = own[fronts.image[fronts.fresh], fronts.index[fronts.fresh]]
-        if len(places):
-            fronts.update(places, fronts.propose(places))
+        if len(ready):
+            fronts.update(ready, fronts.propose(ready))
     found = torch.full(own.shape[:2], torch.nan, dtype=torch.float64)
     found[fronts.image, fronts.index] = fronts.distance
     return found
@@ -47,26 +47,26 @@ def marched(own: Tensor, half: Tensor, steps: Tensor, *, between: bool, shell: f
 
 @pytest.mark.parametrize("shell", [0.3, 5.0])
 @pytest.mark.parametrize("dimension", HALF)
-def test_without_faces_distances_are_scipys_shortest_paths(dimension: int, shell: float) -> None:
+def test_distances_from_node_to_node_equal_shortest_paths_of_scipy(dimension: int, shell: float) -> None:
     half = torch.tensor(HALF[dimension])
     sides = (2 * half + 1).tolist()
     steps = torch.tensor([0.5, 0.25, 1.0, 0.1][:dimension], dtype=torch.float64)
     own = metrics(2, math.prod(sides), dimension)
-    found = marched(own, half, steps, between=False, shell=shell)
+    found = march(own, half, steps, between=False, shell=shell)
     for image, row in zip(own, found, strict=True):
         graph = scipy.sparse.lil_matrix((len(image), len(image)))
-        for index, place in enumerate(itertools.product(*map(range, sides))):
+        for index, position in enumerate(itertools.product(*map(range, sides))):
             for offset in offsets(dimension).tolist():
-                beside = tuple(np.add(place, offset))
-                if all(0 <= at < side for at, side in zip(beside, sides, strict=True)):
+                neighbour = tuple(np.add(position, offset))
+                if all(0 <= at < side for at, side in zip(neighbour, sides, strict=True)):
                     way = torch.tensor(offset, dtype=torch.float64) * steps
-                    graph[np.ravel_multi_index(beside, sides), index] = float((way @ image[index] @ way).sqrt())
+                    graph[np.ravel_multi_index(neighbour, sides), index] = float((way @ image[index] @ way).sqrt())
         expected = dijkstra(graph.tocsr(), indices=len(image) // 2)
         assert np.allclose(row, expected, rtol=1e-9)
 
 
 def _plain_update(values: Tensor, metric: Tensor, steps: Tensor) -> float:
-    """The least distance from any point of any face, by trying many points."""
+    """Return the minimum distance from any point of any face, over a dense sample of points."""
     ways = offsets(len(steps)).to(torch.float64) * steps
     best = min(float(value + (way @ metric @ way).sqrt()) for value, way in zip(values, ways, strict=True))
     for first, second in faces(len(steps)).tolist():
@@ -78,7 +78,7 @@ def _plain_update(values: Tensor, metric: Tensor, steps: Tensor) -> float:
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3])
-def test_an_update_is_the_least_over_all_points_of_all_faces(dimension: int) -> None:
+def test_an_update_is_the_minimum_over_all_points_of_all_faces(dimension: int) -> None:
     generator = torch.Generator().manual_seed(0)
     steps = torch.tensor([0.5, 0.25, 1.0][:dimension], dtype=torch.float64)
     own = metrics(1, 4, dimension)[0]
@@ -88,7 +88,7 @@ def test_an_update_is_the_least_over_all_points_of_all_faces(dimension: int) -> 
         assert float(found[row]) == pytest.approx(_plain_update(values[row], own[row], steps), abs=1e-4)
 
 
-def test_unknown_neighbours_count_for_nothing() -> None:
+def test_unknown_neighbours_are_ignored() -> None:
     values = torch.full((1, 8), torch.inf, dtype=torch.float64)
     values[0, 1] = 1.0  # the step (-1, 0)
     own = torch.eye(2, dtype=torch.float64)[None]
@@ -97,21 +97,21 @@ def test_unknown_neighbours_count_for_nothing() -> None:
 
 @pytest.mark.parametrize(("correlation", "most"), [(0.0, 0.06), (0.8, 0.18)])
 @pytest.mark.parametrize("dimension", [2, 3])
-def test_in_a_constant_metric_distances_are_straight(dimension: int, correlation: float, most: float) -> None:
+def test_distances_in_a_constant_metric_are_straight(dimension: int, correlation: float, most: float) -> None:
     half = torch.full((dimension,), 6)
     metric = (1 - correlation) * torch.eye(dimension) + correlation * torch.ones(dimension, dimension)
     nodes = 13**dimension
     own = metric.to(torch.float64).expand(1, nodes, -1, -1)
-    found = marched(own, half, torch.ones(dimension, dtype=torch.float64), between=True, shell=0.5)[0]
-    place = torch.tensor(list(itertools.product(range(-6, 7), repeat=dimension)), dtype=torch.float64)
-    straight = (place[:, None] @ metric.to(torch.float64) @ place[..., None])[:, 0, 0].sqrt()
+    found = march(own, half, torch.ones(dimension, dtype=torch.float64), between=True, shell=0.5)[0]
+    position = torch.tensor(list(itertools.product(range(-6, 7), repeat=dimension)), dtype=torch.float64)
+    straight = (position[:, None] @ metric.to(torch.float64) @ position[..., None])[:, 0, 0].sqrt()
     excess = (found / straight)[straight > 0] - 1
     assert excess.min() > -1e-9
     assert excess.max() < most
-    edges = marched(own, half, torch.ones(dimension, dtype=torch.float64), between=False, shell=0.5)[0]
+    edges = march(own, half, torch.ones(dimension, dtype=torch.float64), between=False, shell=0.5)[0]
     assert (edges >= found - 1e-9).all()
     assert (edges / straight)[straight > 0].max() - 1 > excess.max()
 
 
-def test_faces_lie_beside_each_other() -> None:
+def test_every_dimension_has_its_number_of_faces() -> None:
     assert [len(faces(dimension)) for dimension in (1, 2, 3, 4)] == [0, 8, 72, 464]

@@ -191,8 +191,8 @@ def test_exchanges_are_made_one_after_the_other(data: st.DataObject) -> None:
 
     area = data.draw(st.integers(2, 12))
     count = data.draw(st.integers(1, 40))
-    place = st.integers(0, area - 1)
-    pairs = data.draw(st.lists(st.tuples(place, place), min_size=count, max_size=count))
+    pixel = st.integers(0, area - 1)
+    pairs = data.draw(st.lists(st.tuples(pixel, pixel), min_size=count, max_size=count))
     targets = torch.tensor([[target for target, _ in pairs]])
     sources = torch.tensor([[source for _, source in pairs]])
     pixels = torch.arange(area, dtype=torch.uint8).view(1, 1, 1, area)

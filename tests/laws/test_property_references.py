@@ -67,10 +67,10 @@ def test_spatial_severities_cover_all_directions_by_growing_displacement(size: t
     assert len(track.unique(dim=0)) == 1000
     assert float(amounts[0]) > 0.01 * math.hypot(*size) / 100
     y, x = torch.meshgrid(torch.arange(height).double(), torch.arange(width).double(), indexing="ij")
-    places = torch.stack([x.flatten(), y.flatten(), torch.ones(height * width)])
+    points = torch.stack([x.flatten(), y.flatten(), torch.ones(height * width)])
     for index in (0, 10, 100, 500, 999):
-        moved = found.matrices(track[index : index + 1], *size)[0] @ places
-        plain = (moved - places).square().sum(0).mean().sqrt()
+        moved = found.matrices(track[index : index + 1], *size)[0] @ points
+        plain = (moved - points).square().sum(0).mean().sqrt()
         assert float(amounts[index]) == pytest.approx(float(plain), rel=1e-9)
     moves = track[:, 1:] * 5
     assert float((moves - moves.round()).abs().max()) < 1e-12

@@ -108,7 +108,7 @@ def by_hand(activations: np.ndarray, gradients: np.ndarray, method: str) -> np.n
 def test_maps_are_the_papers_formulas(plain: Model, method: str) -> None:
     mapper = open_mapper(plain, method)  # type: ignore[arg-type]
     images, classes = inputs(3), torch.tensor([0, 3, 4])
-    net = plain.insides.module  # type: ignore[union-attr]
+    net = plain.internals.module  # type: ignore[union-attr]
     assert isinstance(net, Plain)
     with mapper:
         maps = mapper.maps(images, classes)

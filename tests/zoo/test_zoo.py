@@ -120,7 +120,7 @@ def test_torchvision_s_own_detections(name: str, picture: Image.Image) -> None:
         (expected,) = network([model_input / 255])
     assert_same_detections(model, model_input, expected)
     assert len(expected["scores"]) > 0 or "rcnn" in name, "where scores of random weights are all too low for its threshold"
-    assert model.classes is not None and model.classes.short(1) == "person"
+    assert model.classes is not None and model.classes.short_name(1) == "person"
 
 
 def assert_same_detections(model: Model, model_input: Tensor, expected: dict[str, Tensor]) -> None:

@@ -42,9 +42,9 @@ def serve(
     """
     from brinell.config.execution import Execution
     from brinell.models.sources import open_model
-    from brinell.serve.server import Server, served_lines
+    from brinell.serve.server import Server, usage_lines
 
     with Server(open_model(model, Execution(device=device, trust=trust)), host, port) as server:
-        say(*served_lines(server))
+        say(*usage_lines(server))
         server.serve_until_stopped()
     say("stopped")

@@ -72,7 +72,7 @@ def _renderer(image: Tensor, preprocess: Preprocess, seed: int, model: Model | N
     ids = torch.tensor([id_number(image_id(image))])
     inputs = preprocess.model_input(image)[None]
     device = model.device if model is not None else None
-    renderer = Renderer(preprocess, inputs, ids, seed=seed, originals=[preprocess.coloured(image)], device=device)
+    renderer = Renderer(preprocess, inputs, ids, seed=seed, originals=[preprocess.convert_channels(image)], device=device)
     if model is not None and model.differentiable is not None:
         renderer.follow(model.predict(renderer.inputs).argmax(1), model.gradient)
     return renderer

@@ -17,7 +17,7 @@ from brinell.errors import ConfigError
 from brinell.lenses.reader import AVERAGE
 from brinell.registry import nearest
 from brinell.runs.plain import to_plain
-from brinell.validation import read_yaml, validated
+from brinell.validation import read_yaml, validate
 
 State = Literal["passed", "failed", "untested"]
 
@@ -130,7 +130,7 @@ class GateResult:
 def load_gate(path: Path) -> Gate:
     """Read a gate from its file."""
     content = read_yaml(path, "gate", "rules")
-    return validated(Gate, content, lambda place: list((Rule if len(place) > 1 else Gate).model_fields))
+    return validate(Gate, content, lambda place: list((Rule if len(place) > 1 else Gate).model_fields))
 
 
 def check_gate(gate: Gate, comparison: Comparison) -> GateResult:

@@ -32,10 +32,10 @@ def regional_target_class_missing(overlap: float = 0) -> Criterion:
     """No object of the label's class is found that overlaps the preferred object by more than this (IoU)."""
 
     def is_missing(answer: Answer) -> Tensor:
-        from brinell.boxes import overlaps
+        from brinell.boxes import box_iou
 
         scene = answer.scene
-        in_region = overlaps(scene.detections.boxes, scene.regions[:, None])[..., 0] > overlap
+        in_region = box_iou(scene.detections.boxes, scene.regions[:, None])[..., 0] > overlap
         return ~(_of_target(scene, None) & in_region).any(1)
 
     return Criterion(f"regional_target_class_missing({overlap:g})", is_missing, detections=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from brinell.boxes import Detections, areas, clipped, overlaps
+from brinell.boxes import Detections, areas, box_iou, clip_boxes
 from brinell.criteria.criterion import Scene
 
 # constants of the paper's authors (their `WeightedAP`)
@@ -23,7 +23,7 @@ def weighted_distance(scene: Scene) -> Tensor:
     """
     now, clean = (_clip(each, scene) for each in (scene.detections, scene.clean))
     here, there = now.labels >= 0, clean.labels >= 0
-    match = overlaps(now.boxes, clean.boxes).masked_fill(~(here[:, :, None] & there[:, None, :]), -1)
+    match = box_iou(now.boxes, clean.boxes).masked_fill(~(here[:, :, None] & there[:, None, :]), -1)
     best, partner = match.max(2)
     matched = best >= MATCH
     new, lost = here & ~matched, there & ~(match >= MATCH).any(1)
@@ -54,5 +54,5 @@ def _false_area(detections: Detections, wrong: Tensor, scene: Scene) -> Tensor:
 
 def _clip(detections: Detections, scene: Scene) -> Detections:
     """Return the visible parts of detections, without those outside the model input."""
-    boxes = clipped(detections.boxes, scene.height, scene.width)
+    boxes = clip_boxes(detections.boxes, scene.height, scene.width)
     return Detections(boxes, detections.labels, detections.scores).where(areas(boxes) > 0)

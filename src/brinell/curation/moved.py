@@ -87,7 +87,7 @@ def _model(run: Run, setup: RunSetup, operator: str) -> Model:
 
 def _move(model: Model, samples: list[Sample], matrices: Tensor) -> list[Tensor]:
     """Return whole images under motions, each at its own size."""
-    wholes = [model.preprocess.wholes(sample.image[None])[0] for sample in samples]
+    wholes = [model.preprocess.resize(sample.image[None])[0] for sample in samples]
     moving = MovingImages(model.preprocess, wholes, model.device)
     moved = moving.moved(torch.arange(len(samples)), matrices).cpu()
     sizes = [moving.shape(index) for index in range(len(samples))]

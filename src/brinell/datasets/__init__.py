@@ -1,1 +1,1 @@
-"""Where images come from."""
+"""Datasets: images and their labels, from files, arrays and Python objects."""

@@ -1,4 +1,4 @@
-"""Image files of any kind as uint8 RGB or grey."""
+"""Decodes image files of any kind to uint8, RGB or grey."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from brinell.errors import UnreadableImage
 
-# too large an image is an error of ours; catching the warning in each thread would change the whole process's filters
+# brinell raises an error for images that are too large; warning filters are global, so threads can't set them
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".jp2"})
 
 
 def read_image(path: Path) -> Tensor:
-    """An image file as uint8 (C, H, W), C being 1 or 3."""
+    """Read an image file as uint8 (C, H, W), with C = 1 or 3."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -29,13 +29,13 @@ def read_image(path: Path) -> Tensor:
 
 
 def decode(data: bytes, name: str) -> Tensor:
-    """The bytes of an image file as uint8 (C, H, W). Phone photos are turned upright by their EXIF tag."""
+    """Decode the bytes of an image file as uint8 (C, H, W). Photographs are turned upright by their EXIF tag."""
     if not data:
         raise UnreadableImage(name, "the file is empty")
     try:
         picture = Image.open(io.BytesIO(data))
         if Image.MAX_IMAGE_PIXELS is not None and picture.width * picture.height > Image.MAX_IMAGE_PIXELS:
-            raise UnreadableImage(name, f"{picture.width}x{picture.height} pixels are too many (Pillow's limit)")
+            raise UnreadableImage(name, f"{picture.width}x{picture.height} pixels exceed Pillow's limit")
         picture.load()
         return from_picture(picture, name)
     except UnreadableImage:
@@ -47,7 +47,7 @@ def decode(data: bytes, name: str) -> Tensor:
 
 
 def from_picture(picture: Image.Image, name: str) -> Tensor:
-    """A Pillow image as uint8: palettes converted, 16 bits scaled to 8, transparency flattened onto white."""
+    """Convert a Pillow image to uint8: expand palettes, scale 16 bits to 8, and flatten transparency onto white."""
     picture = ImageOps.exif_transpose(picture)
     if picture.mode.startswith("I") or picture.mode == "F":
         return from_array(np.asarray(picture), name)
@@ -59,19 +59,19 @@ def from_picture(picture: Image.Image, name: str) -> Tensor:
 
 
 def from_array(array: np.ndarray, name: str) -> Tensor:
-    """An array (H, W), (H, W, C) or (C, H, W) as uint8: 16-bit values are scaled, floats are taken in [0, 1]."""
+    """Convert an array (H, W), (H, W, C) or (C, H, W) to uint8: 16-bit values are scaled, floats must be in [0, 1]."""
     if array.dtype.kind == "f":
         if array.size and not (array.min() >= 0 and array.max() <= 1):
-            raise UnreadableImage(name, f"float images should hold values in [0, 1], got {array.min()}..{array.max()}")
+            raise UnreadableImage(name, f"expected a float image with values in [0, 1], got {array.min()}..{array.max()}")
         array = np.rint(array * 255).astype(np.uint8)
     elif array.dtype == np.uint16 or (array.dtype.kind in "iu" and array.dtype.itemsize > 1 and array.max(initial=0) > 255):
         if array.min(initial=0) < 0 or array.max(initial=0) > 65535:
-            raise UnreadableImage(name, f"whole-number images should hold 8 or 16 bits, got up to {array.max()}")
+            raise UnreadableImage(name, f"expected an integer image of 8 or 16 bits, got values up to {array.max()}")
         array = np.rint(array / 257).astype(np.uint8)
     elif array.dtype.kind in "iu":
         array = array.astype(np.uint8)
     else:
-        raise UnreadableImage(name, f"an image should hold numbers, got {array.dtype}")
+        raise UnreadableImage(name, f"expected an image of numbers, got {array.dtype}")
     return _channels_first(array, name)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from brinell.boxes import areas, clipped
+from brinell.boxes import areas, clip_boxes
 from brinell.classes import Classes
 from brinell.config.data import DataOptions
 from brinell.errors import DataError
@@ -39,7 +39,7 @@ class ObjectRule:
         if sample.boxes is None or len(sample.boxes) == 0:
             return None
         height, width = sample.image.shape[1:]
-        shares = areas(clipped(sample.boxes, height, width)) / (height * width)
+        shares = areas(clip_boxes(sample.boxes, height, width)) / (height * width)
         fits = torch.tensor([self._accepts(label, classes) for label in sample.box_labels])
         shares = shares.masked_fill(~fits, -1)
         index = int(shares.argmax())

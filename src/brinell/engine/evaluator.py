@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from brinell.boxes import Detections, areas, clipped, moved
+from brinell.boxes import Detections, areas, clip_boxes, move_boxes
 from brinell.criteria.criterion import Answer, Criterion, Scene
 from brinell.criteria.distance import own_regions
 from brinell.criteria.verdict import Verdict, verdict, verdict_of_detector
@@ -236,8 +236,8 @@ class Evaluator:
         if change is not None and parameters is not None:
             matrices = change.matrices(parameters, self.renderer.layout(samples))
             if matrices is not None:
-                regions = clipped(moved(regions[:, None], matrices), height, width)[:, 0]
-                before = dataclasses.replace(before, boxes=moved(before.boxes, matrices))
+                regions = clip_boxes(move_boxes(regions[:, None], matrices), height, width)[:, 0]
+                before = dataclasses.replace(before, boxes=move_boxes(before.boxes, matrices))
                 before = _visible(before, height, width) if change.crops else before
         answer = verdict_of_detector(probabilities, labels)
         scene = Scene(found, before, clean_probabilities, labels, regions, height, width)
@@ -267,7 +267,7 @@ class Evaluator:
 
 def _visible(detections: Detections, height: int, width: int) -> Detections:
     """Return the detections of which any part lies on the model input."""
-    return detections.where(areas(clipped(detections.boxes, height, width)) > 0)
+    return detections.where(areas(clip_boxes(detections.boxes, height, width)) > 0)
 
 
 def _nearest_repeat(samples: Tensor) -> int:

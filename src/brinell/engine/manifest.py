@@ -130,7 +130,7 @@ def _described(model: Model) -> dict[str, Any]:
         "classes": list(model.classes.names) if model.classes is not None else None,
         "input": [pre.channels, pre.height, pre.width],
         "preprocess": to_plain(pre),
-        **({} if model.detector is None else {"detection": model.detector.how.settings()}),
+        **({} if model.detector is None else {"detection": model.detector.decoding.settings()}),
     }
 
 

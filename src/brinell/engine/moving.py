@@ -47,7 +47,7 @@ class MovingImages:
 
     def moved(self, samples: Tensor, matrices: Tensor) -> Tensor:
         """Return whole images under motions, in whole grey levels; smaller ones lie at the top left."""
-        return self.preprocess.levels(self.frames(samples).move(matrices))
+        return self.preprocess.denormalise(self.frames(samples).move(matrices))
 
     def view(self, samples: Tensor, matrices: Tensor | None = None) -> Tensor:
         """Return what the model sees of samples, as they are or moved; nothing else is moved."""

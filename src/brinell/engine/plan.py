@@ -134,7 +134,7 @@ def _cost(job: Job, images: int, looked: list[Entry], batch: int | None) -> Cost
         windows=trials if method.by_window else 0,
         detections=0
         if searching or method.by_window or job.model.detector is None
-        else job.model.detector.how.max_detections,
+        else job.model.detector.decoding.max_detections,
     )
 
 

@@ -62,13 +62,13 @@ class Renderer:
     @cached_property
     def moving(self) -> MovingImages:
         """The originals, ready to be moved; whole where the model crops."""
-        wholes = [self.preprocess.wholes(original[None])[0] for original in self.originals]
+        wholes = [self.preprocess.resize(original[None])[0] for original in self.originals]
         return MovingImages(self.preprocess, wholes or list(self.inputs), self.device)
 
     def repainting(self, sample: int) -> Repainter:
         """Return an original that is ready to be changed locally."""
         if sample not in self._repaintings:
-            self._repaintings[sample] = self.preprocess.repainting(self.originals[sample])
+            self._repaintings[sample] = self.preprocess.repainter(self.originals[sample])
         return self._repaintings[sample]
 
     def gradient(self, rows: Tensor | slice) -> Gradient | None:

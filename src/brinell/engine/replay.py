@@ -9,7 +9,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from brinell.boxes import clipped, moved
+from brinell.boxes import clip_boxes, move_boxes
 from brinell.engine.renderer import Renderer
 from brinell.errors import ConfigError
 from brinell.lenses.method import Trials
@@ -33,15 +33,15 @@ class Replay:
         """
         height, width = preprocess.height, preprocess.width
         parameters = torch.tensor([self.parameters], dtype=torch.float64)
-        boxes = preprocess.boxes(boxes, *size)
+        boxes = preprocess.map_boxes(boxes, *size)
         matrices = self.change.matrices(parameters, Layout(preprocess, [size]))
         if matrices is None and not self.change.compares:
             raise ConfigError(f"the position of boxes under {self.change.name} is unknown; leave it out with --operator")
         if matrices is not None:
             # what the crop cut off does not come back where the model input itself is changed
-            seen = clipped(boxes, height, width) if self.change.acts_on == "input" else boxes
-            boxes = moved(seen[None], matrices)[0]
-        return clipped(boxes, height, width)
+            seen = clip_boxes(boxes, height, width) if self.change.acts_on == "input" else boxes
+            boxes = move_boxes(seen[None], matrices)[0]
+        return clip_boxes(boxes, height, width)
 
 
 def render(

@@ -98,7 +98,7 @@ def load_images(
                 )
             inputs[place] = preprocess.model_input(image)
             if with_originals:
-                originals[place] = preprocess.coloured(image)
+                originals[place] = preprocess.convert_channels(image)
 
     for _ in in_order(pool, load, range(0, len(entries), ERRAND), 64):
         pass

@@ -8,7 +8,7 @@ from torch import Tensor
 from brinell.engine.moving import MovingImages
 from brinell.errors import ModelError
 from brinell.lenses.method import NO_ANSWER
-from brinell.models.model import Model, filled_up
+from brinell.models.model import Model, pad_batch
 from brinell.motion.frames import Frames
 
 
@@ -33,9 +33,9 @@ class Stage:
         with torch.inference_mode():
             seen = self.moving.view(samples, matrices)
             if model.service is not None:  # a service gets whole grey levels
-                values = model.predict(model.preprocess.levels(seen))
+                values = model.predict(model.preprocess.denormalise(seen))
             else:
-                full = seen if model.device.type == "cpu" else filled_up(seen)
+                full = seen if model.device.type == "cpu" else pad_batch(seen)
                 values = model.forward(full).to(torch.float32)[: len(seen)]
             best, labels = values.max(1)
             if model.detector is not None:
@@ -52,7 +52,7 @@ class Stage:
         with torch.enable_grad():
             images = images.detach().requires_grad_()
             seen = self.moving.crop(images, samples)
-            values = model.differentiable(seen if model.device.type == "cpu" else filled_up(seen))
+            values = model.differentiable(seen if model.device.type == "cpu" else pad_batch(seen))
             values = values.to(torch.float32)[: len(images)]
             if model.probabilities:
                 values = values.clamp(min=1e-30).log()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from brinell.boxes import areas, clipped
+from brinell.boxes import areas, clip_boxes
 from brinell.classes import align
 from brinell.config.data import DataOptions
 from brinell.engine.shards import Entry
@@ -42,7 +42,7 @@ def objects_of(
         if boxes is None:
             continue
         pre = model.preprocess
-        on_input = clipped(pre.boxes(torch.tensor(boxes).reshape(-1, 4), height, width), pre.height, pre.width)
+        on_input = clip_boxes(pre.map_boxes(torch.tensor(boxes).reshape(-1, 4), height, width), pre.height, pre.width)
         seen = areas(on_input) > 0  # a crop may have cut it off
         kept = [outputs[label] for label, there in zip(own, seen.tolist(), strict=True) if there]
         found[index] = Objects(on_input[seen], kept, None if place is None else on_input[place])

@@ -13,6 +13,7 @@ from brinell.models.model import Model
 LARGEST = {"cpu": 32, "cuda": 1024}
 SHARD = {"cpu": 128, "cuda": 4096}
 GAIN = 1.05  # a larger batch has to be at least this much faster
+SECONDS = 0.5  # of measuring, for each batch size
 
 
 def best_batch(model: Model) -> int:
@@ -34,7 +35,7 @@ def best_batch(model: Model) -> int:
     return best
 
 
-def images_per_second(model: Model, batch: int, seconds: float = 0.5) -> float:
+def images_per_second(model: Model, batch: int) -> float:
     """How many clean images a model answers in a second, after one warm-up."""
     pre = model.preprocess
     count = batch * CORES if model.device.type == "cpu" else batch
@@ -46,7 +47,7 @@ def images_per_second(model: Model, batch: int, seconds: float = 0.5) -> float:
     ask()
     start = time.perf_counter()
     rounds = 0
-    while time.perf_counter() - start < seconds or rounds < 2:
+    while time.perf_counter() - start < SECONDS or rounds < 2:
         ask()[0, 0].item()  # waits for the device
         rounds += 1
     return rounds * count / (time.perf_counter() - start)

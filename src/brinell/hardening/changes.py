@@ -19,7 +19,8 @@ from brinell.perturb.highlight import add_highlights
 from brinell.perturb.operator import OPERATORS, find_operator, operator_names
 from brinell.perturb.property import PROPERTIES, find_property, property_names
 from brinell.registry import nearest
-from brinell.resizing.resample import Interpolation, resize
+from brinell.resizing.resample import resize
+from brinell.types import Interpolation
 
 LEVELS = 30  # the highest level that operators have
 # images (B, C, H, W), strengths in [0, 1] (B,) and spare draws (B, 3) in (0, 1), both float64 on the host, a seed, and ids

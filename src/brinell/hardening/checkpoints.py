@@ -12,7 +12,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from brinell.errors import ModelError, RunError
-from brinell.models.hardened import refuse_misfit
+from brinell.models.hardened import require_fit
 from brinell.runs.store import Store
 
 LAST, KEPT = ("checkpoints", "last.safetensors"), ("checkpoints", "kept.safetensors")
@@ -70,7 +70,7 @@ def load_last(
     data, place = store.read(*LAST), store.place(*LAST)
     tensors, told = _unpacked(data, place)
     weights = {name.partition("/")[2]: value for name, value in tensors.items() if name.startswith("weights/")}
-    refuse_misfit(module, weights, place, _FIX)
+    require_fit(module, weights, place, _FIX)
     module.load_state_dict(weights)
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
@@ -105,5 +105,5 @@ def save_kept(store: Store, module: nn.Module) -> None:
 def load_kept(store: Store, module: nn.Module) -> None:
     """Give a module the weights that were kept."""
     weights = load(store.read(*KEPT))
-    refuse_misfit(module, weights, store.place(*KEPT), _FIX)
+    require_fit(module, weights, store.place(*KEPT), _FIX)
     module.load_state_dict(weights)

@@ -46,8 +46,8 @@ from brinell.hardening.splits import Part, divided
 from brinell.hardening.training import Training, train
 from brinell.hardening.verdict import Effect, Verdict, effect_of, verdict_of
 from brinell.models.device import select_device
-from brinell.models.hardened import FACTS_FILE, WEIGHTS_FILE, HardenedFacts, dressed, read_facts
-from brinell.models.model import Model
+from brinell.models.hardened import FACTS_FILE, WEIGHTS_FILE, HardenedFacts, read_facts, restore
+from brinell.models.model import Description, Model
 from brinell.models.modules import from_module
 from brinell.models.sources import open_model
 from brinell.run_config import RunConfig, load_config
@@ -231,14 +231,9 @@ def _opened(store: Store, config: HardenConfig, before: Model, *, named: bool) -
         return open_model({"source": f"hardened:{store.place()}", "name": name}, config.execution)
     folder = Path(store.place())
     facts = read_facts(folder)
-    return from_module(
-        dressed(copy.deepcopy(require_trainable(before)), facts, folder),
-        name=name,
-        preprocess=replace(before.preprocess, mean=facts.mean, std=facts.std),
-        classes=before.classes,
-        source=f"hardened:{store.place()}",
-        execution=config.execution,
-    )
+    module = restore(copy.deepcopy(require_trainable(before)), facts, folder)
+    preprocess = replace(before.preprocess, mean=facts.mean, std=facts.std)
+    return from_module(module, Description(name, f"hardened:{store.place()}", preprocess, before.classes), config.execution)
 
 
 # ---- before and after ----

@@ -19,7 +19,7 @@ from brinell.errors import ConfigError
 from brinell.lenses.lens import LENSES
 from brinell.models.excitation import REDUCTION
 from brinell.run_config import one_lens, overridden
-from brinell.validation import Place, validated
+from brinell.validation import Location, validate
 
 Recipe = Literal["plain", "set_normalisation", "squeeze_excitation"]
 _STRICT = ConfigDict(frozen=True, extra="forbid")
@@ -219,10 +219,10 @@ class HardenConfig(BaseModel):
 
 def load_harden_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> HardenConfig:
     """Validate a mapping, with `key.sub=value` overrides laid over it."""
-    return validated(HardenConfig, overridden(content, overrides), _known_keys)
+    return validate(HardenConfig, overridden(content, overrides), _known_keys)
 
 
-def _known_keys(place: Place) -> list[str]:
+def _known_keys(place: Location) -> list[str]:
     """The keys of the part of a config that a finding is about."""
     parts: dict[str, type[BaseModel]] = {
         "model": ModelOptions,

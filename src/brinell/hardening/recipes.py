@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from brinell.errors import ConfigError, ModelError
 from brinell.hardening.options import HardenConfig, TrainingOptions
-from brinell.models.excitation import SqueezeExcitation, chosen_blocks, excite
+from brinell.models.excitation import SqueezeExcitation, add_excitation, choose_blocks
 from brinell.models.hardened import Excitation
-from brinell.models.model import Model, probe_images
+from brinell.models.model import Model
 from brinell.models.preprocess import Preprocess
+from brinell.models.probe import probe_images
 from brinell.registry import nearest
 
 NORMS = (nn.modules.batchnorm._BatchNorm,)
@@ -42,12 +43,12 @@ def require_trainable(model: Model) -> nn.Module:
         raise ModelError(f"model {model.name} is behind HTTP and can't be trained; give the torch module that it serves")
     if model.detector is not None:
         raise ModelError(f"model {model.name} is a detector, and harden trains classifiers; give a torch classifier")
-    if model.insides is None:
+    if model.internals is None:
         raise ModelError(
             f"model {model.name} is no torch module and can't be trained (ONNX files give no gradients); give the module "
             "that it was exported from, as torch:package.module:factory"
         )
-    module = model.insides.module
+    module = model.internals.module
     if any(value.is_floating_point() and value.dtype != torch.float32 for value in module.parameters()):
         raise ModelError(
             f"model {model.name} was opened in {model.facts.get('precision')}, which is too coarse to train; leave "
@@ -96,7 +97,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 def _excited(module: nn.Module, preprocess: Preprocess, patterns: Sequence[str], reduction: int) -> Excitation:
     device = next(module.parameters()).device
-    blocks = chosen_blocks(module, preprocess.normalise(probe_images(preprocess).to(device)), patterns)
+    blocks = choose_blocks(module, preprocess.normalise(probe_images(preprocess).to(device)), patterns)
     if not patterns:  # in the layers that train, as the paper has it
         training = {
             name for name in blocks if any(value.requires_grad for value in module.get_submodule(name).parameters())
@@ -106,7 +107,7 @@ def _excited(module: nn.Module, preprocess: Preprocess, patterns: Sequence[str],
         raise ConfigError(
             "no block that trains gives feature maps; let more layers train, or name blocks in excitation.after"
         )
-    excite(module, blocks, reduction)
+    add_excitation(module, blocks, reduction)
     for part in module.modules():
         if isinstance(part, SqueezeExcitation):
             part.requires_grad_(True)

@@ -1,1 +1,1 @@
-"""What is asked: classifiers and detectors from torch, ONNX and the model zoos."""
+"""Models: classifiers and detectors from torch, ONNX files, model zoos and services behind HTTP."""

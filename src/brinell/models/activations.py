@@ -1,4 +1,4 @@
-"""What the layers of a torch module do on the way to its answer."""
+"""The activations of a torch model's layers."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ from brinell.errors import ConfigError
 from brinell.models.model import Model
 from brinell.registry import nearest
 
-FLAT = 2  # a map has more rows and columns than this
+FLAT = 2  # an output with no more rows or columns than this is not shown as a map
 
 
 def activations(model: Model, inputs: Tensor, layers: tuple[str, ...] = ()) -> dict[str, Tensor]:
-    """The outputs (N, C, H, W) of layers of a model's module, by their names; without names, of its first and its last
-    convolution whose output is a map.
+    """Return the outputs (N, C, H, W) of a model's layers, by name.
+
+    Without names, those of the first and the last convolution whose output is a map.
     """
     _require_layers(model, layers)
-    assert model.insides is not None
-    named = dict(model.insides.module.named_modules())
-    watched = {name: named[name] for name in layers} or {n: m for n, m in named.items() if isinstance(m, nn.Conv2d)}
+    assert model.internals is not None
+    modules = dict(model.internals.module.named_modules())
+    watched = {name: modules[name] for name in layers} or {n: m for n, m in modules.items() if isinstance(m, nn.Conv2d)}
     outputs: dict[str, Tensor] = {}
-    hooks = [layer.register_forward_hook(_keeper(outputs, name)) for name, layer in watched.items()]
+    hooks = [layer.register_forward_hook(_recorder(outputs, name)) for name, layer in watched.items()]
     try:
         with torch.inference_mode():
-            weights = next(model.insides.module.parameters(), None)
+            weights = next(model.internals.module.parameters(), None)
             images = model.preprocess.normalise(inputs)
-            model.insides.module(images if weights is None else images.to(weights))
+            model.internals.module(images if weights is None else images.to(weights))
     finally:
         for hook in hooks:
             hook.remove()
     if layers:
         flat = [name for name in layers if name in outputs and outputs[name].ndim != 4]
         if flat:
-            raise ConfigError(f"layer {flat[0]} of {model.name} gives no map (N, C, H, W) to show; name another")
+            raise ConfigError(
+                f"the output of layer {flat[0]} of {model.name} is not a map (N, C, H, W); name another layer"
+            )
         return {name: outputs[name] for name in layers if name in outputs}
     maps = [name for name, output in outputs.items() if output.ndim == 4 and min(output.shape[2:]) > FLAT]
     return {name: outputs[name] for name in dict.fromkeys([*maps[:1], *maps[-1:]])}
@@ -43,17 +46,17 @@ def activations(model: Model, inputs: Tensor, layers: tuple[str, ...] = ()) -> d
 
 def _require_layers(model: Model, layers: tuple[str, ...]) -> None:
     """Raise if a model has no layers, or none of these names."""
-    if model.insides is None:
-        raise ConfigError(f"model {model.name} has no layers to look at: it is no torch module")
-    named = [name for name, _ in model.insides.module.named_modules() if name]
+    if model.internals is None:
+        raise ConfigError(f"model {model.name} has no layers to show: it is not a torch module")
+    names = [name for name, _ in model.internals.module.named_modules() if name]
     for name in layers:
-        if name not in named:
-            raise ConfigError(f"model {model.name} has no layer {name!r}; {nearest(name, named)}")
+        if name not in names:
+            raise ConfigError(f"model {model.name} has no layer {name!r}; {nearest(name, names)}")
 
 
-def _keeper(outputs: dict[str, Tensor], name: str) -> Callable[[nn.Module, object, object], None]:
-    def keep(_: nn.Module, __: object, output: object) -> None:
+def _recorder(outputs: dict[str, Tensor], name: str) -> Callable[[nn.Module, object, object], None]:
+    def record(_: nn.Module, __: object, output: object) -> None:
         if isinstance(output, Tensor):
             outputs[name] = output.detach().to(torch.float32).cpu()
 
-    return keep
+    return record

@@ -1,7 +1,7 @@
-"""Detectors: what a network gives, as boxes, labels and scores.
+"""Detectors: a network's outputs decoded into boxes, labels and scores.
 
-Networks differ in how they write boxes, in what their scores mean and in whether they suppress boxes that tell the same
-object twice. `Decoding` says which it is; `decoded` brings it all to `Detections`.
+Networks differ in how they write boxes, in what their scores mean and in whether they suppress duplicates. `Decoding` says
+how a network does it; `read_heads` finds its outputs and `decode_heads` turns them into `Detections`.
 """
 
 from __future__ import annotations
@@ -13,131 +13,135 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from brinell.boxes import Detections, overlaps
+from brinell.boxes import Detections, box_iou
 from brinell.config.detection import MAX_CANDIDATES, Decoding
 from brinell.errors import ModelError
+
+DEFAULT_IOU = 0.5  # overlap above which a box is suppressed, unless the network suppresses boxes itself
 
 
 @dataclass(frozen=True)
 class Detector:
-    """What makes a model a detector: normalised images to detections, and how its outputs are read."""
+    """What makes a model a detector: a function from normalised images to detections, and how it decodes outputs."""
 
     detect: Callable[[Tensor], Detections]
-    how: Decoding
+    decoding: Decoding
 
     @property
     def score_threshold(self) -> float:
         """The score from which a detection counts as found."""
-        return self.how.score_threshold
+        return self.decoding.score_threshold
 
     def found(self, detections: Detections) -> Detections:
-        """The detections that count."""
+        """Return the detections that count as found."""
         return detections.where(detections.scores >= self.score_threshold)
 
 
 @dataclass(frozen=True)
 class Heads:
-    """A network's outputs, each in its place: boxes (N, A, 4), scores (N, A, K), or (N, A) with labels (N, A)."""
+    """A network's outputs by their roles: boxes (N, A, 4), and scores (N, A, K), or scores (N, A) and labels (N, A)."""
 
     boxes: Tensor
     scores: Tensor
     labels: Tensor | None = None
     objectness: Tensor | None = None
-    pixels: bool = False  # corners in pixels, whatever else is said
+    pixels: bool = False  # boxes are xyxy in pixels, whatever the decoding says
 
 
-def decoded(heads: Heads, how: Decoding, height: int, width: int) -> Detections:
-    """Detections on a model input of that size."""
+def decode_heads(heads: Heads, decoding: Decoding, height: int, width: int) -> Detections:
+    """Return the detections on a model input of a height and width."""
     boxes = heads.boxes.to(torch.float32)
     if not heads.pixels:
-        boxes = _corners(boxes, how.box_format)
-    if how.box_units == "relative" and not heads.pixels:
+        boxes = _to_corners(boxes, decoding.box_format)
+    if decoding.box_units == "relative" and not heads.pixels:
         boxes = boxes * boxes.new_tensor([width, height, width, height])
-    scores = scored(heads, how)
+    scores = box_probabilities(heads, decoding)
     unanswered = scores.isnan().flatten(1).any(1) | boxes.isnan().flatten(1).any(1)
     scores = scores.nan_to_num(0)
     if heads.labels is None:
-        owners, labels, scores = _best_pairs(scores, how.keep_from)
+        owners, labels, scores = _best_pairs(scores, decoding.keep_from)
     else:
-        labels = heads.labels.to(torch.int64) - int(how.background == "first")
+        labels = heads.labels.to(torch.int64) - int(decoding.background == "first")
         scores = scores.masked_fill(labels < 0, 0)
-        owners, scores = _best(scores, how.keep_from)
+        owners, scores = _best(scores, decoding.keep_from)
         labels = labels.gather(1, owners)
     boxes = boxes.gather(1, owners[..., None].expand(-1, -1, 4)).nan_to_num(0)
-    limit = how.iou_threshold if how.iou_threshold is not None else 0.5 if heads.labels is None else 1.0
-    kept = scores >= how.keep_from
+    limit = decoding.iou_threshold
+    if limit is None:
+        limit = DEFAULT_IOU if heads.labels is None else 1.0
+    kept = scores >= decoding.keep_from
     if limit < 1:
-        kept = unsuppressed(boxes, labels, kept, limit)
-    found = _packed(Detections(boxes, labels, scores).where(kept), how.max_detections)
+        kept = suppress(boxes, labels, kept, limit)
+    found = _pack(Detections(boxes, labels, scores).where(kept), decoding.max_detections)
     return Detections(found.boxes, found.labels, found.scores.masked_fill(unanswered[:, None], torch.nan))
 
 
-def scored(heads: Heads, how: Decoding) -> Tensor:
-    """The probabilities of a network's boxes, float32: (N, A, K), or (N, A) beside labels."""
-    scores = _probabilities(heads.scores.to(torch.float32), how)
+def box_probabilities(heads: Heads, decoding: Decoding) -> Tensor:
+    """Return the probabilities of a network's boxes, float32: (N, A, K), or (N, A) if there are labels."""
+    scores = _probabilities(heads.scores.to(torch.float32), decoding)
     if heads.objectness is None:
         return scores
-    own = heads.objectness.to(torch.float32).reshape(scores.shape[:2] + (1,) * (scores.ndim - 2))
-    return scores * (own.sigmoid() if how.activation != "none" else own)
+    objectness = heads.objectness.to(torch.float32).reshape(scores.shape[:2] + (1,) * (scores.ndim - 2))
+    return scores * (objectness.sigmoid() if decoding.activation != "none" else objectness)
 
 
-def unsuppressed(boxes: Tensor, labels: Tensor, alive: Tensor, limit: float) -> Tensor:
-    """Which boxes (N, M, 4), the best first, no better box of their class overlaps by more than the limit: (N, M).
+def suppress(boxes: Tensor, labels: Tensor, alive: Tensor, limit: float) -> Tensor:
+    """Non-maximum suppression: return which boxes (N, M, 4), sorted by score, remain, (N, M).
 
-    Greedy: a box that is suppressed itself suppresses nobody. Only pairs of one class are looked at. All boxes are judged
-    at once by what is known so far, again and again: the first places are settled first, and in the end all are.
+    A box is suppressed if a better box of its class that remains overlaps it by more than the limit. All boxes are decided
+    in parallel from what is known so far, repeatedly: the best boxes settle first, and in the end all are settled.
     """
     count = boxes.shape[1]
     better = torch.ones(count, count, dtype=torch.bool, device=boxes.device).triu(1)
-    kinds = labels.to(torch.int16).masked_fill(~alive, -1)
-    pairs = (kinds[:, :, None] == kinds[:, None, :]) & better & alive[:, :, None]
+    classes = labels.to(torch.int16).masked_fill(~alive, -1)
+    pairs = (classes[:, :, None] == classes[:, None, :]) & better & alive[:, :, None]
     image, first, second = pairs.nonzero(as_tuple=True)
-    over = overlaps(boxes[image, first, None], boxes[image, second, None])[:, 0, 0] > limit
+    over = box_iou(boxes[image, first, None], boxes[image, second, None])[:, 0, 0] > limit
     winner, loser = (image * count + first)[over], (image * count + second)[over]
     start = kept = alive.flatten()
     while True:
         beaten = torch.zeros_like(kept).index_fill_(0, loser[kept[winner]], 1)
-        again = start & ~beaten
-        if torch.equal(again, kept):
+        remaining = start & ~beaten
+        if torch.equal(remaining, kept):
             return kept.view_as(alive)
-        kept = again
+        kept = remaining
 
 
-def _corners(boxes: Tensor, form: str) -> Tensor:
-    if form == "xyxy":
+def _to_corners(boxes: Tensor, box_format: str) -> Tensor:
+    if box_format == "xyxy":
         return boxes
     first, sides = boxes[..., :2], boxes[..., 2:]
-    low = first - sides / 2 if form == "cxcywh" else first
+    low = first - sides / 2 if box_format == "cxcywh" else first
     return torch.cat([low, low + sides], -1)
 
 
-def _probabilities(scores: Tensor, how: Decoding) -> Tensor:
-    if how.activation == "sigmoid":
+def _probabilities(scores: Tensor, decoding: Decoding) -> Tensor:
+    if decoding.activation == "sigmoid":
         scores = scores.sigmoid()
-    elif how.activation == "softmax":
+    elif decoding.activation == "softmax":
         scores = scores.softmax(-1)
-    if scores.ndim == 3 and how.background != "none":
-        scores = scores[..., 1:] if how.background == "first" else scores[..., :-1]
+    if scores.ndim == 3 and decoding.background != "none":
+        scores = scores[..., 1:] if decoding.background == "first" else scores[..., :-1]
     return scores
 
 
 def _best(scores: Tensor, floor: float) -> tuple[Tensor, Tensor]:
-    """The places (N, M) of the best scores of (N, A), and the scores; equal ones in the order of their place."""
+    """Return the indices (N, M) of the best scores of (N, A), and the scores; ties in the order of their index."""
     count = min(MAX_CANDIDATES, int((scores >= floor).sum(1).max()))
-    places = scores.topk(count, 1).indices.sort(1).values
-    best, order = scores.gather(1, places).sort(dim=1, descending=True, stable=True)
-    return places.gather(1, order), best
+    indices = scores.topk(count, 1).indices.sort(1).values
+    best, order = scores.gather(1, indices).sort(dim=1, descending=True, stable=True)
+    return indices.gather(1, order), best
 
 
 def _best_pairs(scores: Tensor, floor: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The best pairs of a box and a class: which box, which class, and the score, (N, M) each."""
+    """Return the best pairs of a box and a class: the box's index, the class and the score, (N, M) each."""
     classes = scores.shape[2]
-    places, best = _best(scores.flatten(1), floor)
-    return places // classes, places % classes, best
+    indices, best = _best(scores.flatten(1), floor)
+    return indices // classes, indices % classes, best
 
 
-def _packed(found: Detections, size: int) -> Detections:
-    """The detections moved together to the front, as many as there is room for."""
+def _pack(found: Detections, size: int) -> Detections:
+    """Move detections to the front, and cut or pad them to a size."""
     order = (found.labels < 0).to(torch.int8).sort(dim=1, stable=True).indices[:, :size]
     boxes = found.boxes.gather(1, order[..., None].expand(-1, -1, 4))
     labels, scores = found.labels.gather(1, order), found.scores.gather(1, order)
@@ -147,75 +151,90 @@ def _packed(found: Detections, size: int) -> Detections:
     return Detections(boxes.masked_fill((labels < 0)[..., None], 0), labels, scores)
 
 
-def heads_of(outputs: Any, how: Decoding, name: str) -> Heads:
-    """A network's outputs put in their places: a mapping of tensors, a sequence of them, one tensor, or torchvision's
-    list with a mapping for each image.
-    """
-    if isinstance(outputs, (list, tuple)) and outputs and isinstance(outputs[0], Mapping):
-        return _listed(outputs, name)
-    if isinstance(outputs, Tensor):
-        return _from_columns(outputs, how, name)
-    if isinstance(outputs, (list, tuple)):
-        outputs = dict(enumerate(outputs))
-    if not isinstance(outputs, Mapping) or not all(isinstance(each, Tensor) for each in outputs.values()):
-        raise ModelError(f"detector {name} should give tensors of boxes and scores, but gave {type(outputs).__name__}")
-    if len(outputs) == 1:
-        return _from_columns(next(iter(outputs.values())), how, name)
-    named = {role: _named(outputs, asked, name) for role in _ROLES if (asked := getattr(how, role)) is not None}
-    for role in ("boxes", "scores", "labels"):
-        if role not in named and role in outputs:
-            named[role] = outputs[role]
-    rest = [each for each in outputs.values() if not any(each is other for other in named.values())]
-    if "boxes" not in named:
-        named["boxes"] = _only([each for each in rest if each.ndim == 3 and each.shape[2] == 4], "boxes", outputs, name)
-        rest = [each for each in rest if each is not named["boxes"]]
-    if "scores" not in named:
-        named["scores"] = _only([each for each in rest if each.is_floating_point()], "scores", outputs, name)
-    heads = Heads(named["boxes"], named["scores"], named.get("labels"), named.get("objectness"))
-    count = heads.boxes.shape[:2]
-    expected = 3 if heads.labels is None else 2
-    if heads.boxes.shape[2:] != (4,) or heads.scores.shape[:2] != count or heads.scores.ndim != expected:
-        shapes = f"{tuple(heads.boxes.shape)} and {tuple(heads.scores.shape)}"
-        wanted = "(N, A, classes)" if heads.labels is None else "(N, A), beside labels"
-        raise ModelError(f"detector {name} should give boxes (N, A, 4) and scores {wanted}, but gave {shapes}")
-    return heads
-
+# ---- finding the outputs ----
 
 _ROLES = ("boxes", "scores", "labels", "objectness")
 
 
-def _named(outputs: Mapping[Any, Tensor], asked: str, name: str) -> Tensor:
-    key: Any = int(asked) if asked.isdigit() and asked not in outputs else asked
+def read_heads(outputs: Any, decoding: Decoding, name: str) -> Heads:
+    """Return a network's outputs by their roles.
+
+    Outputs are a mapping or a sequence of tensors, one tensor, or a list with one mapping per image, as in torchvision.
+    """
+    if isinstance(outputs, (list, tuple)) and outputs and isinstance(outputs[0], Mapping):
+        return _from_list(outputs, name)
+    if isinstance(outputs, Tensor):
+        return _from_columns(outputs, decoding, name)
+    if isinstance(outputs, (list, tuple)):
+        outputs = dict(enumerate(outputs))
+    if not isinstance(outputs, Mapping) or not all(isinstance(each, Tensor) for each in outputs.values()):
+        raise ModelError(
+            f"detector {name} should return tensors of boxes and scores, but returned {type(outputs).__name__}"
+        )
+    if len(outputs) == 1:
+        return _from_columns(next(iter(outputs.values())), decoding, name)
+    return _check_shapes(_from_mapping(outputs, decoding, name), name)
+
+
+def _from_mapping(outputs: Mapping[Any, Tensor], decoding: Decoding, name: str) -> Heads:
+    """Find outputs by the names of the decoding, then by their usual names, then by their shapes."""
+    found = {role: _named(outputs, key, name) for role in _ROLES if (key := getattr(decoding, role)) is not None}
+    for role in ("boxes", "scores", "labels"):
+        if role not in found and role in outputs:
+            found[role] = outputs[role]
+    rest = [each for each in outputs.values() if not any(each is other for other in found.values())]
+    if "boxes" not in found:
+        found["boxes"] = _only([each for each in rest if each.ndim == 3 and each.shape[2] == 4], "boxes", outputs, name)
+        rest = [each for each in rest if each is not found["boxes"]]
+    if "scores" not in found:
+        found["scores"] = _only([each for each in rest if each.is_floating_point()], "scores", outputs, name)
+    return Heads(found["boxes"], found["scores"], found.get("labels"), found.get("objectness"))
+
+
+def _check_shapes(heads: Heads, name: str) -> Heads:
+    count = heads.boxes.shape[:2]
+    expected = 3 if heads.labels is None else 2
+    if heads.boxes.shape[2:] != (4,) or heads.scores.shape[:2] != count or heads.scores.ndim != expected:
+        shapes = f"{tuple(heads.boxes.shape)} and {tuple(heads.scores.shape)}"
+        wanted = "(N, A, classes)" if heads.labels is None else "(N, A), since it returns labels"
+        raise ModelError(f"detector {name} should return boxes (N, A, 4) and scores {wanted}, but returned {shapes}")
+    return heads
+
+
+def _named(outputs: Mapping[Any, Tensor], output: str, name: str) -> Tensor:
+    key: Any = int(output) if output.isdigit() and output not in outputs else output
     if key not in outputs:
-        raise ModelError(f"detector {name} has no output {asked!r}; it has {', '.join(map(str, outputs))}")
+        raise ModelError(f"detector {name} has no output {output!r}; it has {', '.join(map(str, outputs))}")
     return outputs[key]
 
 
 def _only(fitting: Sequence[Tensor], role: str, outputs: Mapping[Any, Tensor], name: str) -> Tensor:
     if len(fitting) != 1:
         shapes = ", ".join(f"{key} {tuple(each.shape)}" for key, each in outputs.items())
-        raise ModelError(f"say which output of detector {name} holds the {role} (?{role}=NAME): it gives {shapes}")
+        raise ModelError(f"name the output of detector {name} that holds the {role} (?{role}=NAME); it returns {shapes}")
     return fitting[0]
 
 
-def _from_columns(output: Tensor, how: Decoding, name: str) -> Heads:
-    """Heads from one tensor (N, A, 4 + classes), or with axes 1 and 2 exchanged: there are more boxes than columns."""
+def _from_columns(output: Tensor, decoding: Decoding, name: str) -> Heads:
+    """Split one tensor (N, A, 4 + classes), or (N, 4 + classes, A): there are more boxes than columns."""
     if output.ndim != 3:
-        raise ModelError(f"detector {name} should give one tensor (N, A, 4 + classes), but gave {tuple(output.shape)}")
+        raise ModelError(f"detector {name} should return a tensor (N, A, 4 + classes), but returned {tuple(output.shape)}")
     if output.shape[1] < output.shape[2]:
         output = output.transpose(1, 2)
-    skipped = 4 if how.objectness is None else 5
-    if output.shape[2] <= skipped:
-        raise ModelError(f"detector {name} gives {output.shape[2]} columns, which leaves none for classes' scores")
-    objectness = None if how.objectness is None else output[..., 4]
-    return Heads(output[..., :4], output[..., skipped:], objectness=objectness)
+    first = 4 if decoding.objectness is None else 5
+    if output.shape[2] <= first:
+        raise ModelError(f"detector {name} returns {output.shape[2]} columns, which leaves none for the scores of classes")
+    objectness = None if decoding.objectness is None else output[..., 4]
+    return Heads(output[..., :4], output[..., first:], objectness=objectness)
 
 
-def _listed(outputs: Sequence[Mapping[str, Tensor]], name: str) -> Heads:
-    """Answers as torchvision gives them, a mapping for each image, padded; boxes are pixels there."""
+def _from_list(outputs: Sequence[Mapping[str, Tensor]], name: str) -> Heads:
+    """Pad outputs in torchvision's form, one mapping per image with boxes in pixels, to a batch."""
     missing = [key for key in ("boxes", "labels", "scores") if key not in outputs[0]]
     if missing:
-        raise ModelError(f"detector {name} should give boxes, labels and scores for each image, but gave no {missing[0]}")
+        raise ModelError(
+            f"detector {name} should return boxes, labels and scores for each image, but returned no {missing[0]}"
+        )
     boxes, labels, scores = (
         torch.nn.utils.rnn.pad_sequence([each[key] for each in outputs], batch_first=True)
         for key in ("boxes", "labels", "scores")

@@ -1,4 +1,4 @@
-"""A torch module exported to ONNX and run by onnxruntime: the fast way on a CPU."""
+"""Torch modules exported to ONNX and run by onnxruntime, which is faster on a CPU."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import torch
 from torch import nn
 
 from brinell.errors import MissingExtra, ModelError
-from brinell.models.model import Forward, probe_images
+from brinell.models.model import Forward
 from brinell.models.onnx import open_session, session_forward
 from brinell.models.preprocess import Preprocess
+from brinell.models.probe import probe_images
 
 # largest difference between torch and onnxruntime, as a share of the largest score
 AGREEMENT = 1e-3
 
 
-def exported(module: nn.Module, preprocess: Preprocess, name: str) -> Forward:
-    """The module's forward pass in onnxruntime, after checking that both give the same scores."""
+def export_forward(module: nn.Module, preprocess: Preprocess, name: str) -> Forward:
+    """Export a module, and return its forward pass in onnxruntime after checking that both return the same scores."""
     images = preprocess.normalise(probe_images(preprocess))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
@@ -32,7 +33,7 @@ def exported(module: nn.Module, preprocess: Preprocess, name: str) -> Forward:
         ours, theirs = module(images), forward(images)
     gap = float((ours - theirs).abs().max() / ours.abs().max().clamp(min=1e-6))
     if not gap <= AGREEMENT:
-        raise ModelError(f"model {name} gives other scores in onnxruntime than in torch (by {gap:.1%}); use runtime torch")
+        raise ModelError(f"model {name} scores differently in onnxruntime and in torch (by {gap:.1%}); use runtime torch")
     return forward
 
 
@@ -59,7 +60,7 @@ def export(module: nn.Module, images: torch.Tensor, path: Path, name: str) -> No
                 external_data=False,
                 verbose=False,
             )
-    except Exception as error:  # the exporter raises whatever its passes raise
+    except Exception as error:  # the exporter's passes may raise anything
         reason = str(error).strip().splitlines()
         raise ModelError(
             f"model {name} can't be exported to ONNX ({reason[0] if reason else type(error).__name__}); use runtime torch"

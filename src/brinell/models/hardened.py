@@ -1,7 +1,7 @@
-"""A network that was hardened, as a folder: its weights, and what has to be known to build it again.
+"""Hardened models, stored as a folder.
 
 model.safetensors    the weights
-hardened.json        which model it was, the blocks that were put in, and its input's normalisation
+hardened.json        the model it was made from, the blocks that were added, and the normalisation of its input
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from torch import Tensor, nn
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import ModelError
-from brinell.models.excitation import REDUCTION, excite
+from brinell.models.excitation import REDUCTION, add_excitation
 from brinell.models.model import Model
 from brinell.models.modules import model_from_module
 from brinell.models.sources import open_model
-from brinell.validation import validated
+from brinell.validation import validate
 
 WEIGHTS_FILE, FACTS_FILE = "model.safetensors", "hardened.json"
 
 
 class Excitation(BaseModel):
-    """The blocks that squeeze-and-excitation stands behind, with their channels."""
+    """The blocks that are followed by squeeze-and-excitation, with their channels."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,7 +37,7 @@ class Excitation(BaseModel):
 
 
 class HardenedFacts(BaseModel):
-    """What hardened.json holds. `base` are the options of the model that it was, None where that was an object."""
+    """The content of hardened.json. `base` are the options of the original model, None if that was a Python object."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,44 +58,44 @@ def open_hardened(rest: str, options: ModelOptions, execution: Execution) -> Mod
             "torch:package.module:factory to get one that can"
         )
     base = open_model(facts.base, Execution(device="cpu", runtime="torch", channels_last=False, trust=execution.trust))
-    assert base.insides is not None
-    module = dressed(base.insides.module, facts, folder)
+    assert base.internals is not None
+    module = restore(base.internals.module, facts, folder)
     known = replace(base.preprocess, mean=facts.mean, std=facts.std)
     return model_from_module(module, options, execution, known=known, classes=base.classes)
 
 
 def read_facts(folder: Path) -> HardenedFacts:
-    """What is known of the hardened model in a folder."""
+    """Read hardened.json in a folder."""
     file = folder / FACTS_FILE
     if not file.is_file():
         raise ModelError(
-            f"{folder} holds no hardened model: it has no {FACTS_FILE}; give the folder that `brinell harden` wrote"
+            f"{folder} is not a hardened model: it has no {FACTS_FILE}; give the folder that `brinell harden` wrote"
         )
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ModelError(f"{file} can't be read: {error}") from None
-    return validated(HardenedFacts, content)
+    return validate(HardenedFacts, content)
 
 
-def dressed(module: nn.Module, facts: HardenedFacts, folder: Path) -> nn.Module:
-    """The module that a model was, with the blocks and weights that it has now."""
+def restore(module: nn.Module, facts: HardenedFacts, folder: Path) -> nn.Module:
+    """Return the original module with the blocks and weights of the hardened one."""
     if facts.excitation is not None:
-        excite(module, facts.excitation.blocks, facts.excitation.reduction)
+        add_excitation(module, facts.excitation.blocks, facts.excitation.reduction)
     file = folder / WEIGHTS_FILE
     if not file.is_file():
-        raise ModelError(f"{folder} has no {WEIGHTS_FILE}; finish it with the command that began it")
+        raise ModelError(f"{folder} has no {WEIGHTS_FILE}; rerun the command that started it to finish it")
     try:
         state = load_file(file)
     except Exception as error:  # safetensors' errors have no common base
         raise ModelError(f"{file} can't be read as safetensors: {error}") from error
-    refuse_misfit(module, state, str(file), "give the folder that was made of this model")
+    require_fit(module, state, str(file), "give the folder that was made from this model")
     module.load_state_dict(state)
     return module
 
 
-def refuse_misfit(module: nn.Module, state: dict[str, Tensor], file: str, fix: str) -> None:
-    """Raise if weights are not those of a module: the first that is missing, unknown or of another shape."""
+def require_fit(module: nn.Module, state: dict[str, Tensor], file: str, fix: str) -> None:
+    """Raise if weights don't fit a module, naming the first that is missing, unknown or of another shape."""
     own = module.state_dict()
     for name in [*own, *state]:
         shapes = [None if one.get(name) is None else tuple(one[name].shape) for one in (state, own)]

@@ -10,7 +10,7 @@ from brinell.classes import Classes
 
 @cache
 def imagenet_classes() -> Classes:
-    """ImageNet's class list with WordNet ids."""
+    """Return the class list of ImageNet, with WordNet ids."""
     text = files("brinell.models").joinpath("imagenet.txt").read_text(encoding="utf-8")
     pairs = [line.split("\t") for line in text.splitlines()]
     return Classes(tuple(name for _, name in pairs), tuple(identity for identity, _ in pairs))

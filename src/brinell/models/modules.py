@@ -1,4 +1,4 @@
-"""Torch modules as models: device, precision, memory format, compilation, or exported to onnxruntime."""
+"""Torch modules as models: device, precision, memory format, compilation, or export to onnxruntime."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import threading
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,12 +17,13 @@ from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, MissingExtra, ModelError
-from brinell.models.detection import Heads, heads_of, scored
+from brinell.models.detection import Heads, box_probabilities, read_heads
 from brinell.models.device import select_device
-from brinell.models.export import exported
-from brinell.models.model import Forward, Insides, Model, as_detector, filled_up, probe
+from brinell.models.export import export_forward
+from brinell.models.model import Description, Forward, Internals, Model, pad_batch
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
+from brinell.models.probe import make_classifier, make_detector, probe
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -37,98 +38,78 @@ def model_from_module(
     detector: bool = False,
 ) -> Model:
     """Make a classifier or detector from a torch module, the user's options and what is known about the model."""
-    make = partial(detector_from_module, module, options) if options.is_detector(detector) else partial(from_module, module)
-    return make(
-        name=options.label,
-        preprocess=select_preprocess(options, known),
-        classes=select_classes(options, classes),
-        source=options.source,
-        execution=execution,
-    )
+    detector = options.is_detector(detector)
+    preprocess, classes = select_preprocess(options, known), select_classes(options, classes)
+    description = Description(options.label, options.source, preprocess, classes)
+    return from_module(module, description, execution, options if detector else None)
 
 
 def from_module(
-    module: nn.Module, *, name: str, preprocess: Preprocess, classes: Classes | None, source: str, execution: Execution
+    module: nn.Module, description: Description, execution: Execution, decoding: Decoding | None = None
 ) -> Model:
-    """A model from a torch module that takes normalised images and gives scores (N, K)."""
-    device = select_device(execution)
+    """Make a model from a torch module that takes normalised images.
+
+    A classifier returns scores (N, K). With a `decoding` it is a detector; `read_heads` says what it may return.
+    """
+    if decoding is not None:
+        return _detector_from_module(module, decoding, description, execution)
+    device, name = select_device(execution), description.name
     fingerprint = weights_fingerprint(module)
     module = module.eval().requires_grad_(False)
-    first_look = probe(module.to(device, torch.float32), preprocess, device, name)
-    if classes is not None and len(classes) != first_look.outputs:
-        raise ModelError(f"model {name} has {first_look.outputs} outputs, but its class list has {len(classes)} names")
-    forward, running = _fastest(module, name, preprocess, device, execution)
-    differentiable = _in_torch(module, execution) if running["runtime"] != "onnxruntime" else module
+    probed = probe(module.to(device, torch.float32), description, device)
+    forward, running = _fastest_forward(module, name, description.preprocess, device, execution)
+    differentiable = _torch_forward(module, execution) if running["runtime"] != "onnxruntime" else module
 
-    def logs(images: Tensor) -> Tensor:
+    def log_probabilities(images: Tensor) -> Tensor:
         return differentiable(images).to(torch.float32).clamp(min=1e-30).log()
 
-    return Model(
-        name=name,
-        forward=forward,
-        preprocess=preprocess,
-        device=device,
-        fingerprint=fingerprint,
-        outputs=first_look.outputs,
-        probabilities=first_look.probabilities,
-        classes=classes,
-        differentiable=differentiable,
-        facts={"source": source, **running, "precision": execution.precision, "device": str(device)},
-        insides=Insides(module, logs if first_look.probabilities else differentiable),
-    )
+    facts = {"source": description.source, **running, "precision": execution.precision, "device": str(device)}
+    model = make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
+    internals = Internals(module, log_probabilities if probed.probabilities else differentiable)
+    return replace(model, differentiable=differentiable, internals=internals)
 
 
-def detector_from_module(
-    module: nn.Module,
-    how: Decoding,
-    *,
-    name: str,
-    preprocess: Preprocess,
-    classes: Classes | None,
-    source: str,
-    execution: Execution,
-) -> Model:
-    """A detector from a torch module that takes normalised images: see `heads_of` for what it may give."""
+def _detector_from_module(module: nn.Module, decoding: Decoding, description: Description, execution: Execution) -> Model:
+    name = description.name
     if execution.runtime == "onnxruntime" or execution.compile:
-        raise ConfigError(f"detector {name} is a torch module, and runs in eager torch; use runtime auto without --compile")
+        raise ConfigError(
+            f"detector {name} is a torch module, which runs in eager torch only; use runtime auto without --compile"
+        )
     device = select_device(execution)
     fingerprint = weights_fingerprint(module)
     module = module.eval().requires_grad_(False).to(device, DTYPES[execution.precision])
-    run: Any = _in_torch(module, execution)
+    run: Any = _torch_forward(module, execution)
 
     def heads(images: Tensor) -> Heads:
-        return heads_of(run(images), how, name)
+        return read_heads(run(images), decoding, name)
 
-    def best(images: Tensor) -> Tensor:
+    def best_scores(images: Tensor) -> Tensor:
         found = heads(images)
         if found.labels is not None:
-            raise ModelError("it gives labels beside its scores, and no gradient says what speaks for a class")
-        return scored(found, how).amax(1).clamp(min=1e-30).log()
+            raise ModelError("it returns labels in addition to scores, so a class has no gradient")
+        return box_probabilities(found, decoding).amax(1).clamp(min=1e-30).log()
 
-    return as_detector(
-        heads,
-        how,
-        name=name,
-        preprocess=preprocess,
-        device=device,
-        fingerprint=fingerprint,
-        classes=classes,
-        facts={"source": source, "runtime": "torch", "precision": execution.precision, "device": str(device)},
-        insides=Insides(module, best),
-    )
+    facts = {
+        "source": description.source,
+        "runtime": "torch",
+        "precision": execution.precision,
+        "device": str(device),
+    }
+    model = make_detector(heads, decoding, description, device=device, fingerprint=fingerprint, facts=facts)
+    return replace(model, internals=Internals(module, best_scores))
 
 
-def _fastest(
+def _fastest_forward(
     module: nn.Module, name: str, preprocess: Preprocess, device: torch.device, execution: Execution
 ) -> tuple[Forward, dict[str, str]]:
-    """The way to run a module that was asked for, its name, and why it is not a faster one."""
+    """Return the fastest way to run a module that the options allow, its name, and why it is not a faster one."""
     plain = execution.precision == "fp32" and not execution.compile
     slower: dict[str, str] = {}
     if execution.runtime == "onnxruntime" and (device.type != "cpu" or not plain):
-        raise ConfigError("runtime onnxruntime is for the CPU in fp32 without --compile; use runtime torch or auto")
+        raise ConfigError("runtime onnxruntime needs the CPU, fp32 and no --compile; use runtime torch or auto")
     if device.type == "cpu" and plain and execution.runtime != "torch":
         try:
-            return exported(module, preprocess, name), {"runtime": "onnxruntime"}
+            return export_forward(module, preprocess, name), {"runtime": "onnxruntime"}
         except (MissingExtra, ModelError) as error:
             if execution.runtime == "onnxruntime":
                 raise
@@ -137,13 +118,13 @@ def _fastest(
     layout = torch.channels_last if execution.channels_last else torch.contiguous_format
     module.to(device, dtype).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
     if not execution.compile:
-        return _in_torch(module, execution), {"runtime": "torch", **slower}
-    compiled = _in_torch(torch.compile(module), execution)
-    return lambda images: compiled(filled_up(images))[: len(images)], {"runtime": "torch compiled"}
+        return _torch_forward(module, execution), {"runtime": "torch", **slower}
+    compiled = _torch_forward(torch.compile(module), execution)
+    return lambda images: compiled(pad_batch(images))[: len(images)], {"runtime": "torch compiled"}
 
 
-def _in_torch(module: Forward, execution: Execution) -> Forward:
-    """A module with its inputs brought to its precision and memory format."""
+def _torch_forward(module: Forward, execution: Execution) -> Forward:
+    """Return a function that converts images to a module's precision and memory format, and runs it."""
     dtype = DTYPES[execution.precision]
     layout = torch.channels_last if execution.channels_last else torch.contiguous_format
 
@@ -155,8 +136,9 @@ def _in_torch(module: Forward, execution: Execution) -> Forward:
 
 
 class _Tf32:
-    """fp32 means fp32: torch would let convolutions use TF32 by default. The setting is the whole process's, so it is put
-    back when the last of the threads that are inside leaves.
+    """Allows or forbids TF32, which torch uses for convolutions by default, so that fp32 means fp32.
+
+    The setting is global, so it is restored when the last thread leaves.
     """
 
     def __init__(self) -> None:
@@ -185,7 +167,7 @@ tf32 = _Tf32()
 
 
 def weights_fingerprint(module: nn.Module) -> str:
-    """16 hex digits of a module's class and all its weights and buffers."""
+    """Return 16 hex digits of a hash of a module's class, weights and buffers."""
     digest = hashlib.blake2b(type(module).__qualname__.encode(), digest_size=8)
     for name, value in sorted(module.state_dict().items()):
         digest.update(name.encode())

@@ -1,4 +1,4 @@
-"""ONNX files as models, by onnxruntime."""
+"""ONNX files as models, run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -15,66 +15,44 @@ from torch import Tensor
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import MissingExtra, ModelError
-from brinell.models.detection import Heads, heads_of
+from brinell.models.detection import Heads, read_heads
 from brinell.models.device import select_device
-from brinell.models.model import Forward, Model, as_detector, probe
+from brinell.models.model import Description, Forward, Model
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
+from brinell.models.probe import make_classifier, make_detector, probe
 
 
 def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
-    """A model from an ONNX file with one image input: RGB or grey, NCHW or NHWC, float in [0, 1] or uint8.
+    """Open an ONNX file with one image input: RGB or grey, NCHW or NHWC, float in [0, 1] or uint8.
 
-    Size and channels are read from the file; the class list and any normalisation have to be given, if it needs them.
+    Size and channels are read from the file; the class list and the normalisation, if it needs any, are options.
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        raise ModelError(f"the ONNX file {path!r} is not there; check the path")
+        raise ModelError(f"there is no ONNX file {path!r}; check the path")
     device = select_device(execution)
     session = open_session(file, device)
-    known = _input_facts(session, options)
-    preprocess = select_preprocess(options, known)
-    name = options.label
-    classes = select_classes(options, None)
+    preprocess = select_preprocess(options, _read_input(session, options))
+    description = Description(options.label, options.source, preprocess, select_classes(options, None))
     fingerprint = _file_fingerprint(file)
     facts = {"source": options.source, "runtime": "onnxruntime", "precision": "fp32", "device": str(device)}
     if options.is_detector():
         heads = _session_heads(session, options)
-        return as_detector(
-            heads,
-            options,
-            name=name,
-            preprocess=preprocess,
-            device=device,
-            fingerprint=fingerprint,
-            classes=classes,
-            facts=facts,
-        )
+        return make_detector(heads, options, description, device=device, fingerprint=fingerprint, facts=facts)
     forward = session_forward(session, options.output)
-    first_look = probe(forward, preprocess, device, name)
-    if classes is not None and len(classes) != first_look.outputs:
-        raise ModelError(f"model {name} has {first_look.outputs} outputs, but its class list has {len(classes)} names")
-    return Model(
-        name=name,
-        forward=forward,
-        preprocess=preprocess,
-        device=device,
-        fingerprint=fingerprint,
-        outputs=first_look.outputs,
-        probabilities=first_look.probabilities,
-        classes=classes,
-        facts=facts,
-    )
+    probed = probe(forward, description, device)
+    return make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
 
 
 def open_session(path: Path, device: torch.device | None = None) -> Any:
-    """An onnxruntime session on the device."""
+    """Open an onnxruntime session on a device."""
     try:
         import onnxruntime
     except ImportError:
         raise MissingExtra("onnxruntime", "onnx") from None
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # batches run side by side, one a core
+    options.intra_op_num_threads = 1  # batches run in parallel, one per core
     options.log_severity_level = 3
     providers = ["CPUExecutionProvider"]
     if device is not None and device.type == "cuda":
@@ -88,30 +66,30 @@ def open_session(path: Path, device: torch.device | None = None) -> Any:
 
 
 def session_forward(session: Any, output: str | None = None) -> Forward:
-    """A session as a function on float32 NCHW tensors."""
+    """Return a session as a function of float32 NCHW tensors."""
     names = [out.name for out in session.get_outputs()]
     if output is not None and output not in names:
         raise ModelError(f"the ONNX file has no output {output!r}; it has {', '.join(names)}")
-    ask = _asking(session, [output or names[0]])
-    return lambda images: ask(images)[0]
+    run = _session_runner(session, [output or names[0]])
+    return lambda images: run(images)[0]
 
 
 def _session_heads(session: Any, options: ModelOptions) -> Callable[[Tensor], Heads]:
-    """A session as a function that gives a detector's outputs in their places."""
+    """Return a session as a function that returns a detector's outputs by their roles."""
     names = [out.name for out in session.get_outputs()]
-    ask = _asking(session, names)
-    return lambda images: heads_of(dict(zip(names, ask(images), strict=True)), options, options.label)
+    run = _session_runner(session, names)
+    return lambda images: read_heads(dict(zip(names, run(images), strict=True)), options, options.label)
 
 
-def _asking(session: Any, chosen: list[str]) -> Callable[[Tensor], list[Tensor]]:
-    """A session's chosen outputs for float32 NCHW tensors."""
+def _session_runner(session: Any, chosen: list[str]) -> Callable[[Tensor], list[Tensor]]:
+    """Return a function from float32 NCHW tensors to the chosen outputs of a session."""
     entry = session.get_inputs()[0]
     fixed_batch = entry.shape[0] if isinstance(entry.shape[0], int) else None
     last = _channels_last(entry.shape)
     whole = entry.type == "tensor(uint8)"
     half = entry.type == "tensor(float16)"
 
-    def ask(images: Tensor) -> list[Tensor]:
+    def run(images: Tensor) -> list[Tensor]:
         array = images.detach().cpu().numpy()
         if last:
             array = np.ascontiguousarray(array.transpose(0, 2, 3, 1))
@@ -122,14 +100,14 @@ def _asking(session: Any, chosen: list[str]) -> Callable[[Tensor], list[Tensor]]
         parts = [
             [out[:count] for out in session.run(chosen, {entry.name: part})] for part, count in _batches(array, fixed_batch)
         ]
-        whole_outputs = parts[0] if len(parts) == 1 else [np.concatenate(each) for each in zip(*parts, strict=True)]
-        return [torch.from_numpy(each).to(images.device) for each in whole_outputs]
+        outputs = parts[0] if len(parts) == 1 else [np.concatenate(each) for each in zip(*parts, strict=True)]
+        return [torch.from_numpy(each).to(images.device) for each in outputs]
 
-    return ask
+    return run
 
 
 def _batches(array: np.ndarray, size: int | None) -> Iterator[tuple[np.ndarray, int]]:
-    """The array as it is, or in batches of the one size that the file takes, the last one padded."""
+    """Yield the array as it is, or, if the file has a fixed batch size, in batches of that size, the last one padded."""
     if size is None:
         yield array, len(array)
         return
@@ -143,8 +121,8 @@ def _channels_last(shape: list[Any]) -> bool:
     return len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3)
 
 
-def _input_facts(session: Any, options: ModelOptions) -> Preprocess:
-    """Size and channels as the file states them."""
+def _read_input(session: Any, options: ModelOptions) -> Preprocess:
+    """Return the size and channels of the model input that the file declares."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
         described = ", ".join(f"{entry.name}{entry.shape}" for entry in inputs)
@@ -152,7 +130,7 @@ def _input_facts(session: Any, options: ModelOptions) -> Preprocess:
     shape = inputs[0].shape
     channels, height, width = (shape[3], shape[1], shape[2]) if _channels_last(shape) else shape[1:]
     if options.size is None and not (isinstance(height, int) and isinstance(width, int)):
-        raise ModelError(f"{options.source} takes images of any size; say which to use: {options.source}?size=224")
+        raise ModelError(f"{options.source} takes images of any size; choose one: {options.source}?size=224")
     sides = [side if isinstance(side, int) else 0 for side in (height, width)]
     return Preprocess(height=sides[0], width=sides[1], channels=channels if channels in (1, 3) else 3)
 

@@ -1,7 +1,7 @@
-"""What a model does to an image before looking at it, in two parts.
+"""What happens to an image before a model sees it, in two steps.
 
-The model input comes first: resize and crop to the model's input size, in whole grey levels. Operators work on it. Then the
-model's own normalisation follows, on the device.
+First it is resized and cropped to the model input, in whole grey levels, which is what operators change. Then the model's
+own normalisation follows, on the device.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from brinell.types import Interpolation
 
 @dataclass(frozen=True)
 class Preprocess:
-    """A model's input: size, channels, how images get there, and the normalisation (x/255 - mean) / std.
+    """A model input: its size and channels, how images are brought to them, and the normalisation (x/255 - mean) / std.
 
-    `short_side` None stretches the image to the size; otherwise its shorter side is resized to that and the middle is
-    cut out.
+    If `short_side` is None, images are stretched to the size; otherwise their shorter side is resized to it and the centre
+    is cropped.
     """
 
     height: int = 224
@@ -36,47 +36,47 @@ class Preprocess:
     std: tuple[float, ...] = (1.0,)
 
     def model_input(self, image: Tensor) -> Tensor:
-        """An image of any size, grey or RGB (uint8 (C, H, W)), as the model's input in whole grey levels."""
+        """Return the model input, in whole grey levels, of an image of any size, grey or RGB (uint8 (C, H, W))."""
         return self.inputs(image[None])[0]
 
     def inputs(self, images: Tensor) -> Tensor:
-        """The same for images of one size (N, C, H, W), where they are."""
-        return self._cut(self.wholes(images))
+        """Return the model inputs of images of one size (N, C, H, W), on their device."""
+        return self._crop(self.resize(images))
 
-    def wholes(self, images: Tensor) -> Tensor:
-        """The same before the middle is cut out, or the inputs of a model that cuts nothing."""
-        images = self.coloured(images)
-        return resize(images, *self._full(*images.shape[2:]), self.interpolation)
+    def resize(self, images: Tensor) -> Tensor:
+        """Return images (N, C, H, W) in the model's channels, resized but not cropped."""
+        images = self.convert_channels(images)
+        return resize(images, *self._full_size(*images.shape[2:]), self.interpolation)
 
-    def repainting(self, image: Tensor) -> Repainter:
-        """One image (C, H, W), in the model's channels, ready to be changed in windows: see `repainting`."""
-        return Repainter(image, *self._full(*image.shape[1:]), self.interpolation)
+    def repainter(self, image: Tensor) -> Repainter:
+        """Return an image (C, H, W), in the model's channels, prepared for changes in windows; see `resizing.repaint`."""
+        return Repainter(image, *self._full_size(*image.shape[1:]), self.interpolation)
 
-    def repainted(self, ready: Repainter, local: Local, parameters: Tensor) -> Tensor:
-        """The inputs of such an image under local changes."""
-        return self._cut(ready.render(local, parameters))
+    def repaint(self, repainter: Repainter, local: Local, parameters: Tensor) -> Tensor:
+        """Return the model inputs of such an image under local changes."""
+        return self._crop(repainter.render(local, parameters))
 
     def corner(self, height: int, width: int) -> tuple[int, int]:
-        """Where in a whole image the model input begins: rows from the top, columns from the left."""
+        """Return where the centre crop begins in a resized image: rows from the top, columns from the left."""
         left, top = self._corner(width, height)
         return top, left
 
-    def _full(self, height: int, width: int) -> tuple[int, int]:
-        """The height and width that an image is resized to, before the middle is cut out."""
+    def _full_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the height and width that an image is resized to before the centre is cropped."""
         if self.short_side is None:
             return self.height, self.width
-        wide, tall = self._resized((width, height), self.short_side)
+        wide, tall = self._resized_size((width, height), self.short_side)
         return tall, wide
 
-    def _cut(self, images: Tensor) -> Tensor:
+    def _crop(self, images: Tensor) -> Tensor:
         height, width = images.shape[2:]
         if (height, width) == (self.height, self.width):
             return images
         left, top = self._corner(width, height)
         return pad(images, (-left, left + self.width - width, -top, top + self.height - height)).contiguous()
 
-    def coloured(self, images: Tensor) -> Tensor:
-        """Images in as many channels as the model sees: grey ones repeated, colours weighted as Pillow does (ITU-R 601)."""
+    def convert_channels(self, images: Tensor) -> Tensor:
+        """Return images in the model's channels: grey is repeated, colours are weighted as in Pillow (ITU-R 601)."""
         if images.shape[-3] == self.channels:
             return images
         if self.channels == 3:
@@ -84,59 +84,63 @@ class Preprocess:
         red, green, blue = images.to(torch.int32).unbind(-3)
         return (red * 19595 + green * 38470 + blue * 7471 + 0x8000 >> 16).to(torch.uint8).unsqueeze(-3)
 
-    def boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
-        """Boxes (K, 4) of an image of that size, where they lie on its model input; what a crop cuts off sticks out."""
+    def map_boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
+        """Map boxes (K, 4) of an image of a height and width to its model input; they may reach beyond a crop."""
         if self.short_side is None:
             return boxes * boxes.new_tensor([self.width / width, self.height / height] * 2)
-        wide, tall = self._resized((width, height), self.short_side)
+        wide, tall = self._resized_size((width, height), self.short_side)
         left, top = self._corner(wide, tall)
         return boxes * boxes.new_tensor([wide / width, tall / height] * 2) - boxes.new_tensor([left, top] * 2)
 
-    def original_boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
-        """Boxes (K, 4) on a model input, where they lie in the image of that size that it is of."""
-        corner = self.boxes(boxes.new_zeros(1, 4), height, width)
-        unit = self.boxes(boxes.new_ones(1, 4), height, width) - corner
+    def unmap_boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
+        """Map boxes (K, 4) on a model input back to its image, which has a height and width."""
+        corner = self.map_boxes(boxes.new_zeros(1, 4), height, width)
+        unit = self.map_boxes(boxes.new_ones(1, 4), height, width) - corner
         return (boxes - corner) / unit
 
-    def frame(self, height: int, width: int) -> Tensor:
-        """The same as a matrix, float64 (3, 3), from an image's (x, y, 1), counted from corners of pixels."""
-        left, top, right, bottom = self.boxes(torch.tensor([[0, 0, 1, 1]], dtype=torch.float64), height, width)[0].tolist()
+    def matrix(self, height: int, width: int) -> Tensor:
+        """Return `map_boxes` as a float64 matrix (3, 3) on (x, y, 1), where pixels are counted from their corners."""
+        ends = torch.tensor([[0, 0, 1, 1]], dtype=torch.float64)
+        left, top, right, bottom = self.map_boxes(ends, height, width)[0].tolist()
         return torch.tensor([[right - left, 0, left], [0, bottom - top, top], [0, 0, 1]], dtype=torch.float64)
 
-    def centred(self, matrices: Tensor, height: int, width: int) -> Tensor:
-        """Matrices (…, 3, 3) around the middle of an image of that size, before anything is cut off, on its model input."""
-        tall, wide = self._full(height, width)
+    def centre_on_input(self, matrices: Tensor, height: int, width: int) -> Tensor:
+        """Return matrices (…, 3, 3) around the centre of a resized image as matrices on its model input.
+
+        Height and width are those of the image before it is resized.
+        """
+        tall, wide = self._full_size(height, width)
         left, top = self._corner(wide, tall)
-        away = torch.eye(3, dtype=torch.float64)
-        away[:2, 2] = torch.tensor([left - (wide - 1) / 2, top - (tall - 1) / 2])
-        return away.inverse() @ matrices @ away
+        shift = torch.eye(3, dtype=torch.float64)
+        shift[:2, 2] = torch.tensor([left - (wide - 1) / 2, top - (tall - 1) / 2])
+        return shift.inverse() @ matrices @ shift
 
     def normalise(self, inputs: Tensor) -> Tensor:
-        """Canvases (N, C, H, W), uint8 or float in 0..255, as float32 in the model's scale."""
+        """Return model inputs (N, C, H, W), uint8 or float in 0..255, as normalised float32 images."""
         scale, shift = _scale_and_shift(self.mean, self.std, inputs.device)
         if inputs.requires_grad or inputs.device.type != "cpu":
             return inputs * scale + shift
         return inputs.to(torch.float32, copy=True).mul_(scale).add_(shift)
 
-    def levels(self, images: Tensor) -> Tensor:
-        """Images in the model's scale as whole grey levels, uint8: what `normalise` began with."""
+    def denormalise(self, images: Tensor) -> Tensor:
+        """Return normalised images as model inputs in whole grey levels, uint8: the inverse of `normalise`."""
         scale, shift = _scale_and_shift(self.mean, self.std, images.device)
         return ((images - shift) / scale).round_().clamp_(0, 255).to(torch.uint8)
 
     @staticmethod
-    def _resized(size: tuple[int, int], short_side: int) -> tuple[int, int]:
-        """Width and height with the shorter of them at that."""
+    def _resized_size(size: tuple[int, int], short_side: int) -> tuple[int, int]:
+        """Return the width and height of an image whose shorter side is resized to a length."""
         width, height = (short_side * side // min(size) for side in size)
         return width, height
 
     def _corner(self, width: int, height: int) -> tuple[int, int]:
-        """Where the middle begins."""
+        """Return where the centre crop begins, from the left and from the top."""
         return round((width - self.width) / 2), round((height - self.height) / 2)
 
 
 @cache
 def _scale_and_shift(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """(x/255 - mean) / std as x * scale + shift. Kept: bringing numbers to a device makes it wait."""
+    """Return (x/255 - mean) / std as x * scale + shift. Cached, since moving numbers to a device makes it wait."""
     with torch.inference_mode(False):  # gradients need them, too
         centre, spread = (torch.tensor(values)[:, None, None] for values in (mean, std))
         return (1 / (255 * spread)).to(device), (-centre / spread).to(device)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.registry import Registry, load_reference
-from brinell.validation import validated
+from brinell.validation import validate
 
 if TYPE_CHECKING:
     from brinell.models.model import Model
@@ -37,7 +37,7 @@ SOURCES: Registry[Source] = Registry("model source", group="brinell.models")
 
 def open_model(model: str | Mapping[str, Any] | ModelOptions, execution: Execution | None = None) -> Model:
     """Open a model by its string or its options."""
-    options = model if isinstance(model, ModelOptions) else validated(ModelOptions, model)
+    options = model if isinstance(model, ModelOptions) else validate(ModelOptions, model)
     kind, _, rest = options.source.partition(":")
     return SOURCES[kind].open(rest, options, execution or Execution())
 

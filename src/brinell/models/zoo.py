@@ -1,7 +1,7 @@
-"""Models by name from timm, torchvision and Hugging Face. Each library is an extra, imported when it is asked for.
+"""Models by name from timm, torchvision and Hugging Face. Each library is an extra, imported when it is needed.
 
-Every function gives the module, what the library knows of its preprocessing, and its class list. Detectors give, for each
-image, a mapping with boxes in pixels, labels and scores, as torchvision has it.
+Every builder returns the module, what the library knows about its preprocessing, and its class list. Detectors return a
+mapping per image, with boxes in pixels, labels and scores, as in torchvision.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brinell.models.preprocess import Preprocess
 from brinell.registry import nearest
 from brinell.types import Interpolation
 
-Opened = tuple[nn.Module, Preprocess, Classes | None]
+Built = tuple[nn.Module, Preprocess, Classes | None]
 
 
 def open_timm(name: str, options: ModelOptions, execution: Execution) -> Model:
@@ -51,15 +51,15 @@ def open_hf(name: str, options: ModelOptions, execution: Execution) -> Model:
     return model_from_module(module, options, execution, known=known, classes=classes, detector=detector)
 
 
-def timm_model(name: str, *, pretrained: bool) -> Opened:
-    """A timm classifier with the preprocessing of its configuration."""
+def timm_model(name: str, *, pretrained: bool) -> Built:
+    """Build a timm classifier, with the preprocessing of its configuration."""
     try:
         import timm
     except ImportError:
         raise MissingExtra("timm", "timm") from None
     if not timm.is_model(name.partition(".")[0]) and not name.startswith("hf-hub"):
         raise ModelError(f"timm has no model {name!r}; {nearest(name, timm.list_models())}")
-    module = _built(lambda: timm.create_model(name, pretrained=pretrained), f"timm:{name}")
+    module = _build(lambda: timm.create_model(name, pretrained=pretrained), f"timm:{name}")
     config = timm.data.resolve_model_data_config(module)
     channels, height, width = config["input_size"]
     known = Preprocess(
@@ -88,20 +88,20 @@ def is_torchvision_detector(name: str) -> bool:
     return name in models.list_models(module=models.detection)
 
 
-def torchvision_detector(name: str, *, pretrained: bool, trust: bool) -> Opened:
-    """A torchvision detector. Images are stretched to the size that it would bring the shorter side to."""
+def torchvision_detector(name: str, *, pretrained: bool, trust: bool) -> Built:
+    """Build a torchvision detector. Images are stretched to the size that it resizes the shorter side to."""
     models = _torchvision_models()
     weights = models.get_model_weights(name).DEFAULT
-    given = {"weights": weights} if pretrained else {"weights": None, "weights_backbone": None}
+    arguments = {"weights": weights} if pretrained else {"weights": None, "weights_backbone": None}
     with contextlib.nullcontext() if trust else _weights_only():
-        module = _built(lambda: models.get_model(name, **given), f"torchvision:{name}")
+        module = _build(lambda: models.get_model(name, **arguments), f"torchvision:{name}")
     height, width = getattr(module.transform, "fixed_size", None) or (module.transform.min_size[-1],) * 2
     known = Preprocess(height=height, width=width, interpolation="bilinear")  # it normalises images itself
     return _Images(module), known, Classes(tuple(weights.meta["categories"]))
 
 
 class _Images(nn.Module):
-    """A torchvision detector that is asked with a batch instead of a list."""
+    """A torchvision detector that takes a batch instead of a list."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -111,15 +111,16 @@ class _Images(nn.Module):
         return self.module(list(images))
 
 
-def torchvision_model(name: str, *, pretrained: bool, trust: bool) -> Opened:
-    """A torchvision classifier with the preprocessing of its default weights."""
+def torchvision_model(name: str, *, pretrained: bool, trust: bool) -> Built:
+    """Build a torchvision classifier, with the preprocessing of its default weights."""
     models = _torchvision_models()
-    known_names = models.list_models(module=models) + models.list_models(module=models.detection)
-    if name not in models.list_models(module=models):
-        raise ModelError(f"torchvision has no classifier or detector {name!r}; {nearest(name, known_names)}")
+    classifiers = models.list_models(module=models)
+    if name not in classifiers:
+        names = classifiers + models.list_models(module=models.detection)
+        raise ModelError(f"torchvision has no classifier or detector {name!r}; {nearest(name, names)}")
     weights = models.get_model_weights(name).DEFAULT
     with contextlib.nullcontext() if trust else _weights_only():
-        module = _built(lambda: models.get_model(name, weights=weights if pretrained else None), f"torchvision:{name}")
+        module = _build(lambda: models.get_model(name, weights=weights if pretrained else None), f"torchvision:{name}")
     recipe = weights.transforms()
     known = Preprocess(
         height=recipe.crop_size[0],
@@ -134,7 +135,7 @@ def torchvision_model(name: str, *, pretrained: bool, trust: bool) -> Opened:
 
 @contextlib.contextmanager
 def _weights_only() -> Iterator[None]:
-    """Let torch.load take weights alone, and no code, whatever its caller says."""
+    """Make torch.load accept weights only, and no code, whatever its caller says."""
     name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(name)
     os.environ[name] = "1"
@@ -155,45 +156,45 @@ def _transformers() -> Any:
 
 
 def is_hf_detector(name: str, *, trust: bool) -> bool:
-    """Whether a model's configuration says that it detects objects."""
+    """Whether a model is a detector by its configuration."""
     config = _hf_config(name, trust)
     return any("ObjectDetection" in architecture for architecture in config.architectures or ())
 
 
-def hf_model(name: str, *, pretrained: bool, trust: bool) -> Opened:
-    """A Hugging Face image classifier, from the hub or a folder, with its processor's preprocessing."""
+def hf_model(name: str, *, pretrained: bool, trust: bool) -> Built:
+    """Build a Hugging Face image classifier, from the hub or a folder, with the preprocessing of its processor."""
     auto = _transformers().AutoModelForImageClassification
     module, processor, names = _hf_parts(auto, name, pretrained=pretrained, trust=trust)
     classes = imagenet_classes() if names == imagenet_classes().names else Classes(names)
-    return _Logits(module), _processor_facts(processor), classes
+    return _Logits(module), _read_processor(processor), classes
 
 
-def hf_detector(name: str, *, pretrained: bool, trust: bool) -> Opened:
-    """A Hugging Face detector, from the hub or a folder, read by its own processor. Images are stretched to its size."""
+def hf_detector(name: str, *, pretrained: bool, trust: bool) -> Built:
+    """Build a Hugging Face detector, from the hub or a folder, decoded by its own processor. Images are stretched."""
     auto = _transformers().AutoModelForObjectDetection
     module, processor, names = _hf_parts(auto, name, pretrained=pretrained, trust=trust)
-    known = dataclasses.replace(_processor_facts(processor), short_side=None)
+    known = dataclasses.replace(_read_processor(processor), short_side=None)
     return _Objects(module, processor), known, Classes(names)
 
 
 def _hf_config(name: str, trust: bool) -> Any:
     auto = _transformers().AutoConfig
-    return _built(lambda: auto.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
+    return _build(lambda: auto.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
 
 
 def _hf_parts(auto: Any, name: str, *, pretrained: bool, trust: bool) -> tuple[nn.Module, Any, tuple[str, ...]]:
-    """A model, its processor and the names of its classes."""
+    """Return a model, its processor and the names of its classes."""
     config, processors = _hf_config(name, trust), _transformers().AutoImageProcessor
     if pretrained:
-        module = _built(lambda: auto.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
+        module = _build(lambda: auto.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
     else:
         module = auto.from_config(config, trust_remote_code=trust)
-    processor = _built(lambda: processors.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
+    processor = _build(lambda: processors.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
     return module, processor, tuple(config.id2label[index] for index in range(config.num_labels))
 
 
 class _Objects(nn.Module):
-    """A Hugging Face detector whose processor has read its outputs."""
+    """A Hugging Face detector whose outputs are decoded by its processor."""
 
     def __init__(self, module: nn.Module, processor: Any) -> None:
         super().__init__()
@@ -206,7 +207,7 @@ class _Objects(nn.Module):
 
 
 class _Logits(nn.Module):
-    """A Hugging Face classifier that gives its logits alone."""
+    """A Hugging Face classifier that returns its logits only."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -216,7 +217,7 @@ class _Logits(nn.Module):
         return self.module(pixel_values=images, return_dict=True).logits
 
 
-def _processor_facts(processor: Any) -> Preprocess:
+def _read_processor(processor: Any) -> Preprocess:
     size = dict(processor.size)
     crop = dict(getattr(processor, "crop_size", None) or {}) if getattr(processor, "do_center_crop", False) else {}
     target = crop or size
@@ -237,7 +238,7 @@ def _processor_facts(processor: Any) -> Preprocess:
 
 
 def _interpolation(value: Any) -> Interpolation:
-    """A library's word or Pillow's number for an interpolation."""
+    """Return an interpolation by a library's name or Pillow's number for it."""
     numbers: dict[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
     if isinstance(value, int):
         return numbers.get(value, "bicubic")
@@ -248,18 +249,17 @@ def _imagenet_if(outputs: int) -> Classes | None:
     return imagenet_classes() if outputs == 1000 else None
 
 
-def _built(build: Any, source: str) -> Any:
-    """What a library builds, or an error in one line: weights that can't be fetched are the usual case."""
+def _build(build: Any, source: str) -> Any:
+    """Return what a library builds, and raise an error of one line if it can't, mostly for lack of weights."""
     try:
         return build()
     except pickle.UnpicklingError as error:
         raise ModelError(
-            f"{source} can't be opened without running code from its weights file; use --trust if you know where it comes "
-            "from"
+            f"{source} can't be opened without running code from its weights file; use --trust if you trust its source"
         ) from error
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()
         raise ModelError(
-            f"{source} can't be opened: {reason[0] if reason else type(error).__name__}; its weights may have to be "
-            "downloaded first, or use ?pretrained=false for random ones"
+            f"{source} can't be opened: {reason[0] if reason else type(error).__name__}; download its weights "
+            "first, or use ?pretrained=false for random ones"
         ) from error

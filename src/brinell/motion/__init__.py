@@ -1,1 +1,1 @@
-"""The mathematics of image motions: groups, moved images, Jacobians and geodesic scores. All pure."""
+"""The mathematics of image motions: groups, moved images, Jacobians, geodesic scores and fast marching. All pure."""

@@ -1,8 +1,8 @@
-"""How far a motion takes an image: the length of the direct path, over the norm of the image.
+"""Geodesic scores of motions (ManiFool, CVPR 2018): the length of the direct path, divided by the norm of the image.
 
-The direct path from the identity to a motion goes along its coordinates; its length is the sum of the L2 distances between
-images a step of eta apart (the paper's Eq. 17). `least` widens the steps of motions that change an image slowly, such as a
-move of a large image by a twentieth of a pixel: a step then adds about `least` to the score, and no less. Published: 0.
+The direct path from the identity to a motion runs along its coordinates; its length is the sum of the L2 distances between
+images that are a step of `eta` apart (Eq. 17). `least` widens the steps of motions that change an image slowly, such as a
+shift of a large image by a twentieth of a pixel, so that a step adds about `least` to the score; the paper has 0.
 """
 
 from __future__ import annotations
@@ -19,58 +19,58 @@ from brinell.motion.jacobian import jacobian_gram
 ETA = 0.05
 LEAST = 0.02
 _REFINEMENTS = 4
-_STRIDE = 16  # steps of a ray before it is looked whether it is far enough
+_STRIDE = 16  # steps of a ray between checks whether it has gone far enough
 _MOST_STEPS = 20_000
-_TOGETHER = {"cpu": 1 << 18, "cuda": 1 << 27}  # values of the moved images that are made at once
+_TOGETHER = {"cpu": 1 << 18, "cuda": 1 << 27}  # values of moved images that are computed at once
 
 
 def chords(frames: Frames, matrices: Tensor) -> Tensor:
-    """The straight distance between moved images and their originals, over the norm: never longer than any path."""
+    """Return the straight distance of moved images from their originals, over the norm: a lower bound of any path."""
     return relative_distances(frames.move(matrices), frames)
 
 
 def relative_distances(images: Tensor, frames: Frames) -> Tensor:
-    """The straight distance of images from the frames' own, over the norm, float64 (N,)."""
+    """Return the L2 distance of images from the frames' images, over the norm, float64 (N,)."""
     return _lengths(images - frames.images) / _norms(frames)
 
 
 def initial_speeds(frames: Frames, group: Group, directions: Tensor) -> Tensor:
-    """How much score a unit along directions (N, d) adds at first, on the host (N,)."""
-    own = jacobian_gram(frames.images, frames, group).cpu()
-    square = (directions[:, None] @ own @ directions[..., None])[:, 0, 0]
+    """Return the derivative of the score along directions (N, d) at the identity, on the host (N,)."""
+    gram = jacobian_gram(frames.images, frames, group).cpu()
+    square = (directions[:, None] @ gram @ directions[..., None])[:, 0, 0]
     return square.clamp(min=0).sqrt() / _norms(frames).cpu()
 
 
 def geodesic_scores(
     frames: Frames, group: Group, coordinates: Tensor, *, eta: float = ETA, least: float = LEAST, most: int | None = None
 ) -> Tensor:
-    """The length of the direct path to coordinates (N, d), over the norm, float64 (N,); 0 for an image of zeros.
+    """Return the length of the direct path to coordinates (N, d), over the norm, float64 (N,); 0 for an image of zeros.
 
-    With at `most` so many stops on the way, some of the path's, it is cheaper and never above the whole score.
+    With `most`, only that many stops of the path are used, which is cheaper and gives a lower bound of the score.
     """
     coordinates = coordinates.cpu()
     length = coordinates.norm(dim=1)
     directions = coordinates / length.clamp(min=1e-12)[:, None]
-    step = _steps(frames, group, directions, eta, least)
+    step = _step_lengths(frames, group, directions, eta, least)
     number = (length / step - 1e-9).ceil().clamp(1, _MOST_STEPS)
     if most is not None:
         step = step * (number / most).ceil()
         number = (length / step - 1e-9).ceil()
     total = torch.zeros(len(length), dtype=torch.float64, device=frames.images.device)
-    walk = _Walk(frames, group, directions)
-    each = walk.stride
-    for first in range(0, int(number.max()) if len(number) else 0, each):
-        walk = walk.at(number[walk.rows] > first)
-        rows = walk.rows
-        stops = torch.arange(first, min(first + each, int(number[rows].max())), dtype=torch.float64) + 1
-        gained = walk.on((stops * step[rows, None]).minimum(length[rows, None]))
+    paths = _Paths(frames, group, directions)
+    stride = paths.stride
+    for first in range(0, int(number.max()) if len(number) else 0, stride):
+        paths = paths.select(number[paths.rows] > first)
+        rows = paths.rows
+        stops = torch.arange(first, min(first + stride, int(number[rows].max())), dtype=torch.float64) + 1
+        gained = paths.advance((stops * step[rows, None]).minimum(length[rows, None]))
         total.index_add_(0, rows.to(total.device), gained.sum(1))
     return total / _norms(frames)
 
 
 @dataclass(frozen=True)
 class Rays:
-    """Where rays reach given scores: how far along each (N, R), the score there, and whether they get that far."""
+    """Where rays reach wanted scores: the distance along each ray (N, R), the score there, and whether it is reached."""
 
     reach: Tensor
     scores: Tensor
@@ -80,26 +80,27 @@ class Rays:
 def trace_rays(
     frames: Frames, group: Group, directions: Tensor, wanted: Tensor, *, eta: float = ETA, least: float = LEAST
 ) -> Rays:
-    """Go along unit directions (N, d) until the path's score is as `wanted` (R,), in increasing order; on the host.
+    """Follow unit directions (N, d) until the score of the path reaches each of `wanted` (R,), in increasing order.
 
-    A ray ends where a step changes nothing any more (the image left the frame) or beyond a half turn. The step that
-    passes a wanted score is shortened.
+    A ray ends where a step no longer changes the image (it has left the frame) or beyond a half turn. The step that passes
+    a wanted score is shortened to reach it. Results are on the host.
     """
     directions, wanted = directions.cpu(), wanted.to("cpu", torch.float64)
     count, norms = len(directions), _norms(frames).cpu()
-    step = _steps(frames, group, directions, eta, least)
+    step = _step_lengths(frames, group, directions, eta, least)
     total = torch.zeros(count, dtype=torch.float64)
-    start = torch.full((count, len(wanted)), -1.0, dtype=torch.float64)  # steps before the one that passes
-    level, rise = torch.zeros_like(start), torch.ones_like(start)  # the score there, and what the step adds
+    start = torch.full((count, len(wanted)), -1.0, dtype=torch.float64)  # number of steps before the one that passes
+    level, rise = torch.zeros_like(start), torch.ones_like(start)  # the score there, and the gain of that step
     start[:, wanted <= 0] = 0
     limit = 1 / (half_turns(group, directions) * step)
     going = torch.isfinite(norms) & (total < wanted.max())
-    number, walk = 0, _Walk(frames, group, directions)
+    number, paths = 0, _Paths(frames, group, directions)
+    whole = paths
     while number < _MOST_STEPS and bool(going.any()):
-        walk = walk.at(going[walk.rows])
-        rows = walk.rows
-        stops = torch.arange(number, number + min(_STRIDE, walk.stride), dtype=torch.float64) + 1
-        gained = walk.on(stops * step[rows, None]).cpu() / norms[rows, None]
+        paths = paths.select(going[paths.rows])
+        rows = paths.rows
+        stops = torch.arange(number, number + min(_STRIDE, paths.stride), dtype=torch.float64) + 1
+        gained = paths.advance(stops * step[rows, None]).cpu() / norms[rows, None]
         alive = ((gained > 0) & (stops < limit[rows, None])).cumprod(1).to(torch.bool)
         after = total[rows, None] + (gained * alive).cumsum(1)
         passed = alive[..., None] & (after[..., None] >= wanted)
@@ -113,24 +114,22 @@ def trace_rays(
         going[rows] = alive[:, -1] & (after[:, -1] < wanted.max())
         number += len(stops)
     begin, reached = start.clamp(min=0), start >= 0
-    share, gained = _refined(frames, group, directions, step, begin, wanted - level, rise)
+    share, gained = _refine(whole, step, begin, wanted - level, rise)
     along, score = (begin + share) * step[:, None], level + gained
     return Rays(torch.where(reached, along, 0.0), torch.where(reached, score, 0.0), reached)
 
 
-def _refined(
-    frames: Frames, group: Group, directions: Tensor, step: Tensor, begin: Tensor, short: Tensor, rise: Tensor
-) -> tuple[Tensor, Tensor]:
-    """What share (N, R) of the step after `begin` steps adds as much as is still `short`; and what it adds.
+def _refine(paths: _Paths, step: Tensor, begin: Tensor, short: Tensor, rise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the share (N, R) of the step after `begin` steps whose gain is `short`, and its actual gain.
 
-    The whole step adds `rise`, nearly in proportion.
+    The whole step gains `rise`, and gains are nearly proportional to shares.
     """
-    norms, found, gains = _norms(frames).cpu(), [], []
+    norms, found, gains = _norms(paths.frames).cpu(), [], []
     for start, wanted, whole in zip(begin.unbind(1), short.unbind(1), rise.unbind(1), strict=True):
-        origin = frames.move(group.exp(directions * (start * step)[:, None]))
+        origin = paths.images(start * step)
         share = (wanted / whole).clamp(0, 1)
         for _ in range(_REFINEMENTS):
-            there = frames.move(group.exp(directions * ((start + share) * step)[:, None]))
+            there = paths.images((start + share) * step)
             last, gained = share, _lengths(there - origin).cpu() / norms
             share = torch.where(gained > 0, share * wanted / gained, share).clamp(0, 1)
         found.append(last)
@@ -138,8 +137,8 @@ def _refined(
     return torch.stack(found, 1), torch.stack(gains, 1)
 
 
-class _Walk:
-    """Images on their way along directions (N, d); `rows` are their numbers."""
+class _Paths:
+    """Images that move along directions (N, d); `rows` are their indices, `last` the images at the last stop."""
 
     def __init__(self, frames: Frames, group: Group, directions: Tensor) -> None:
         self.frames, self.group, self.directions = frames, group, directions
@@ -148,20 +147,24 @@ class _Walk:
 
     @property
     def stride(self) -> int:
-        """How many steps are made at once."""
+        """The number of steps computed at once."""
         return max(1, _TOGETHER.get(self.last.device.type, 1 << 20) // max(1, self.last.numel()))
 
-    def at(self, which: Tensor) -> _Walk:
-        """Some of them (a mask)."""
+    def select(self, which: Tensor) -> _Paths:
+        """Return the paths of some images (a mask)."""
         if bool(which.all()):
             return self
-        places = which.nonzero()[:, 0]
-        some = _Walk(self.frames.select(places), self.group, self.directions[places])
-        some.rows, some.last = self.rows[places], self.last[places.to(self.last.device)]
+        index = which.nonzero()[:, 0]
+        some = _Paths(self.frames.select(index), self.group, self.directions[index])
+        some.rows, some.last = self.rows[index], self.last[index.to(self.last.device)]
         return some
 
-    def on(self, along: Tensor) -> Tensor:
-        """Go on to so far (N, K) along the directions; the distances from stop to stop (N, K), float64."""
+    def images(self, along: Tensor) -> Tensor:
+        """Return the images at distances (N,) along the directions."""
+        return self.frames.move(self.group.exp(self.directions * along[:, None]))
+
+    def advance(self, along: Tensor) -> Tensor:
+        """Advance to stops at distances (N, K) along the directions; return the gains from stop to stop, float64 (N, K)."""
         images = self.frames.move(self.group.exp(self.directions[:, None] * along[..., None]))
         between = _lengths((images[:, 1:] - images[:, :-1]).flatten(0, 1)).view(len(images), -1)
         gained = torch.cat([_lengths(images[:, 0] - self.last)[:, None], between], 1)
@@ -169,8 +172,8 @@ class _Walk:
         return gained
 
 
-def _steps(frames: Frames, group: Group, directions: Tensor, eta: float, least: float) -> Tensor:
-    """The length of a step of each path, on the host (N,)."""
+def _step_lengths(frames: Frames, group: Group, directions: Tensor, eta: float, least: float) -> Tensor:
+    """Return the step length of each path, on the host (N,)."""
     if least <= 0:
         return torch.full((len(directions),), eta, dtype=torch.float64)
     speed = initial_speeds(frames, group, directions)
@@ -178,12 +181,12 @@ def _steps(frames: Frames, group: Group, directions: Tensor, eta: float, least: 
 
 
 def _lengths(images: Tensor) -> Tensor:
-    """L2 norms (N,), float64."""
+    """Return L2 norms, float64 (N,)."""
     lengths: Tensor = images.flatten(1).norm(dim=1).to(torch.float64)
     return lengths
 
 
 def _norms(frames: Frames) -> Tensor:
-    """The images' norms, infinite for images of zeros: no motion changes them."""
+    """Return the norms of images; infinite for images of zeros, which no motion changes."""
     norms = frames.norms().to(torch.float64)
     return torch.where(norms > 0, norms, torch.inf)

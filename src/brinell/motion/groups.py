@@ -1,7 +1,7 @@
-"""Groups of image motions (seed 2): generators, exponential, logarithm.
+"""Lie groups of image motions (ManiFool, CVPR 2018): generators, exponential and logarithm.
 
-A motion is a 3x3 matrix over centred pixel coordinates (x to the right, y down) and an inverse map: the moved image shows
-at p what the image has at M p. A group is spanned by its generators; its coordinates are in raw units, as published:
+A motion is a 3×3 matrix M over centred pixel coordinates (x to the right, y down), used as an inverse map: the moved image
+shows at p what the image shows at M p. A group is spanned by its generators; coordinates are in raw units, as in the paper:
 radians, pixels, the logarithm of the scale. Matrices and coordinates are float64.
 """
 
@@ -15,8 +15,8 @@ from torch import Tensor
 from brinell.motion.names import GROUP_FACTS, GroupFacts
 from brinell.registry import Registry
 
-_ROOTS = 5  # square roots before the logarithm's series
-_ITERATIONS = 12  # of each square root at most: they converge quadratically
+_ROOTS = 5  # square roots taken before the series of the logarithm
+_ITERATIONS = 12  # maximum per square root; they converge quadratically
 
 
 def _entries(*entries: tuple[int, int, float]) -> Tensor:
@@ -33,7 +33,7 @@ GENERATORS = {
     "scale": _entries((0, 0, 1), (1, 1, 1)),
     "stretch": _entries((0, 0, 1), (1, 1, -1)),
     "shear": _entries((0, 1, 1), (1, 0, 1)),
-    # a projective motion's are the entries of its matrix, row by row; the trace is 0
+    # projective motions: the entries of the matrix, row by row, with a trace of 0
     "b11": _entries((0, 0, 1), (2, 2, -1)),
     "b12": _entries((0, 1, 1)),
     "b21": _entries((1, 0, 1)),
@@ -53,27 +53,23 @@ class Group(GroupFacts):
         object.__setattr__(self, "generators", torch.stack([GENERATORS[part] for part in self.parts]))
 
     def algebra(self, coordinates: Tensor) -> Tensor:
-        """The matrices (…, 3, 3) that coordinates (…, d) stand for, before the exponential."""
+        """Return the elements (…, 3, 3) of the Lie algebra with coordinates (…, d)."""
         matrices: Tensor = torch.tensordot(coordinates.to(torch.float64), self.generators.to(coordinates.device), dims=1)
         return matrices
 
     def exp(self, coordinates: Tensor) -> Tensor:
-        """The motions (…, 3, 3) of coordinates (…, d)."""
+        """Return the motions (…, 3, 3) with coordinates (…, d)."""
         matrices: Tensor = torch.linalg.matrix_exp(self.algebra(coordinates))
         return matrices
 
     def log(self, matrices: Tensor) -> Tensor:
-        """The coordinates (…, d) of motions (…, 3, 3) that are less than a half turn from the identity."""
+        """Return the coordinates (…, d) of motions (…, 3, 3) within a half turn of the identity."""
         basis = self.generators.to(matrices.device).flatten(1)
         coordinates: Tensor = logarithm(matrices).flatten(-2) @ torch.linalg.pinv(basis)
         return coordinates
 
-    def returns(self, coordinates: Tensor) -> Tensor:
-        """Whether the logarithm brings coordinates (B, d) back: it does not beyond a half turn."""
-        return half_turns(self, coordinates) < 1
-
     def adjoint(self, coordinates: Tensor) -> Tensor:
-        """The brackets [B(coordinates), G_j] in coordinates, as matrices (…, d, d) whose columns they are."""
+        """Return the adjoint matrices (…, d, d): column j has the coordinates of the bracket [B(coordinates), G_j]."""
         basis = self.generators.to(coordinates.device)
         own = self.algebra(coordinates)[..., None, :, :]
         brackets = own @ basis - basis @ own
@@ -81,29 +77,32 @@ class Group(GroupFacts):
         return columns.mT
 
     def right_jacobian(self, coordinates: Tensor) -> Tensor:
-        """How coordinates change a motion from its own place: exp(t + e) = exp(t) exp(drift(t) e) for small e, (…, d, d).
+        """Return the right Jacobian J of the exponential, (…, d, d): exp(t + e) = exp(t) exp(J(t) e) for small e.
 
-        It is (1 - exp(-ad)) / ad, read off the exponential of a block matrix.
+        It is (1 - exp(-ad)) / ad, computed as a block of the exponential of a block matrix.
         """
         size = self.dimension
         blocks = torch.zeros(*coordinates.shape[:-1], 2 * size, 2 * size, dtype=torch.float64, device=coordinates.device)
         blocks[..., :size, :size] = -self.adjoint(coordinates)
         blocks[..., :size, size:] = torch.eye(size, dtype=torch.float64, device=coordinates.device)
-        drift: Tensor = torch.linalg.matrix_exp(blocks)[..., :size, size:]
-        return drift
+        jacobian: Tensor = torch.linalg.matrix_exp(blocks)[..., :size, size:]
+        return jacobian
 
 
 def half_turns(group: Group, coordinates: Tensor) -> Tensor:
-    """How many half turns motions (B, d) make, (B,): the largest imaginary part of their eigenvalues over pi."""
+    """Return how many half turns motions with coordinates (B, d) make, (B,): the logarithm inverts the exponential below 1.
+
+    It is the largest imaginary part of an eigenvalue, over pi.
+    """
     turns: Tensor = torch.linalg.eigvals(group.algebra(coordinates)).imag.abs().amax(-1) / torch.pi
     return turns
 
 
 def logarithm(matrices: Tensor) -> Tensor:
-    """The principal logarithm of matrices (…, n, n): square roots until they are near the identity, then a series.
+    """Return the principal logarithm of matrices (…, n, n): square roots until they are near the identity, then a series.
 
-    Roots by the product form of Denman and Beavers' iteration; the series is log(1 + X) as an integral over eight nodes
-    of Gauss and Legendre (Higham, Functions of Matrices, 6.29 and 11.18).
+    Roots use the product form of the Denman-Beavers iteration; log(1 + X) is an integral, evaluated at eight Gauss-Legendre
+    nodes (Higham, Functions of Matrices, 6.29 and 11.18).
     """
     one = torch.eye(matrices.shape[-1], dtype=torch.float64, device=matrices.device)
     root = matrices.to(torch.float64)
@@ -129,10 +128,10 @@ def _square_root(matrices: Tensor) -> Tensor:
 
 
 def _legendre(count: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights on [0, 1], by the eigenvalues of Golub and Welsch."""
-    place = torch.arange(1, count, dtype=torch.float64)
-    beside = place / (4 * place**2 - 1).sqrt()
-    nodes, vectors = torch.linalg.eigh(torch.diag(beside, 1) + torch.diag(beside, -1))
+    """Return Gauss-Legendre nodes and weights on [0, 1], by the method of Golub and Welsch."""
+    order = torch.arange(1, count, dtype=torch.float64)
+    off_diagonal = order / (4 * order**2 - 1).sqrt()
+    nodes, vectors = torch.linalg.eigh(torch.diag(off_diagonal, 1) + torch.diag(off_diagonal, -1))
     return (nodes + 1) / 2, vectors[0] ** 2
 
 

@@ -1,8 +1,8 @@
-"""How an image changes as it begins to move: the columns of the Jacobian, the metric, directions by projection.
+"""The Jacobian of a moved image with respect to its motion, the metric it induces, and gradients projected onto motions.
 
-The image gradient is taken by central differences, (I(x + 1) - I(x - 1)) / 2, with zeros outside: a smooth gradient, not
+The image gradient is taken by central differences, (I(x + 1) - I(x - 1)) / 2, with zeros outside: a smooth gradient, unlike
 the derivative of the bilinear image, which jumps at every pixel. A generator moves a pixel at p = (x, y, 1) by G p, so
-that column j is the gradient's share along the flow of G_j.
+column j of the Jacobian is the gradient along the flow of G_j.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch.nn.functional import pad
 from brinell.motion.frames import Frames
 from brinell.motion.groups import Group
 
-_NOTHING = 1e-6  # singular values of the normalised Jacobian below this (relative to the largest) count as 0
+_NOTHING = 1e-6  # singular values of the scaled Jacobian below this share of the largest count as 0
 
 
 def flows(group: Group, frames: Frames) -> Tensor:
-    """The velocities (d, N or 1, 2, H, W) at which generators move pixels, x first."""
+    """Return the velocities (d, N or 1, 2, H, W) at which generators move pixels, x before y."""
     return frames.compute_once(f"flows of {group.name}", partial(_flows, group, frames))
 
 
@@ -33,15 +33,15 @@ def _flows(group: Group, frames: Frames) -> Tensor:
 
 
 def image_gradient(images: Tensor) -> tuple[Tensor, Tensor]:
-    """The image gradient across and down, (N, C, H, W) each."""
-    around = pad(images, (1, 1, 1, 1))
-    across = (around[..., 1:-1, 2:] - around[..., 1:-1, :-2]) / 2
-    down = (around[..., 2:, 1:-1] - around[..., :-2, 1:-1]) / 2
+    """Return the horizontal and the vertical image gradient, (N, C, H, W) each."""
+    padded = pad(images, (1, 1, 1, 1))
+    across = (padded[..., 1:-1, 2:] - padded[..., 1:-1, :-2]) / 2
+    down = (padded[..., 2:, 1:-1] - padded[..., :-2, 1:-1]) / 2
     return across, down
 
 
 def jacobian(images: Tensor, frames: Frames, flow: Tensor) -> Tensor:
-    """The columns (N, d, C, H, W) of moved images (N, C, H, W) of the frames, as they stand."""
+    """Return the columns (N, d, C, H, W) of the Jacobian at moved images (N, C, H, W) of the frames."""
     across, down = image_gradient(images)
     flow = flow.transpose(0, 1)[:, :, :, None]  # (N or 1, d, 2, 1, H, W)
     columns = across[:, None] * flow[:, :, 0]
@@ -50,9 +50,9 @@ def jacobian(images: Tensor, frames: Frames, flow: Tensor) -> Tensor:
 
 
 def numerical_jacobian(frames: Frames, matrices: Tensor, group: Group, step: float = 1e-4, left: bool = False) -> Tensor:
-    """The same by differences: each image is moved on a little along every generator, and interpolated again.
+    """Return the Jacobian by finite differences: each image is moved a little further along every generator.
 
-    `left`: the little motion comes after the others, not before them.
+    By default the small motion multiplies the matrix from the right; with `left`, from the left.
     """
     nudges = group.exp(step * torch.eye(group.dimension, dtype=torch.float64))
     still = matrices[:, None]
@@ -61,16 +61,16 @@ def numerical_jacobian(frames: Frames, matrices: Tensor, group: Group, step: flo
 
 
 def gram(columns: Tensor) -> Tensor:
-    """The products of columns (N, d, …) with each other, float64 (N, d, d)."""
+    """Return the Gram matrices of columns (N, d, …), float64 (N, d, d)."""
     flat = columns.flatten(2)
     return (flat @ flat.mT).to(torch.float64)
 
 
 def jacobian_gram(images: Tensor, frames: Frames, group: Group, seen: Tensor | None = None) -> Tensor:
-    """The same of moved images' Jacobians, of all pixels or of those that are `seen` (N or 1, 1, H, W); float64 (N, d, d).
+    """Return the Gram matrices JᵀJ at moved images, of all pixels or those `seen` (N or 1, 1, H, W), float64 (N, d, d).
 
-    Where all images have one size no column is made: the squares of the gradient, summed over channels, are weighted by
-    the products of flows, which are the same for all images.
+    If all images have one size, no columns are computed: squares of the gradient, summed over channels, are weighted by
+    products of flows, which all images share.
     """
     size = group.dimension
     if not frames.same_size:
@@ -80,20 +80,20 @@ def jacobian_gram(images: Tensor, frames: Frames, group: Group, seen: Tensor | N
     squares = torch.stack([(a * b).sum(1) for a, b in ((across, across), (across, down), (down, down))], 1)
     if seen is not None:
         squares = squares * seen
-    weights = frames.compute_once(f"products of {group.name}", partial(_weights, group, frames))
+    weights = frames.compute_once(f"weights of {group.name}", partial(_weights, group, frames))
     found: Tensor = (squares.flatten(1) @ weights).to(torch.float64).view(-1, size, size)
     return found
 
 
 def _weights(group: Group, frames: Frames) -> Tensor:
-    """What the gradient's three squares at every pixel add to the products of columns, (3 H W, d²)."""
+    """Return the weights (3 H W, d²) of the three squares of the gradient at every pixel in the Gram matrix."""
     x, y = flows(group, frames)[:, 0].flatten(2).unbind(1)  # (d, H W) each
     parts = [x[:, None] * x, x[:, None] * y + y[:, None] * x, y[:, None] * y]
     return torch.cat([part.flatten(0, 1) for part in parts], 1).T.contiguous()
 
 
 def pullback(images: Tensor, gradient: Tensor, frames: Frames, group: Group) -> Tensor:
-    """The columns' products with a gradient (N, C, H, W) of moved images, float64 (N, d)."""
+    """Return Jᵀg for gradients g (N, C, H, W) at moved images, float64 (N, d)."""
     across, down = image_gradient(images)
     both = torch.stack([(across * gradient).sum(1), (down * gradient).sum(1)], 1)
     flow = flows(group, frames)
@@ -102,25 +102,25 @@ def pullback(images: Tensor, gradient: Tensor, frames: Frames, group: Group) -> 
     return (flow.transpose(0, 1).flatten(2) @ both.flatten(1)[..., None])[..., 0].to(torch.float64)
 
 
-def metric(group: Group, coordinates: Tensor, products: Tensor) -> Tensor:
-    """The metric (N, d, d) in a group's coordinates (N, d), from the products of an image's columns there."""
-    drift = group.right_jacobian(coordinates)
-    return drift.mT @ products @ drift
+def metric(group: Group, coordinates: Tensor, grams: Tensor) -> Tensor:
+    """Return the metric (N, d, d) in a group's coordinates (N, d), from the Gram matrices of the Jacobian there."""
+    right = group.right_jacobian(coordinates)
+    return right.mT @ grams @ right
 
 
-def solve_normal_equations(products: Tensor, pulls: Tensor) -> Tensor:
-    """The least-squares solution u (N, d) of J u = gradient, from JᵀJ and Jᵀ gradient; the smallest where there are many.
+def solve_normal_equations(grams: Tensor, pullbacks: Tensor) -> Tensor:
+    """Return the least-squares solution u (N, d) of J u = g from JᵀJ and Jᵀg, the shortest one if there are many.
 
-    Columns are scaled to one length first: a radian changes an image by far more than a pixel does.
+    Columns are scaled to unit length first, because a radian changes an image far more than a pixel.
     """
-    lengths = products.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
+    lengths = grams.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
     inverse = torch.where(lengths > _NOTHING * lengths.amax(1, keepdim=True), 1 / lengths, 0).nan_to_num(posinf=0.0)
-    scaled = inverse[:, :, None] * products * inverse[:, None, :]
-    found: Tensor = torch.linalg.pinv(scaled, rtol=_NOTHING, hermitian=True) @ (inverse * pulls)[..., None]
+    scaled = inverse[:, :, None] * grams * inverse[:, None, :]
+    found: Tensor = torch.linalg.pinv(scaled, rtol=_NOTHING, hermitian=True) @ (inverse * pullbacks)[..., None]
     return inverse * found[..., 0]
 
 
 def project_gradient(columns: Tensor, gradient: Tensor) -> Tensor:
-    """The same from the columns (N, d, C, H, W) and the gradient (N, C, H, W) themselves; float64."""
+    """Return the same solution from the columns (N, d, C, H, W) and the gradient (N, C, H, W), float64."""
     along = (columns.flatten(2) @ gradient.flatten(1)[..., None])[..., 0].to(torch.float64)
     return solve_normal_equations(gram(columns), along)

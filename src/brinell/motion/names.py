@@ -42,7 +42,7 @@ for _facts in (
 def describe(group: GroupFacts, motion: Sequence[float]) -> str:
     """Describe a motion by its coordinates, as the image moves: "12° clockwise, 3.1 px right, 0.5 px up, × 1.08".
 
-    Motions are inverse maps (see `brinell.motion.groups`), so the image moves the opposite way of its coordinates.
+    Motions are inverse maps (see `brinell.motion.groups`), so the image moves opposite to its coordinates.
     """
     named = dict(zip(group.parts, motion, strict=True))
     if group.name == "projective":

@@ -43,19 +43,19 @@ class ToInput(Protocol):
         """Return the model inputs of originals of one size."""
         ...
 
-    def levels(self, images: Tensor) -> Tensor:
+    def denormalise(self, images: Tensor) -> Tensor:
         """Return normalised images as whole grey levels."""
         ...
 
-    def repainted(self, ready: Repainter, local: Local, parameters: Tensor) -> Tensor:
+    def repaint(self, repainter: Repainter, local: Local, parameters: Tensor) -> Tensor:
         """Return the model inputs of an original under local changes."""
         ...
 
-    def frame(self, height: int, width: int) -> Tensor:
+    def matrix(self, height: int, width: int) -> Tensor:
         """Return the matrix from an original's pixel corners to the model input."""
         ...
 
-    def centred(self, matrices: Tensor, height: int, width: int) -> Tensor:
+    def centre_on_input(self, matrices: Tensor, height: int, width: int) -> Tensor:
         """Return matrices about the centre of the resized original as matrices on the model input."""
         ...
 
@@ -117,7 +117,7 @@ class Layout:
 
     def own(self) -> Tensor:
         """Return each original's frame on the clean model input, float64 (T, 3, 3)."""
-        return torch.stack([self.preprocess.frame(*size) for size in self.sizes])
+        return torch.stack([self.preprocess.matrix(*size) for size in self.sizes])
 
 
 class Change(Protocol):

@@ -76,13 +76,13 @@ class Motion(ChangeDefaults):
 
     def images(self, renderer: Renderer, samples: Tensor, parameters: Tensor, fields: Tensor | None = None) -> Tensor:
         """Return what the model sees of moved originals, in whole grey levels; searches move images without rounding."""
-        return renderer.preprocess.levels(renderer.moving.view(samples, self.group.exp(parameters)))
+        return renderer.preprocess.denormalise(renderer.moving.view(samples, self.group.exp(parameters)))
 
     def matrices(self, parameters: Tensor, layout: Layout) -> Tensor | None:
         """Return where pixels of the clean model input move."""
         moves = self.group.exp(parameters).inverse()
         each = zip(moves, layout.sizes, strict=True)
-        return torch.stack([layout.preprocess.centred(move, *size) for move, size in each])
+        return torch.stack([layout.preprocess.centre_on_input(move, *size) for move, size in each])
 
     def pictures(self, renderer: Renderer, sample: int, parameters: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the whole image with the outline of what the moved one shows, and the moved image."""

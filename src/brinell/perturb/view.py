@@ -75,7 +75,7 @@ class View(ChangeDefaults):
 
     def _of_one(self, renderer: Renderer, sample: int, parameters: Tensor) -> Tensor:
         if self.local is not None:
-            return renderer.preprocess.repainted(renderer.repainting(sample), self.local, parameters)
+            return renderer.preprocess.repaint(renderer.repainting(sample), self.local, parameters)
         return self.look(renderer.originals[sample], parameters, renderer.preprocess.inputs)
 
     def matrices(self, parameters: Tensor, layout: Layout) -> Tensor | None:

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from brinell.perturb.view import ToInputs, View
-from brinell.resizing.resample import BITS, Interpolation, nearest_pixels, pillow_weights, resize
+from brinell.resizing.resample import BITS, nearest_pixels, pillow_weights, resize
+from brinell.types import Interpolation
 
 Fit = Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"]
 Make = Callable[[Tensor, int, Tensor], Tensor]  # from an original, a side and corners (T, 2) to model inputs

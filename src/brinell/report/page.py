@@ -86,7 +86,7 @@ def template(name: str) -> jinja2.Template:
 def _namer(classes: Sequence[str] | None) -> Namer:
     """Return a function from class indices to names for people."""
     known = Classes(tuple(classes or ()))
-    return lambda index: "nothing" if index < 0 else known.short(index)
+    return lambda index: "nothing" if index < 0 else known.short_name(index)
 
 
 def _data_facts(run: Run) -> dict[str, int]:

@@ -1,1 +1,1 @@
-"""Resizing as Pillow does it, to the bit, on any device."""
+"""Resizing exactly as Pillow does, on any device, and resizing again after local changes."""

@@ -1,10 +1,9 @@
-"""Resizing an image again after a change in a part of it, at the cost of that part.
+"""Resizing an image again after a change of a part of it, at the cost of that part.
 
-A spot on a photograph leaves most of it as it was. What is resized in two passes, across and then down, changes only
-where the weights of a target pixel meet the changed window. The pixels are those that resizing the whole would give, to
-the bit (see `resampling`). On a CPU the window's rows are resized across, then the columns that they change down, each by
-Pillow. On a CUDA device kernels light and resize all windows in two launches (see `lighting`); changes that are no light,
-and devices that have no kernels, have windows of about one size resized together.
+A spot of light leaves most of a photograph unchanged, and after resizing only those pixels change whose weights reach the
+changed window. The result equals that of resizing the whole image to the bit (see `resample`). On a CPU Pillow resizes the
+window's rows horizontally, then the affected columns vertically. On a CUDA device kernels light and resize all windows in
+two launches (see `local`). For other changes, and on devices without kernels, windows of similar size are resized together.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ import torch
 from PIL import Image, ImageChops
 from torch import Tensor
 
-from brinell.resizing.local import LightPlan, Local, Size, light_picture, plan_light
+from brinell.resizing.local import Local, Resizing, Size, light_picture, plan_light
+from brinell.resizing.plans import LightPlan, WindowPlan
 from brinell.resizing.resample import (
     BITS,
-    Interpolation,
     Support,
     load_kernels,
     resize,
@@ -32,14 +31,15 @@ from brinell.resizing.resample import (
     to_picture,
     weight_matrix,
 )
+from brinell.types import Interpolation
 
-# images (T, C, h, w), which it may not overwrite; where their corners lie, int64 (T, 2), y and x; which changes, int64 (T,)
+# changes windows (T, C, h, w) without overwriting them, given their corners (y, x), int64 (T, 2), and change numbers (T,)
 Paint = Callable[[Tensor, Tensor, Tensor], Tensor]
-TOGETHER = 25  # windows that an accelerator resizes together, each as large as the largest of them
+TOGETHER = 25  # windows that an accelerator resizes at once, padded to the largest of them
 
 
 class Repainter:
-    """An image (C, H, W), ready to be resized again and again: what doesn't change is made once."""
+    """An image (C, H, W) that is resized under many local changes; what they share is computed once."""
 
     def __init__(self, image: Tensor, height: int, width: int, how: Interpolation = "bilinear") -> None:
         self.image, self.height, self.width, self.how = image.contiguous(), height, width, how
@@ -51,15 +51,14 @@ class Repainter:
             self.halfway = resize_picture_axis(self.whole, (width, self.whole.height), how)
 
     def render(self, local: Local, parameters: Tensor) -> Tensor:
-        """The image under T changes (parameters (T, P) on the host), resized: uint8 (T, C, height, width), where it is."""
+        """Return the resized image under T changes with parameters (T, P) on the host: uint8 (T, C, height, width)."""
         if self.how == "nearest":
-            return local.inputs(self.image, parameters, self._resized)
+            return local.inputs(self.image, parameters, self._resize)
         channels, height, width = self.image.shape
         kernel = load_kernels(self.image.device.type)
         if kernel is not None and local.light is not None:
-            model_input = (self.height, self.width)
-            plan = plan_light(local, parameters, (channels, height, width), model_input, self.how, self.image.device)
-            return self.render_light(kernel, plan)
+            resizing = Resizing((channels, height, width), (self.height, self.width), self.how)
+            return self.render_light(kernel, plan_light(local, parameters, resizing, self.image.device))
 
         def paint(windows: Tensor, corners: Tensor, which: Tensor) -> Tensor:
             return local.paint(windows, corners, parameters[which])
@@ -68,77 +67,78 @@ class Repainter:
         if self.image.device.type != "cpu":
             return self.render_windows(boxes, paint)
         return self.render_by_pillow(
-            boxes, self._painted(boxes, paint) if local.light is None else self._lit(boxes, local, parameters)
+            boxes,
+            self._paint_windows(boxes, paint) if local.light is None else self._light_windows(boxes, local, parameters),
         )
 
-    def _resized(self, images: Tensor) -> Tensor:
+    def _resize(self, images: Tensor) -> Tensor:
         return resize(images, self.height, self.width, self.how)
 
     def render_light(self, kernel: ModuleType, plan: LightPlan) -> Tensor:
-        """All windows at once: nothing is cut out, and light is added where pixels are read."""
-        made = self.clean.repeat(len(plan.places), 1, 1, 1)
+        """Light and resize all windows at once, without cutting them out."""
+        made = self.clean.repeat(len(plan.windows), 1, 1, 1)
         across, down = (taps(side.source, side.target, self.how, made.device) for side in (self.across, self.down))
-        middle = made.new_empty(plan.between)
-        kernel.light_and_resize(self.image, middle, made, across, down, plan.falls, plan.places, plan.most, bits=BITS)
+        kernel.light_and_resize(self.image, made, across, down, plan, bits=BITS)
         return made
 
     def render_by_pillow(self, boxes: Tensor, windows: Iterable[tuple[int, Image.Image]]) -> Tensor:
-        """In pictures of Pillow's all the way: handing pixels over costs as much as resizing them.
+        """Work in Pillow's images throughout, because converting pixels costs as much as resizing them.
 
-        `windows` are those of the changed image, each with its place among the boxes. Windows of the same rows that change
-        no column together are resized across together.
+        `windows` are the changed windows, each with the index of its box. Windows in the same rows that affect different
+        columns share the horizontal pass.
         """
         made, painted = self.clean.repeat(len(boxes), 1, 1, 1).numpy(), dict(windows)
         left, right = self.across.targets(boxes[:, 1].numpy(), boxes[:, 3].numpy())
         corners, columns_of = boxes.tolist(), list(zip(left.tolist(), right.tolist(), strict=True))
-        for (top, bottom), places in _strips([(top, bottom) for top, _, bottom, _ in corners], columns_of):
+        for (top, bottom), group in _group_strips([(top, bottom) for top, _, bottom, _ in corners], columns_of):
             rows = self.whole.crop((0, top, self.whole.width, bottom))
-            for place in places:
-                rows.paste(painted[place], (corners[place][1], 0))
+            for index in group:
+                rows.paste(painted[index], (corners[index][1], 0))
             rows = resize_picture_axis(rows, (self.width, bottom - top), self.how)
-            for place in places:
-                first, last = columns_of[place]
+            for index in group:
+                first, last = columns_of[index]
                 columns = self.halfway.crop((first, 0, last, self.halfway.height))
                 columns.paste(rows.crop((first, 0, last, bottom - top)), (0, top))
                 for channel, band in enumerate(resize_picture_axis(columns, (last - first, self.height), self.how).split()):
-                    made[place, channel, :, first:last] = band
+                    made[index, channel, :, first:last] = band
         return torch.from_numpy(made)
 
-    def _painted(self, boxes: Tensor, paint: Paint) -> Iterator[tuple[int, Image.Image]]:
-        """Every box's window of the changed image; boxes of one size are painted together."""
+    def _paint_windows(self, boxes: Tensor, paint: Paint) -> Iterator[tuple[int, Image.Image]]:
+        """Yield the index and the changed window of every box; boxes of one size are painted together."""
         sizes, group = torch.unique(boxes[:, 2:] - boxes[:, :2], dim=0, return_inverse=True)
         for number, (height, width) in enumerate(sizes.tolist()):
             which = (group == number).nonzero()[:, 0]
             corners = boxes[which, :2]
             cuts = [self.image[:, top : top + height, left : left + width] for top, left in corners.tolist()]
             painted = paint(torch.stack(cuts), corners, which).numpy()
-            yield from ((place, to_picture(window)) for place, window in zip(which.tolist(), painted, strict=True))
+            yield from ((index, to_picture(window)) for index, window in zip(which.tolist(), painted, strict=True))
 
-    def _lit(self, boxes: Tensor, local: Local, parameters: Tensor) -> Iterator[tuple[int, Image.Image]]:
-        """The same where the change is light."""
+    def _light_windows(self, boxes: Tensor, local: Local, parameters: Tensor) -> Iterator[tuple[int, Image.Image]]:
+        """Yield the same for a change that adds light."""
         channels, height, width = self.image.shape
-        for place, (top, left, bottom, right) in enumerate(boxes.tolist()):
+        for index, (top, left, bottom, right) in enumerate(boxes.tolist()):
             box = (left, top, right, bottom)
-            light = light_picture(local, parameters[place], (channels, height, width), box)
-            yield place, ImageChops.add(self.whole.crop(box), light)
+            light = light_picture(local, parameters[index], (channels, height, width), box)
+            yield index, ImageChops.add(self.whole.crop(box), light)
 
     def render_windows(self, boxes: Tensor, paint: Paint) -> Tensor:
-        """Windows of about one area together, each as large as the largest of them needs; nothing waits for the device."""
+        """Resize windows of similar area together, padded to the largest of them, without waiting for the device."""
         made = self.clean.repeat(len(boxes), 1, 1, 1)
         groups, kernel = self._groups(boxes), load_kernels(made.device.type)
-        every = to_device(torch.from_numpy(np.concatenate([group.places for group in groups], 1)), made.device)
-        for group, places in zip(groups, torch.split(every, [len(group.which) for group in groups], 1), strict=True):
-            windows = _cut(self.image, places[0], places[1], group.source)
-            corners, which = torch.from_numpy(group.places[:2].T), torch.from_numpy(group.which)
+        every = to_device(torch.from_numpy(np.concatenate([group.positions for group in groups], 1)), made.device)
+        parts = torch.split(every, [len(group.which) for group in groups], 1)
+        for group, positions in zip(groups, parts, strict=True):
+            windows = _cut(self.image, positions[0], positions[1], group.source)
+            corners, which = torch.from_numpy(group.positions[:2].T), torch.from_numpy(group.which)
             windows = paint(windows, corners, which)
             if kernel is None:
-                self._by_products(windows, places, group.target, made)
+                self._resize_by_products(windows, positions, group.target, made)
             else:
-                self._by_kernel(kernel, windows, places, group.target, made)
+                self._resize_by_kernel(kernel, windows, positions, group.target, made)
         return made
 
     def _groups(self, boxes: Tensor) -> list[_Group]:
-        """Boxes by their area."""
+        """Group boxes by their area."""
         top, left, bottom, right = boxes.numpy().T
         order = np.argsort((bottom - top) * (right - left), kind="stable")
         found = []
@@ -148,21 +148,23 @@ class Repainter:
             x, u, columns, width = self.across.equal_windows(left[which], right[which])
             planes = np.arange(len(which)) * len(self.image)
             into = which * len(self.image) * self.height * self.width + y * self.width + x
-            places = np.stack([v, u, y, x, which, planes * height * columns, into])
-            found.append(_Group(which, places, (height, width), (rows, columns)))
+            positions = np.stack([v, u, y, x, which, planes * height * columns, into])
+            found.append(_Group(which, positions, (height, width), (rows, columns)))
         return found
 
-    def _by_kernel(self, kernel: ModuleType, windows: Tensor, places: Tensor, size: Size, made: Tensor) -> None:
-        """Two passes over bytes, the second into the inputs."""
-        (v, u, y, x, _, between, into), (rows, columns) = places, size
-        middle = windows.new_empty(*windows.shape[:3], columns)
+    def _resize_by_kernel(self, kernel: ModuleType, windows: Tensor, positions: Tensor, size: Size, made: Tensor) -> None:
+        """Make both passes with kernels; the second writes into `made`."""
+        (v, u, y, x, _, between, into), (rows, columns) = positions, size
+        buffer = windows.new_empty(*windows.shape[:3], columns)
         across, down = (taps(side.source, side.target, self.how, made.device) for side in (self.across, self.down))
-        kernel.resize_windows(windows.contiguous(), middle, *across, u, x, between, columns, across=True, bits=BITS)
-        kernel.resize_windows(middle, made, *down, v, y, into, rows, across=False, bits=BITS)
+        kernel.resize_windows(
+            windows.contiguous(), buffer, across, WindowPlan(u, x, between, columns), across=True, bits=BITS
+        )
+        kernel.resize_windows(buffer, made, down, WindowPlan(v, y, into, rows), across=False, bits=BITS)
 
-    def _by_products(self, windows: Tensor, places: Tensor, size: Size, made: Tensor) -> None:
-        """The same by products with the windows' parts of the weights."""
-        (v, u, y, x, own, *_), (rows, columns), (height, width) = places, size, windows.shape[2:]
+    def _resize_by_products(self, windows: Tensor, positions: Tensor, size: Size, made: Tensor) -> None:
+        """Make both passes by products with the parts of the weight matrices that belong to the windows."""
+        (v, u, y, x, own, *_), (rows, columns), (height, width) = positions, size, windows.shape[2:]
         across, down = (weight_matrix(side.source, side.target, self.how, made.device) for side in (self.across, self.down))
         wide, tall = _cut(across, x, u, (columns, width)), _cut(down, y, v, (rows, height))
         passed = round_to_bytes(windows.to(torch.float64) @ wide.transpose(1, 2)[:, None])
@@ -175,32 +177,31 @@ class Repainter:
 
 @dataclass(frozen=True)
 class _Group:
-    """Changes `which` (T,) whose windows are of one size. Their `places`, int64 (7, T): where they begin in the source
-    (y, x) and on the target (y, x), which they are, and where they go among the bytes between both passes and among the
-    inputs.
+    """Changes `which` (T,) with windows of one size. `positions` is int64 (7, T): where windows begin in the source (y, x)
+    and on the target (y, x), which changes they are, and their offsets in the buffer between the passes and in the result.
     """
 
     which: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
     source: Size
     target: Size
 
 
-def _strips(rows: list[Size], columns: list[Size]) -> Iterator[tuple[Size, list[int]]]:
-    """Places with the same rows and with columns (from, to) apart, together as they come."""
+def _group_strips(rows: list[Size], columns: list[Size]) -> Iterator[tuple[Size, list[int]]]:
+    """Yield rows and the indices of windows in these rows whose columns (from, to) don't overlap."""
     found: dict[Size, list[list[int]]] = {}
-    for place, (key, (first, last)) in enumerate(zip(rows, columns, strict=True)):
+    for index, (key, (first, last)) in enumerate(zip(rows, columns, strict=True)):
         strips = found.setdefault(key, [])
         for strip in strips:
             if all(last <= columns[other][0] or columns[other][1] <= first for other in strip):
-                strip.append(place)
+                strip.append(index)
                 break
         else:
-            strips.append([place])
+            strips.append([index])
     return ((key, strip) for key, strips in found.items() for strip in strips)
 
 
 def _cut(images: Tensor, y: Tensor, x: Tensor, size: Size) -> Tensor:
-    """Windows (T, …, height, width) of (…, H, W) from those corners (T,) on."""
+    """Return windows (T, …, height, width) of (…, H, W) at the given corners (T,)."""
     views = images.unfold(-2, size[0], 1).unfold(-2, size[1], 1)
     return views.movedim((-4, -3), (0, 1))[y, x]

@@ -1,11 +1,11 @@
-"""Resizing images as Pillow does, to the bit, on any device.
+"""Resizing images exactly as Pillow does, to the bit, on any device.
 
-Networks were trained on images that Pillow (or libraries that follow it) had resized, and some change their mind over less
-than its rounding. Pillow resamples in two passes, across and then down, each a weighted sum with whole weights of 22
-bits, rounded to a byte. On a CPU Pillow itself does it, and is asked for one pass at a time: from version 13 on it goes
-down first where an image shrinks more in height than in width, and the bytes of an upright photograph would depend on
-the version. On a CUDA device a kernel makes the sums in whole numbers (`kernels`); where there is none, both passes are
-products with a matrix of weights, whose sums float64 holds exactly. So every device and batch gives the same bytes.
+Networks were trained on images resized by Pillow or compatible libraries, and some predictions change with less than its
+rounding. Pillow resamples in two passes, horizontal then vertical, each a weighted sum with integer weights of 22 bits,
+rounded to bytes. On a CPU Pillow itself is called, once per pass: from version 13 on it makes the vertical pass first where
+an image shrinks more in height than in width, so the bytes of an upright photograph would depend on the version. On a CUDA
+device a kernel computes integer sums (`kernels`); on other devices both passes are products with a matrix of weights, which
+are exact in float64. So every device and batch size gives the same bytes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from brinell.types import Interpolation as Interpolation
+from brinell.resizing.plans import LightPlan, WindowPlan
+from brinell.types import Interpolation
 
-BITS = 22  # of a weight
+BITS = 22  # bits of a weight
 _PILLOW = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
@@ -33,14 +34,14 @@ Box = tuple[int, int, int, int]
 
 
 def resize(images: Tensor, height: int, width: int, how: Interpolation = "bilinear", box: Box | None = None) -> Tensor:
-    """uint8 images (N, C, H, W) resized to that size, after a cut to `box` (left, top, right, bottom), if any."""
+    """Resize uint8 images (N, C, H, W), after cropping to `box` (left, top, right, bottom) if given."""
     if box is not None:
         left, top, right, bottom = box
         images = images[..., top:bottom, left:right]
     if images.shape[2:] == (height, width):
         return images
     if images.device.type == "cpu":
-        return _by_pillow(images, height, width, how)
+        return _resize_by_pillow(images, height, width, how)
     if how == "nearest":
         rows, columns = (
             nearest_pixels(source, target).to(images.device)
@@ -54,24 +55,24 @@ def resize(images: Tensor, height: int, width: int, how: Interpolation = "biline
 
 
 def resize_axis(images: Tensor, size: int, how: Interpolation, across: bool) -> Tensor:
-    """One pass as an accelerator makes it, wherever the images are."""
+    """Resize along one axis as an accelerator does, on any device."""
     count, channels, height, width = images.shape
     source, device = (width if across else height), images.device
     kernel = load_kernels(device.type)
     if kernel is None:
-        own = weight_matrix(source, size, how, device)
+        weights = weight_matrix(source, size, how, device)
         values = images.to(torch.float64)
-        return round_to_bytes(values @ own.T if across else own @ values)
+        return round_to_bytes(values @ weights.T if across else weights @ values)
     made = images.new_empty(count, channels, *((height, size) if across else (size, width)))
     begin, to = images.new_zeros(count, dtype=torch.int64), torch.arange(count, device=device) * made[0].numel()
-    first, whole = taps(source, size, how, device)
-    kernel.resize_windows(images.contiguous(), made, first, whole, begin, begin, to, size, across=across, bits=BITS)
+    plan = WindowPlan(begin, begin, to, size)
+    kernel.resize_windows(images.contiguous(), made, taps(source, size, how, device), plan, across=across, bits=BITS)
     return made
 
 
 @cache
 def load_kernels(kind: str) -> ModuleType | None:
-    """The kernels of a kind of device, or None where it has none, or nothing that could compile them."""
+    """Return the kernels for a type of device; None if there are none or they can't be compiled."""
     if kind != "cuda":
         return None
     try:
@@ -79,49 +80,48 @@ def load_kernels(kind: str) -> ModuleType | None:
 
         one = torch.ones(1, 1, dtype=torch.int32, device=kind)
         image, zero = one[None, None].to(torch.uint8), torch.zeros(1, dtype=torch.int64, device=kind)
-        for across in (True, False):  # all are compiled here, before threads ask for them
+        same = (zero.int(), one << BITS)
+        for across in (True, False):  # compile all kernels now, before threads use them
             made = torch.zeros_like(image)
-            found.resize_windows(image, made, zero.int(), one << BITS, zero, zero, zero, 1, across=across, bits=BITS)
+            found.resize_windows(image, made, same, WindowPlan(zero, zero, zero, 1), across=across, bits=BITS)
             assert int(made) == 1
-        place = torch.tensor([[0, 1, 0, 1, 0, 1, 0]], device=kind)
-        both, dark = (zero.int(), one << BITS), torch.zeros(1, 2, dtype=torch.float64, device=kind)
-        found.light_and_resize(
-            image[0], torch.zeros_like(image[0]), made.zero_(), both, both, dark, place, (1, 1, 1), bits=BITS
-        )
+        window = torch.tensor([[0, 1, 0, 1, 0, 1, 0]], device=kind)
+        dark = LightPlan(torch.zeros(1, 2, dtype=torch.float64, device=kind), window, (1, 1, 1), 1)
+        found.light_and_resize(image[0], made.zero_(), same, same, dark, bits=BITS)
         assert int(made) == 1
-    except Exception:  # no Triton, no compiler of C for it, a device that is too old
+    except Exception:  # no Triton, no C compiler for it, or a device that is too old
         return None
     return found
 
 
 def round_to_bytes(sums: Tensor) -> Tensor:
-    """Products with weights, which are shares of 1, as bytes: half up. Overwrites them."""
+    """Round sums to bytes, half up, and overwrite them."""
     return sums.add_(0.5).clamp_(0, 255).to(torch.uint8)
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:
-    """Host values on a device. Nothing is waited for: they are fetched when the device comes to it."""
+    """Copy host values to a device without waiting for it."""
     return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
 
 
 @lru_cache(256)
 def weight_matrix(source: int, target: int, how: Interpolation, device: torch.device) -> Tensor:
-    """Pillow's weights as shares of 1, float64 (target, source): still exact."""
+    """Return Pillow's weights scaled to a sum of 1, float64 (target, source); they stay exact."""
     with torch.inference_mode(False):
         return (pillow_weights(source, target, how) * 2.0**-BITS).to(device)
 
 
 @lru_cache(256)
 def taps(source: int, target: int, how: Interpolation, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Which source pixel each target pixel takes first, int32 (target,), and Pillow's weights from there on, int32 (target,
-    taps); 0 where it takes fewer than others.
+    """Return the first source pixel of each target pixel, int32 (target,), and Pillow's weights from there on, int32
+    (target, taps), padded with 0.
     """
     dense = pillow_weights(source, target, how).numpy()
-    there = dense != 0
-    first = there.argmax(1)
-    count = int((source - there[:, ::-1].argmax(1) - first).max())
-    places = first[:, None] + np.arange(count)
-    whole = np.take_along_axis(dense, places.clip(max=source - 1), 1) * (places < source)
+    used = dense != 0
+    first = used.argmax(1)
+    count = int((source - used[:, ::-1].argmax(1) - first).max())
+    pixels = first[:, None] + np.arange(count)
+    whole = np.take_along_axis(dense, pixels.clip(max=source - 1), 1) * (pixels < source)
     with torch.inference_mode(False):
         return (
             torch.from_numpy(first.astype(np.int32)).to(device),
@@ -131,58 +131,58 @@ def taps(source: int, target: int, how: Interpolation, device: torch.device) -> 
 
 @lru_cache(256)
 def pillow_weights(source: int, target: int, how: Interpolation) -> Tensor:
-    """Pillow's whole weights, float64 (target, source): the rows' sums are about 2^22."""
+    """Return Pillow's integer weights, float64 (target, source); each row sums to about 2^22."""
     kernel, reach = _KERNELS[how]
     scale = source / target
     stretch = max(scale, 1.0)
     found = np.zeros((target, source))
-    for place in range(target):
-        centre = (place + 0.5) * scale
+    for pixel in range(target):
+        centre = (pixel + 0.5) * scale
         first = max(int(centre - reach * stretch + 0.5), 0)
         last = min(int(centre + reach * stretch + 0.5), source)
         near = [kernel((at - centre + 0.5) / stretch) for at in range(first, last)]
         total = sum(near)
-        found[place, first:last] = [math.trunc(w / total * (1 << BITS) + math.copysign(0.5, w)) for w in near]
+        found[pixel, first:last] = [math.trunc(w / total * (1 << BITS) + math.copysign(0.5, w)) for w in near]
     with torch.inference_mode(False):
         return torch.from_numpy(found)
 
 
 @lru_cache(256)
 def nearest_pixels(source: int, target: int) -> Tensor:
-    """Which pixel of the source each pixel of the target takes, int64 (target,). Sums up as Pillow does."""
+    """Return the source pixel of each target pixel, int64 (target,), with positions summed up as in Pillow."""
     step = source / target
-    places = np.cumsum(np.concatenate([[step * 0.5], np.full(target - 1, step)]))
-    return torch.from_numpy(places.astype(np.int64).clip(max=source - 1))
+    positions = np.cumsum(np.concatenate([[step * 0.5], np.full(target - 1, step)]))
+    return torch.from_numpy(positions.astype(np.int64).clip(max=source - 1))
 
 
 class Support:
-    """Along one side: which source pixels each target pixel is made of, from `first` to before `last`."""
+    """The source pixels that each target pixel along an axis depends on: from `first` to before `last`."""
 
     def __init__(self, source: int, target: int, how: Interpolation) -> None:
         self.source, self.target = source, target
-        there = pillow_weights(source, target, how).numpy() != 0
-        self.first = there.argmax(1)
-        self.last = source - there[:, ::-1].argmax(1)
+        used = pillow_weights(source, target, how).numpy() != 0
+        self.first = used.argmax(1)
+        self.last = source - used[:, ::-1].argmax(1)
 
     @staticmethod
     @lru_cache(256)
     def of(source: int, target: int, how: Interpolation) -> Support:
-        """The same one for the same sizes."""
+        """Return the support of a resize, computed once."""
         return Support(source, target, how)
 
     def targets(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The target pixels that source pixels from `start` to before `stop` are part of."""
+        """Return the range of target pixels that depend on the source pixels from `start` to before `stop`."""
         return np.searchsorted(self.last, start, "right"), np.searchsorted(self.first, stop, "left")
 
     def nonempty_targets(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same, at least one each."""
+        """Return the same ranges, extended to at least one pixel."""
         begin, end = self.targets(start, stop)
         begin = np.minimum(begin, self.target - 1)
         return begin, np.maximum(end, begin + 1)
 
     def equal_windows(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
-        """Windows of one size around those targets, and of one size around all that they are made of: where both begin,
-        and their sizes.
+        """Return equally large windows around these targets and around all source pixels that they depend on: where the
+        target and the source windows begin, and the two sizes.
         """
         begin, end = self.targets(start, stop)
         most = int((end - begin).max())
@@ -192,24 +192,24 @@ class Support:
         return begin, np.minimum(low, self.source - size), most, size
 
 
-def _by_pillow(images: Tensor, height: int, width: int, how: Interpolation) -> Tensor:
+def _resize_by_pillow(images: Tensor, height: int, width: int, how: Interpolation) -> Tensor:
     made = np.empty((*images.shape[:2], height, width), np.uint8)
-    for place, planes in enumerate(images.contiguous().numpy()):
+    for index, planes in enumerate(images.contiguous().numpy()):
         picture = to_picture(planes)
         picture = resize_picture_axis(resize_picture_axis(picture, (width, picture.height), how), (width, height), how)
         for channel, band in enumerate(picture.split()):
-            made[place, channel] = np.asarray(band)
+            made[index, channel] = np.asarray(band)
     return torch.from_numpy(made)
 
 
 def to_picture(planes: np.ndarray) -> Image.Image:
-    """An image (C, H, W) as a picture of Pillow's."""
+    """Return an image (C, H, W) as a Pillow image."""
     bands = [Image.fromarray(plane) for plane in planes]
     return bands[0] if len(bands) == 1 else Image.merge("RGB", bands)
 
 
 def resize_picture_axis(picture: Image.Image, size: tuple[int, int], how: Interpolation) -> Image.Image:
-    """A picture resized to (width, height), of which one is as it was."""
+    """Resize a Pillow image to (width, height), of which at most one differs from its own."""
     return picture if picture.size == size else picture.resize(size, _PILLOW[how])
 
 

@@ -12,9 +12,9 @@ def describe_queries(manifest: Mapping[str, Any]) -> list[str]:
     for model, counts in manifest.get("queries", {}).items():
         oldest = f" (the oldest from {counts['oldest']})" if counts["oldest"] else ""
         failed = f"; {counts['unanswered']:,} queries got no answer" if counts.get("unanswered") else ""
-        cost = format_cost(counts["asked"], counts["price"])
+        cost = format_cost(counts["sent"], counts["price"])
         lines.append(
-            f"{model}: {counts['asked']:,} images sent{cost}, {counts['cached']:,} answers from the cache{oldest}{failed}."
+            f"{model}: {counts['sent']:,} images sent{cost}, {counts['cached']:,} answers from the cache{oldest}{failed}."
         )
     return lines
 

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from brinell.config.saliency import CamMethod
 from brinell.errors import ModelError
-from brinell.models.model import Insides, Model, probe_images
+from brinell.models.model import Internals, Model
+from brinell.models.probe import probe_images
 from brinell.saliency.cam import WEIGHTS, class_activation
 from brinell.saliency.layers import Layer, NoSaliency, find_layer
 
@@ -23,8 +24,8 @@ from brinell.saliency.layers import Layer, NoSaliency, find_layer
 class SaliencyMapper:
     """Maps of one layer of a model, within a `with` block. Threads may share it."""
 
-    def __init__(self, model: Model, insides: Insides, layer: Layer, method: CamMethod) -> None:
-        self.model, self.insides, self.layer, self.method = model, insides, layer, method
+    def __init__(self, model: Model, insides: Internals, layer: Layer, method: CamMethod) -> None:
+        self.model, self.internals, self.layer, self.method = model, insides, layer, method
         self._local = threading.local()
         self._hook: Any = None
 
@@ -40,7 +41,7 @@ class SaliencyMapper:
         self._local.active, self._local.output = True, None
         try:
             with torch.inference_mode(False), torch.enable_grad():
-                scores = self.insides.scores(self.model.preprocess.normalise(inputs)).to(torch.float32)
+                scores = self.internals.scores(self.model.preprocess.normalise(inputs)).to(torch.float32)
                 output: Tensor = self._local.output
                 total = scores.gather(1, classes[:, None]).sum()
                 # None where the layer doesn't influence the scores
@@ -63,11 +64,11 @@ class SaliencyMapper:
 
 def open_mapper(model: Model, method: CamMethod = "gradcam++", layer: str | None = None) -> SaliencyMapper:
     """Return a model's saliency mapper, or raise `NoSaliency` with the reason why it has none."""
-    if model.insides is None:
+    if model.internals is None:
         raise NoSaliency("it is not a torch model")
     images = model.preprocess.normalise(probe_images(model.preprocess).to(model.device))
     try:
-        found = find_layer(model.insides.module, model.insides.scores, images, layer)
+        found = find_layer(model.internals.module, model.internals.scores, images, layer)
     except ModelError as error:
         raise NoSaliency(str(error)) from None
-    return SaliencyMapper(model, model.insides, found, method)
+    return SaliencyMapper(model, model.internals, found, method)

@@ -1,1 +1,1 @@
-"""A model behind HTTP, so that what is deployed can be tested."""
+"""Serves a model over HTTP, by the Open Inference Protocol."""

@@ -1,4 +1,4 @@
-"""The HTTP side: paths to answers, errors as JSON, one thread a connection."""
+"""The HTTP server: routes, errors as JSON, one thread per connection."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import torch
 
 from brinell.errors import BrinellError, ConfigError
 from brinell.models.model import Model
-from brinell.serve.answering import BadRequest, infer, metadata, parsed, path_of, predict
+from brinell.serve.responses import BadRequest, infer, metadata, model_path, parse_json, predict
 
-LARGEST = 256 << 20  # bytes of a request
+MAX_REQUEST = 256 << 20  # bytes
 
 
 class Server:
-    """A model's server, which listens from the start; `with` closes it."""
+    """Serves one model. It listens from its construction on; `with` closes it."""
 
     def __init__(self, model: Model, host: str = "127.0.0.1", port: int = 8000) -> None:
         self.model = model
@@ -29,64 +29,64 @@ class Server:
         try:
             self._http = _Listener((host, port), _Handler)
         except (OSError, OverflowError) as error:
-            raise ConfigError(f"can't listen on {host}:{port}: {error}; give another --port or --host") from None
+            raise ConfigError(f"can't listen on {host}:{port}: {error}; choose another --port or --host") from None
         self._http.server = self
         self._thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         host, port = self._http.server_address[:2]
         return f"http://{host!s}:{port}"
 
     def serve_until_stopped(self) -> None:
-        """Answer until someone presses Ctrl-C."""
+        """Respond to requests until Ctrl-C is pressed."""
         with suppress(KeyboardInterrupt):
             self._http.serve_forever()
 
     def start(self) -> Server:
-        """Answer in a thread of its own."""
+        """Respond to requests in a separate thread."""
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
         return self
 
-    def answer(self, method: str, path: str, body: bytes, content_type: str) -> Any:
-        """The JSON answer to a request; what can't be answered is a `BadRequest`."""
-        model, place = self.model, [unquote(step) for step in path.strip("/").split("/")]
-        if method == "POST" and place == ["predict"]:
+    def respond(self, method: str, path: str, body: bytes, content_type: str) -> Any:
+        """Return the JSON response to a request, and raise a `BadRequest` if it is invalid."""
+        model, steps = self.model, [unquote(step) for step in path.strip("/").split("/")]
+        if method == "POST" and steps == ["predict"]:
             with self._busy:
                 return predict(model, body, content_type)
-        if method == "POST" and place == ["v2", "repository", "index"]:
+        if method == "POST" and steps == ["v2", "repository", "index"]:
             return [{"name": model.name, "version": model.fingerprint, "state": "READY"}]
-        if place[:2] != ["v2", "models"]:
-            return self._about(method, place)
-        name, *rest = place[2:] or [""]
+        if steps[:2] != ["v2", "models"]:
+            return self._server_status(method, "/".join(steps))
+        name, *rest = steps[2:] or [""]
         if rest[:1] == ["versions"] and rest[1:2] == [model.fingerprint]:
             rest = rest[2:]
         if name != model.name or rest not in ([], ["ready"], ["infer"]):
-            raise BadRequest(f"there is no {path} here; the model is {path_of(model)}", 404)
+            raise BadRequest(f"there is no {path} on this server; the model is {model_path(model)}", 404)
         if rest == ["infer"]:
-            self._only("POST", method)
+            self._require_method("POST", method)
             with self._busy:
-                return infer(model, parsed(body))
-        self._only("GET", method)
+                return infer(model, parse_json(body))
+        self._require_method("GET", method)
         return {"name": model.name, "ready": True} if rest else metadata(model)
 
-    def _about(self, method: str, place: list[str]) -> Any:
-        answers: dict[str, Any] = {
+    def _server_status(self, method: str, path: str) -> Any:
+        responses: dict[str, Any] = {
             "v2": {"name": "brinell", "version": version("brinell"), "extensions": []},
             "v2/health/live": {"live": True},
             "v2/health/ready": {"ready": True},
         }
-        if "/".join(place) not in answers:
-            raise BadRequest(f"there is no /{'/'.join(place)} here; try /v2, {path_of(self.model)} or /predict", 404)
-        self._only("GET", method)
-        return answers["/".join(place)]
+        if path not in responses:
+            raise BadRequest(f"there is no /{path} on this server; try /v2, {model_path(self.model)} or /predict", 404)
+        self._require_method("GET", method)
+        return responses[path]
 
     @staticmethod
-    def _only(wanted: str, method: str) -> None:
-        if method != wanted:
-            raise BadRequest(f"this takes {wanted}, not {method}", 405)
+    def _require_method(expected: str, method: str) -> None:
+        if method != expected:
+            raise BadRequest(f"expected {expected}, got {method}", 405)
 
     def __enter__(self) -> Server:
         return self
@@ -104,31 +104,31 @@ class _Listener(ThreadingHTTPServer):
     server: Server
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: whoever went away needs no answer."""
+        """Ignore clients that disconnected."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "brinell"
-    timeout = 60  # seconds that a connection may be idle
+    timeout = 60  # seconds until an idle connection is closed
     server: _Listener
 
     def do_GET(self) -> None:
-        """Answer a GET."""
+        """Respond to GET."""
         self._respond()
 
     def do_POST(self) -> None:
-        """Answer a POST."""
+        """Respond to POST."""
         self._respond()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Write no log."""
+        """Log nothing."""
 
     def _respond(self) -> None:
         try:
             body = self._body()
             content_type = self.headers.get("content-type", "")
-            self._send(200, self.server.server.answer(self.command, urlsplit(self.path).path, body, content_type))
+            self._send(200, self.server.server.respond(self.command, urlsplit(self.path).path, body, content_type))
         except BadRequest as error:
             self._send(error.status, {"error": str(error)})
         except BrinellError as error:
@@ -142,11 +142,11 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("content-length")
         if self.headers.get("transfer-encoding") or (length is not None and not length.isdigit()):
             self.close_connection = True
-            raise BadRequest("give the body's length (Content-Length)", 411)
+            raise BadRequest("set the length of the body (Content-Length)", 411)
         size = int(length or 0)
-        if size > LARGEST:
+        if size > MAX_REQUEST:
             self.close_connection = True
-            raise BadRequest(f"a request may have {LARGEST >> 20} MB, and this one has {size >> 20}", 413)
+            raise BadRequest(f"a request may have at most {MAX_REQUEST >> 20} MB, this one has {size >> 20}", 413)
         return self.rfile.read(size)
 
     def _send(self, status: int, content: Any) -> None:
@@ -158,11 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-def served_lines(server: Server) -> list[str]:
-    """What to do with a server, for people."""
-    model = f"{server.url}{path_of(server.model)}"
+def usage_lines(server: Server) -> list[str]:
+    """Return what to print when a server starts: how to query it."""
+    model = f"{server.url}{model_path(server.model)}"
     return [
-        f"serving {server.model.name}: {model} (Open Inference Protocol v2; Ctrl-C stops it)",
+        f"serving {server.model.name}: {model} (Open Inference Protocol v2; press Ctrl-C to stop)",
         f"  curl --data-binary @photo.jpg {server.url}/predict",
         f"  brinell run --model {model} --data photos/",
     ]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def human(
     run: "Run",
-    people: Annotated[Path, typer.Argument(help="CSV or JSON file of boxes, or folder of PNG maps.")],
+    people: Annotated[Path, typer.Argument(metavar="PEOPLE", help="CSV or JSON file of boxes, or folder of PNG maps.")],
     operator: Annotated[str, typer.Option(help="Windows to compare, by operator.")] = "windows:0.4",
 ) -> list[Any]:
     """Compare people's minimal images with a model's.

@@ -37,7 +37,8 @@ from brinell.lenses.fragility.windows import Array, Neighbourhood, WindowGrid, f
 from brinell.lenses.lens import Entry
 from brinell.lenses.method import Categorical, Files, Measuring, Method, Nullable, Outcome, Shard, Size, Trials
 from brinell.models.activations import activations
-from brinell.models.model import Model, probe_images
+from brinell.models.model import Model
+from brinell.models.probe import probe_images
 from brinell.perturb.change import Change
 from brinell.perturb.view import View
 from brinell.perturb.windows import PARAMETERS, location_view, title_of, window_view

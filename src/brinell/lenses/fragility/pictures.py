@@ -93,7 +93,7 @@ class _Artist:
         """Query both windows again, and store them."""
         pre = self.model.preprocess
         view = window_view("", self.options.fit, pre.height, pre.width)
-        original = pre.coloured(self.drawing.original(pair.image)).to(self.model.device)
+        original = pre.convert_channels(self.drawing.original(pair.image)).to(self.model.device)
         parameters = torch.tensor([[*pair.corner, pair.side], [*pair.to_corner, pair.to_side]], dtype=torch.float64)
         inputs = view.look(original, parameters, pre.inputs)
         probabilities, detections = self.model.answer(inputs)
@@ -109,7 +109,7 @@ class _Artist:
             self._window(picture, scores.cpu(), pair.label, f"{name}-{index}")
             for index, (picture, scores) in enumerate(zip(pictures, probabilities, strict=True))
         )
-        layers = self._layers(inputs, name) if with_layers and self.model.insides is not None else ()
+        layers = self._layers(inputs, name) if with_layers and self.model.internals is not None else ()
         caption = _describe(pair)
         return PairPicture(pair.model, pair.operator, pair.move, pair.image, pair.label, caption, first, second, layers)
 
@@ -156,7 +156,7 @@ def _draw_boxes(picture: Image.Image, found: Detections, classes: Classes | None
     for box, label, score in zip(found.boxes[0].tolist(), found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
         if label >= 0:
             draw.rectangle(box, outline=YELLOW, width=3)
-            text = f"{classes.short(label) if classes is not None else label} {score:.0%}"
+            text = f"{classes.short_name(label) if classes is not None else label} {score:.0%}"
             corner = max(0, box[0]) + 5, max(0, box[1]) + 4
             draw.rectangle(draw.textbbox(corner, text, font_size=15), fill=YELLOW)
             draw.text(corner, text, fill=(0, 0, 0), font_size=15)

@@ -1,1 +1,1 @@
-"""Models behind HTTP."""
+"""Models behind HTTP: requests, responses, retries, budgets and a cache of responses."""

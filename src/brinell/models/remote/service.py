@@ -1,4 +1,4 @@
-"""Asking a service over HTTP: side by side, no faster than allowed, again where that helps, and nothing twice."""
+"""Queries to a service over HTTP: in parallel, rate-limited, retried, and cached."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,44 +16,55 @@ import torch
 from torch import Tensor
 
 from brinell.errors import BrinellError, ServiceError
-from brinell.models.remote.cache import Answers, Counts
-from brinell.models.remote.http import Passing, Wire
-from brinell.models.remote.protocol import Asking
+from brinell.models.model import Counts
+from brinell.models.remote.cache import AnswerCache
+from brinell.models.remote.http import HttpClient, TransientError
+from brinell.models.remote.protocol import Codec
 
-LONGEST_PAUSE = 30.0  # seconds between two tries
-PATIENCE = 300.0  # seconds: a service that wants a longer wait (Retry-After) is asked another day
+MAX_PAUSE = 30.0  # seconds between two attempts
+MAX_RETRY_AFTER = 300.0  # seconds; a service that asks for a longer pause stops the run
+
+Scores = dict[str, np.ndarray]  # by the key of an image
 
 
-class Service:
-    """A model behind HTTP, with what it costs to ask it. `batch` is how many images at a time keep it busy.
+@dataclass(frozen=True)
+class Endpoint:
+    """The name and URL of a model behind HTTP, and the identity under which its answers are cached."""
 
-    A question is asked in a thread of its own. What comes back is kept before anything else is done with it. As many
-    images as `calls.failures` allows may go without an answer: theirs is NaN. After one more no question is begun until
-    another run begins; those under way are answered and kept.
+    name: str
+    url: str
+    identity: str
+
+
+class RemoteService:
+    """A model behind HTTP, and what its queries cost. See `models.model.Service`.
+
+    Requests run in threads. An answer is stored in the cache before it is used. As many images as `calls.failures` allows
+    may remain without an answer: their scores are NaN. One more failure stops the run: no new request is sent, but those in
+    flight are completed and stored.
     """
 
     def __init__(
-        self, wire: Wire, url: str, asking: Asking, answers: Answers, *, identity: str, name: str, limit: int | None
+        self, client: HttpClient, endpoint: Endpoint, codec: Codec, cache: AnswerCache, *, limit: int | None
     ) -> None:
-        self.wire, self.url, self.asking, self.answers = wire, url, asking, answers
-        self.identity, self.name, self.limit = identity, name, limit
-        self.batch = wire.calls.concurrency * asking.most
-        self.price = wire.calls.price
+        self.client, self.endpoint, self.codec, self.cache, self.limit = client, endpoint, codec, cache, limit
+        self.batch = client.calls.concurrency * codec.most
+        self.price = client.calls.price
         self._run = f"not a run: {uuid.uuid4().hex}"
-        self._pool = ThreadPoolExecutor(wire.calls.concurrency, "ask")
+        self._pool = ThreadPoolExecutor(client.calls.concurrency, "query")
         self._lock = threading.RLock()
-        self._under_way: dict[str, Future[dict[str, np.ndarray]]] = {}
+        self._in_flight: dict[str, Future[Scores]] = {}
         self._unanswered = 0
-        self._shape: tuple[int, ...] | None = None  # of an answer's scores
-        self._next = 0.0  # when the next question may be sent
+        self._shape: tuple[int, ...] | None = None  # of an image's scores
+        self._next = 0.0  # when the next request may be sent
         self._failure: BrinellError | None = None
         self._stopped = threading.Event()
 
     # ---- counting ----
 
     def begin(self, run: str) -> None:
-        """Count for a run from here on, together with what it asked before it was stopped."""
-        self.answers.rename(self._run, run, self.identity)
+        """Count queries for a run from now on, in addition to those it made before it was interrupted."""
+        self.cache.rename(self._run, run, self.endpoint.identity)
         self._run = run
         self._unanswered = 0
         self._failure = None
@@ -60,86 +72,86 @@ class Service:
 
     @property
     def counts(self) -> Counts:
-        """What the run has asked so far."""
-        return self.answers.counts(self._run, self.identity)
+        """The queries of the current run."""
+        return self.cache.counts(self._run, self.endpoint.identity)
 
     @property
     def tolerant(self) -> bool:
-        """Whether an image may go without an answer."""
-        return self.wire.calls.failures > 0
+        """Whether images may remain without an answer."""
+        return self.client.calls.failures > 0
 
     @property
     def unanswered(self) -> int:
-        """How many images did in this run, since it was begun or went on."""
+        """The number of images without an answer since the run was started or resumed."""
         return self._unanswered
 
     @property
     def rate(self) -> float | None:
-        """Images a second at most, where that is set."""
-        return self.wire.calls.rate
+        """The maximum number of images per second, if there is one."""
+        return self.client.calls.rate
 
-    # ---- asking ----
+    # ---- queries ----
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """Scores (N, K) of uint8 inputs (N, C, H, W) on the host. Equal inputs are one question."""
+        """Return scores (N, K) for uint8 inputs (N, C, H, W) on the CPU. Equal inputs are queried once."""
         images = inputs.numpy()
         keys = [_key(image) for image in images]
         distinct = dict(zip(keys, images, strict=True))
-        known, futures = self._begin(distinct)
-        found = {**known, **self._finished(futures)}
+        known, futures = self._submit(distinct)
+        found = {**known, **self._collect(futures)}
         return torch.from_numpy(np.stack([found[key] for key in keys]))
 
-    def _begin(self, images: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], set[Future[dict[str, np.ndarray]]]]:
-        """What is known about images, and questions about the others, which someone may be asking already."""
-        with self._lock:  # nobody asks what another has just asked
-            known, oldest = self._read(images)
-            futures = {self._under_way[key] for key in images if key in self._under_way}
-            new = [key for key in images if key not in known and key not in self._under_way]
-            size = min(self.asking.most, -(-len(new) // self.wire.calls.concurrency) or 1)
+    def _submit(self, images: Scores) -> tuple[Scores, set[Future[Scores]]]:
+        """Return the scores that are cached, and requests for the others, some of which may be in flight already."""
+        with self._lock:  # so that no image is sent twice
+            known, oldest = self._read_cache(images)
+            futures = {self._in_flight[key] for key in images if key in self._in_flight}
+            new = [key for key in images if key not in known and key not in self._in_flight]
+            size = min(self.codec.most, -(-len(new) // self.client.calls.concurrency) or 1)
             for start in range(0, len(new), size):
                 part = {key: images[key] for key in new[start : start + size]}
-                future = self._pool.submit(self._ask, part)
-                self._under_way.update(dict.fromkeys(part, future))
+                future = self._pool.submit(self._query, part)
+                self._in_flight.update(dict.fromkeys(part, future))
                 future.add_done_callback(lambda _, part=part: self._forget(part))  # type: ignore[misc]
                 futures.add(future)
         if known:
-            self.answers.count_cached(self._run, self.identity, len(known), oldest)
+            self.cache.count_cached(self._run, self.endpoint.identity, len(known), oldest)
         return known, futures
 
-    def _read(self, images: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], str | None]:
-        """Scores from kept answers, and the oldest one's day. One that can't be read is asked for again."""
+    def _read_cache(self, images: Scores) -> tuple[Scores, str | None]:
+        """Return scores from cached answers, and the oldest date. An answer that can't be read is queried again."""
         scores, oldest = {}, None
-        for key, (answer, day) in self.answers.read(self.identity, images).items():
+        for key, (answer, date) in self.cache.read(self.endpoint.identity, images).items():
             try:
-                scores[key] = self.asking.scores(answer)
+                scores[key] = self.codec.scores(answer)
             except ServiceError:
                 continue
-            oldest = min(oldest or day, day)
+            oldest = min(oldest or date, date)
         return scores, oldest
 
-    def _forget(self, part: dict[str, np.ndarray]) -> None:
+    def _forget(self, part: Scores) -> None:
         with self._lock:
             for key in part:
-                self._under_way.pop(key, None)
+                self._in_flight.pop(key, None)
 
-    def _finished(self, futures: set[Future[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
+    def _collect(self, futures: set[Future[Scores]]) -> Scores:
         try:
             return {key: scores for future in futures for key, scores in future.result().items()}
         except (BrinellError, _Stopped) as error:
             with self._lock:
-                under_way = set(self._under_way.values())
-            wait(under_way)  # they are paid for; whoever goes on from here must find their answers
-            raise self._failure or error from None  # of all that failed, the first one, which stopped the others
+                in_flight = set(self._in_flight.values())
+            wait(in_flight)  # they are paid for, and a resumed run must find their answers
+            raise self._failure or error from None  # the first failure, which stopped the other requests
 
-    def _ask(self, part: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Ask about a few images, keep what is answered, and give their scores."""
+    def _query(self, part: Scores) -> Scores:
+        """Query the service for some images, and return their scores."""
         try:
-            return self._answered(part)
+            return self._query_and_store(part)
         except ServiceError as error:
-            if len(part) > 1 and self.tolerant:  # which of them was it?
-                return {key: scores for key, image in part.items() for key, scores in self._ask({key: image}).items()}
+            if len(part) > 1 and self.tolerant:  # find out which image it was
+                return {key: scores for key, image in part.items() for key, scores in self._query({key: image}).items()}
             with self._lock:
-                if self._shape is not None and self._unanswered < self.wire.calls.failures:
+                if self._shape is not None and self._unanswered < self.client.calls.failures:
                     self._unanswered += 1
                     return {key: np.full(self._shape, np.nan, np.float32) for key in part}
                 self._failure = self._failure or error
@@ -151,53 +163,54 @@ class Service:
                 self._stopped.set()
             raise
 
-    def _answered(self, part: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        answer = self._answer(list(part.values()))
+    def _query_and_store(self, part: Scores) -> Scores:
+        response = self._send(list(part.values()))
         try:
-            answers = dict(zip(part, self.asking.split(answer, len(part)), strict=True))
-            self.answers.keep(self.identity, answers)
-            found = {key: self.asking.scores(answer) for key, answer in answers.items()}
+            answers = dict(zip(part, self.codec.split(response, len(part)), strict=True))
+            self.cache.store(self.endpoint.identity, answers)
+            found = {key: self.codec.scores(answer) for key, answer in answers.items()}
         except ServiceError as error:
-            raise self._told(str(error)) from None
+            raise self._error(str(error)) from None
         self._shape = next(iter(found.values())).shape
         return found
 
-    def _answer(self, inputs: Sequence[np.ndarray]) -> Any:
-        """The JSON answer to a request, after as many tries as it takes."""
-        request, calls = self.asking.request(list(inputs)), self.wire.calls
+    def _send(self, inputs: Sequence[np.ndarray]) -> Any:
+        """Send a request, with retries, and return the JSON response."""
+        request, calls = self.codec.request(list(inputs)), self.client.calls
         for attempt in range(calls.retries + 1):
-            self._wait_for_a_turn(len(inputs))
-            self.answers.spend(self._run, self.identity, len(inputs), self.limit)
+            self._wait_for_turn(len(inputs))
+            self.cache.spend(self._run, self.endpoint.identity, len(inputs), self.limit)
             try:
-                return self.wire.json("POST", self.url, request.body, request.content_type)
+                return self.client.json("POST", self.endpoint.url, request.body, request.content_type)
             except ServiceError as error:
-                raise self._told(str(error)) from None
-            except Passing as error:
+                raise self._error(str(error)) from None
+            except TransientError as error:
                 problem, pause = str(error), error.pause
-            if pause > PATIENCE:
-                raise self._told(f"it {problem} and wants to be left alone for {pause:,.0f} s")
-            self._hold_back(max(pause, 0.0))
+            if pause > MAX_RETRY_AFTER:
+                raise self._error(f"it {problem} and asks to retry after {pause:,.0f} s")
+            self._delay_all(max(pause, 0.0))
             if attempt < calls.retries:
-                self._pause(max(pause, min(calls.backoff * 2**attempt, LONGEST_PAUSE)))
-        raise self._told(f"it {problem}, {calls.retries + 1} times over")
+                self._pause(max(pause, min(calls.backoff * 2**attempt, MAX_PAUSE)))
+        attempts = calls.retries + 1
+        raise self._error(f"it {problem} ({attempts} attempt{'s' if attempts > 1 else ''})")
 
-    def _told(self, problem: str) -> ServiceError:
+    def _error(self, problem: str) -> ServiceError:
         return ServiceError(
-            f"model {self.name} ({self.url}) can't go on: {self.wire.hidden(problem)}; what it answered is kept in "
-            f"{self.answers.path}, and the same command goes on from there"
+            f"model {self.endpoint.name} ({self.endpoint.url}) failed: {self.client.redact(problem)}; its answers are kept "
+            f"in {self.cache.path}: rerun to resume"
         )
 
     # ---- waiting ----
 
-    def _wait_for_a_turn(self, images: int) -> None:
+    def _wait_for_turn(self, images: int) -> None:
         with self._lock:
             turn = max(self._next, time.monotonic())
-            if self.wire.calls.rate is not None:
-                self._next = turn + images / self.wire.calls.rate
+            if self.client.calls.rate is not None:
+                self._next = turn + images / self.client.calls.rate
         self._pause(turn - time.monotonic())
 
-    def _hold_back(self, seconds: float) -> None:
-        """Let nobody ask before so many seconds have passed."""
+    def _delay_all(self, seconds: float) -> None:
+        """Delay all further requests."""
         with self._lock:
             self._next = max(self._next, time.monotonic() + seconds)
 
@@ -207,9 +220,9 @@ class Service:
 
 
 class _Stopped(Exception):
-    """Another question failed."""
+    """Another request failed."""
 
 
 def _key(image: np.ndarray) -> str:
-    """32 hex digits of a model input: its shape and its pixels."""
+    """Return 32 hex digits of a hash of a model input's shape and pixels."""
     return hashlib.blake2b(str(image.shape).encode() + image.tobytes(), digest_size=16).hexdigest()

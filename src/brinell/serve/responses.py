@@ -1,6 +1,6 @@
-"""What the server says, as plain data: a model's metadata, and its answers to tensors and to image files.
+"""The server's responses as plain data: a model's metadata, and its results for tensors and image files.
 
-Axes: inputs are (N, C, H, W), as the metadata has it; (N, H, W, C) is understood, too.
+Axes: model inputs are (N, C, H, W), as in the metadata; (N, H, W, C) is accepted, too.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from brinell.errors import ModelError, UnreadableImage
 from brinell.models.model import Model
 
 INPUT, OUTPUT = "images", "probabilities"
-#: a detector's outputs, their types and last axes: xyxy in pixels of the model input, places among the classes or -1, scores
-FOUND: dict[str, tuple[Any, ...]] = {"boxes": ("FP32", 4), "labels": ("INT64",), "scores": ("FP32",)}
+#: a detector's outputs with their datatypes and last axes: boxes are xyxy in pixels of the model input, labels are class
+#: indices, or -1 for unused rows
+DETECTIONS: dict[str, tuple[Any, ...]] = {"boxes": ("FP32", 4), "labels": ("INT64",), "scores": ("FP32",)}
 
 
 class BadRequest(Exception):
-    """A request that can't be answered, and the status that says so."""
+    """A request that can't be answered, and the HTTP status to respond with."""
 
     def __init__(self, problem: str, status: int = 400) -> None:
         super().__init__(problem)
         self.status = status
 
 
-def path_of(model: Model) -> str:
-    """Where a model's metadata are."""
+def model_path(model: Model) -> str:
+    """Return the path of a model's metadata."""
     return f"/v2/models/{quote(model.name, safe='')}"
 
 
 def metadata(model: Model) -> dict[str, Any]:
-    """A model's name, version and tensors; `parameters` say what the protocol has no words for."""
+    """Return a model's name, version and tensors; `parameters` hold what the protocol doesn't define."""
     pre = model.preprocess
     parameters: dict[str, Any] = {"short_side": pre.short_side, "interpolation": pre.interpolation}
     if model.classes is not None:
@@ -46,7 +47,9 @@ def metadata(model: Model) -> dict[str, Any]:
     outputs = [{"name": OUTPUT, "datatype": "FP32", "shape": [-1, model.outputs]}]
     if model.detector is not None:
         parameters |= {"task": "detection", "box_units": "pixels"}
-        outputs = [{"name": name, "datatype": kind, "shape": [-1, -1, *more]} for name, (kind, *more) in FOUND.items()]
+        outputs = [
+            {"name": name, "datatype": datatype, "shape": [-1, -1, *axes]} for name, (datatype, *axes) in DETECTIONS.items()
+        ]
     return {
         "name": model.name,
         "versions": [model.fingerprint],
@@ -58,74 +61,74 @@ def metadata(model: Model) -> dict[str, Any]:
 
 
 def infer(model: Model, request: Any) -> dict[str, Any]:
-    """The answer to an inference request."""
+    """Return the response to an inference request."""
     inputs = request.get("inputs") if isinstance(request, dict) else None
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise BadRequest(f'expected {{"inputs": [one tensor named "{INPUT}"]}}')
-    known = (OUTPUT,) if model.detector is None else tuple(FOUND)
-    wanted = request.get("outputs") or [{"name": name} for name in known]
-    if any(not isinstance(one, dict) or one.get("name") not in known for one in wanted):
+    known = (OUTPUT,) if model.detector is None else tuple(DETECTIONS)
+    requested = request.get("outputs") or [{"name": name} for name in known]
+    if any(not isinstance(one, dict) or one.get("name") not in known for one in requested):
         raise BadRequest(f"expected outputs among {', '.join(known)}")
-    given = _outputs(model, _canvases(model, inputs[0]))
+    results = _run(model, _read_tensor(model, inputs[0]))
     outputs = [
         {
             "name": one["name"],
-            "datatype": FOUND.get(one["name"], ("FP32",))[0],
-            "shape": list(given[one["name"]].shape),
-            "data": given[one["name"]].flatten().tolist(),
+            "datatype": DETECTIONS.get(one["name"], ("FP32",))[0],
+            "shape": list(results[one["name"]].shape),
+            "data": results[one["name"]].flatten().tolist(),
         }
-        for one in wanted
+        for one in requested
     ]
-    answer = {"model_name": model.name, "model_version": model.fingerprint, "outputs": outputs}
-    return answer if request.get("id") is None else {"id": request["id"], **answer}
+    response = {"model_name": model.name, "model_version": model.fingerprint, "outputs": outputs}
+    return response if request.get("id") is None else {"id": request["id"], **response}
 
 
 def predict(model: Model, body: bytes, content_type: str) -> dict[str, Any]:
-    """The answer about an image file of any size: raw, in a form, or in base64 in JSON."""
+    """Return the result for an image file of any size: raw, in a form, or in base64 in JSON."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         body = _file_in_form(body, content_type)
     elif kind == "application/json":
         body = _file_in_json(body)
-    image = _image(body)
-    given, names = _outputs(model, model.preprocess.model_input(image)[None]), class_names(model)
+    image = _decode(body)
+    results, names = _run(model, model.preprocess.model_input(image)[None]), class_names(model)
     if model.detector is not None:
-        boxes = model.preprocess.original_boxes(given["boxes"][0], *image.shape[1:])
-        found = zip(boxes.tolist(), given["labels"][0].tolist(), given["scores"][0].tolist(), strict=True)
+        boxes = model.preprocess.unmap_boxes(results["boxes"][0], *image.shape[1:])
+        found = zip(boxes.tolist(), results["labels"][0].tolist(), results["scores"][0].tolist(), strict=True)
         objects = [{"label": names[label], "score": score, "box": box} for box, label, score in found if label >= 0]
         return {"objects": objects}
-    scores = given[OUTPUT][0]
+    scores = results[OUTPUT][0]
     return {"label": names[int(scores.argmax())], "scores": dict(zip(names, scores.tolist(), strict=True))}
 
 
 def class_names(model: Model) -> list[str]:
-    """A name for each class, no two the same."""
+    """Return a unique name for each class."""
     if model.classes is None:
         return [str(index) for index in range(model.outputs)]
     names = list(model.classes.names)
     return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names)]
 
 
-def _outputs(model: Model, inputs: Tensor) -> dict[str, Tensor]:
-    """A model's answers by the names of its outputs."""
+def _run(model: Model, inputs: Tensor) -> dict[str, Tensor]:
+    """Return a model's results by the names of its outputs."""
     scores, found = model.answer(inputs.to(model.device))
     if not bool(scores.isfinite().all()):
-        raise ModelError(f"model {model.name} gave NaN")
+        raise ModelError(f"model {model.name} returned NaN")
     if found is None:
         return {OUTPUT: scores.cpu()}
     return {"boxes": found.boxes.cpu(), "labels": found.labels.cpu(), "scores": found.scores.cpu()}
 
 
-def _canvases(model: Model, tensor: dict[str, Any]) -> Tensor:
-    """A request's tensor as inputs in 0..255: UINT8 as they are, FP32 in [0, 1], BYTES as image files in base64."""
-    data, shape, kind = tensor.get("data"), tensor.get("shape"), tensor.get("datatype")
+def _read_tensor(model: Model, tensor: dict[str, Any]) -> Tensor:
+    """Return a request's tensor as model inputs in 0..255: UINT8, FP32 in [0, 1], or BYTES (image files in base64)."""
+    data, shape, datatype = tensor.get("data"), tensor.get("shape"), tensor.get("datatype")
     if not isinstance(data, list) or not data or not isinstance(shape, list):
-        raise BadRequest("the tensor needs a shape and data, a list with something in it")
-    if kind == "BYTES":
+        raise BadRequest("the tensor needs a shape and a non-empty list of data")
+    if datatype == "BYTES":
         files = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
-        return torch.stack([_canvas(model, _bytes(file)) for file in files])
-    if kind not in ("UINT8", "FP32"):
-        raise BadRequest(f"the datatype should be UINT8, FP32 (in [0, 1]) or BYTES, but is {kind}")
+        return torch.stack([model.preprocess.model_input(_decode(_from_base64(file))) for file in files])
+    if datatype not in ("UINT8", "FP32"):
+        raise BadRequest(f"the datatype should be UINT8, FP32 (in [0, 1]) or BYTES, but is {datatype}")
     pre = model.preprocess
     planes, interleaved = (pre.channels, pre.height, pre.width), (pre.height, pre.width, pre.channels)
     if len(shape) != 4 or tuple(shape[1:]) not in (planes, interleaved):
@@ -134,19 +137,15 @@ def _canvases(model: Model, tensor: dict[str, Any]) -> Tensor:
         values = torch.tensor(data, dtype=torch.float32).reshape(shape)
     except (ValueError, TypeError, RuntimeError, OverflowError):
         raise BadRequest(f"the data should be numbers of shape {shape}") from None
-    most = 255 if kind == "UINT8" else 1
+    most = 255 if datatype == "UINT8" else 1
     if not bool(((values >= 0) & (values <= most)).all()):
-        raise BadRequest(f"values of {kind} images should lie in 0..{most}")
+        raise BadRequest(f"values of {datatype} images should be in 0..{most}")
     if tuple(shape[1:]) != planes:
         values = values.permute(0, 3, 1, 2).contiguous()
-    return values.to(torch.uint8) if kind == "UINT8" else values * 255
+    return values.to(torch.uint8) if datatype == "UINT8" else values * 255
 
 
-def _canvas(model: Model, file: bytes) -> Tensor:
-    return model.preprocess.model_input(_image(file))
-
-
-def _image(file: bytes) -> Tensor:
+def _decode(file: bytes) -> Tensor:
     try:
         return decode(file, "the image")
     except UnreadableImage as error:
@@ -154,7 +153,7 @@ def _image(file: bytes) -> Tensor:
 
 
 def _file_in_form(body: bytes, content_type: str) -> bytes:
-    """The first file of a form, byte by byte."""
+    """Return the bytes of the first file in a form."""
     boundary = re.search(r'boundary="?([^";]+)"?', content_type)
     parts = (b"\r\n" + body).split(b"\r\n--" + boundary[1].encode()) if boundary else []
     for part in parts[1:-1]:
@@ -165,21 +164,21 @@ def _file_in_form(body: bytes, content_type: str) -> bytes:
 
 
 def _file_in_json(body: bytes) -> bytes:
-    found = parsed(body)
+    found = parse_json(body)
     if not isinstance(found, dict) or "image" not in found:
         raise BadRequest('expected {"image": an image file in base64}')
-    return _bytes(found["image"])
+    return _from_base64(found["image"])
 
 
-def _bytes(text: Any) -> bytes:
+def _from_base64(text: Any) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError):
-        raise BadRequest("an image in JSON should be a file's bytes in base64") from None
+        raise BadRequest("an image in JSON should be the bytes of a file in base64") from None
 
 
-def parsed(body: bytes) -> Any:
-    """A body as JSON."""
+def parse_json(body: bytes) -> Any:
+    """Parse a body as JSON, and raise a `BadRequest` if it isn't."""
     try:
         return json.loads(body)
     except ValueError:
