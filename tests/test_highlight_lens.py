@@ -221,7 +221,7 @@ def test_wrong_options_are_told_in_one_line(lens: dict[str, Any], told: str, tmp
 @pytest.mark.parametrize(
     "lens",
     [
-        {"name": "highlights", "sigmas": [8, 16], "budget": 60},
+        {"name": "highlights", "sigmas": [8, 16], "search_queries": 60},
         {"name": "profile", "operators": ["fade_white"], "levels": 30},
         {"name": "knob", "operators": ["brightness"], "points": 200},
     ],
@@ -248,7 +248,7 @@ def test_saliency_of_every_lens(lens: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "lens",
     [
-        {"name": "geometry", "operators": ["rotation"], "targets": 2, "radii": [0.2, 1], "draws": 2, "lengths": 6},
+        {"name": "geometry", "operators": ["rotation"], "targets": 2, "radii": [0.2, 1], "draws": 2, "step_lengths": 6},
         {"name": "fragility", "sizes": [0.6], "stride": 4},
     ],
     ids=lambda lens: lens["name"],
