@@ -162,10 +162,9 @@ def _collect(measure: Measure, entries: list[list[Subject]], images: list[str]) 
     for sides in entries:
         mine: dict[Column, Array] = {}
         for side in sides:
-            if measure.lens is None or measure.lens in side.run.lenses:
-                found = image_values(side.run, measure, side.model, images)
-                mine = {**found, **mine}
-                titles |= {operator: side.run.title(operator) for operator, _ in found if operator not in TITLES}
+            found = image_values(side.run, measure, side.model, images)
+            mine = {**found, **mine}
+            titles |= {operator: side.run.title(operator) for operator, _ in found if operator not in TITLES}
         held.append(mine)
     columns = [column for column in held[0] if all(column in mine for mine in held)]
     operators, kept = {}, [np.empty((len(images), 0, len(held)))]

@@ -74,7 +74,12 @@ _VALUES = """
 
 
 def image_values(run: Run, measure: Measure, model: str, images: list[str]) -> dict[Column, Array]:
-    """Return a model's values by column, float64 (images,) in the order of the images, NaN where there is none."""
+    """Return a model's values by column, float64 (images,) in the order of the images, NaN where there is none.
+
+    A run without the measure's lens has no columns.
+    """
+    if measure.lens is not None and measure.lens not in run.lenses:
+        return {}
     sql = measure.sql.format(**run.lens(measure.lens)) if measure.lens else measure.sql
     values_sql = _VALUES.format(sql=sql, level="level" if measure.by_level else -1)
     given = {"model": model}

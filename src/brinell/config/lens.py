@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +13,8 @@ class LensOptions(BaseModel):
     """Base of a lens's options. `name` is the lens's own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    without_gradients: ClassVar[str] = "leave out one of the two"  # what to do if a model has no gradients
 
     name: str
     operators: tuple[str, ...] = Field(("all",), description="Operators to apply, as NAME or NAME:VARIANT (default: all).")

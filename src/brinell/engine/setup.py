@@ -91,8 +91,8 @@ def jobs_of(setup: RunSetup) -> list[Job]:
             if requested:
                 kind = "a detector" if model.detector is not None else "not a torch model"
                 raise ConfigError(
-                    f"{requested[0].id} needs gradients, and model {model.name} has none (it is {kind}); leave out one of "
-                    "the two"
+                    f"{requested[0].id} needs gradients, and model {model.name} has none (it is {kind}); "
+                    f"{options.without_gradients}"
                 )
             reasons = {change.id: NO_GRADIENTS for change in refused}
             supported = tuple(change for change in changes if change.id not in reasons)

@@ -10,89 +10,22 @@ from typing import Any
 
 from brinell.errors import RunError
 from brinell.lenses.geometry.motions import exhibits, group_of, training_motions
-from brinell.lenses.geometry.rows import (
-    COLUMNS,
-    FAILURES,
-    LABEL_CHANGES,
-    MEASURES,
-    RATES,
-    RATES_OVER_IMAGES,
-    REASONS,
-    SHARES,
-    SMALLEST,
+from brinell.lenses.geometry.rows import COLUMNS, FAILURES, MEASURES
+from brinell.lenses.geometry.statistics import (
+    CoordinateShare,
+    Invariance,
+    Rate,
+    find_label_changes,
+    find_rates,
+    find_shares,
+    find_smallest,
 )
 from brinell.lenses.reader import Figures, Reader
 from brinell.motion.names import GROUP_FACTS
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
-from brinell.runs.statistics import Estimate, mean, proportion
 
 THRESHOLD = 0.5
-
-
-@dataclass(frozen=True)
-class Invariance:
-    """One model under one group, searched by one method. Means are over the images that were fooled.
-
-    `score` is the paper's ρ̂: the mean geodesic score of the smallest motions. `by_retry` images were fooled by ManiFool's
-    second try alone, which the paper doesn't have; `first_try` is the mean score without them. For `failed` images no
-    motion was found, for these `reasons`; `skipped` ones were wrong when clean; `no_answer` ones got no answer.
-    """
-
-    model: str
-    operator: str
-    fooled: int
-    failed: int
-    skipped: int
-    no_answer: int
-    score: Estimate
-    by_retry: int
-    first_try: Estimate
-    median: float | None
-    seconds: float
-    queries: float
-    gradients: float
-    steps: float | None
-    reasons: dict[str, int]
-
-    @property
-    def retry_note(self) -> str:
-        """What the second try found; empty if nothing."""
-        if not self.by_retry:
-            return ""
-        without = f"; without them, the mean score is {self.first_try.value:.2f}" if self.by_retry < self.fooled else ""
-        return f"{self.by_retry} of {self.fooled} fooled by a second try, whose longer steps find larger motions{without}"
-
-
-@dataclass(frozen=True)
-class Rate:
-    """What random motions of one score do: `changed` is the share of motions that change the label, `worst` the share of
-    images for which at least one of the draws does.
-
-    `rejected` is the share of draws that have no motion of this score; it may bias the rate.
-    """
-
-    model: str
-    operator: str
-    score: float
-    changed: Estimate
-    worst: Estimate
-    draws: int
-    rejected: float
-
-
-@dataclass(frozen=True)
-class CoordinateShare:
-    """How much one coordinate contributes to the smallest motions: its mean share of the squared change of the image.
-
-    `size` is its mean absolute value, in raw units.
-    """
-
-    model: str
-    operator: str
-    coordinate: str
-    mean: float
-    size: float
 
 
 @dataclass(frozen=True)
@@ -160,16 +93,21 @@ class GeometryFindings:
             )
         elif mine:
             parts.append(f"No motion found changes a label of {model}")
-        for owner, operator in self.rates:
-            if owner == model:
-                score = self.threshold_score(model, operator)
-                share = f"{self.threshold:.0%} of its labels"
-                where = (
-                    f"fewer than {share} at every score tried" if score is None else f"{share} at a score of {score:.2f}"
-                )
-                start = "random" if parts else f"{model}: random"
-                parts.append(f"{start} {group_of(operator).title} motions change {where}")
+        if any(owner == model for owner, _ in self.rates):
+            parts.append(f"{'' if parts else f'{model}: '}{self._random_verdict(model)}")
         return "; ".join(parts) + "." if parts else f"No findings for {model}."
+
+    def _random_verdict(self, model: str) -> str:
+        """Return what random motions do, by the group for which the lowest score is enough."""
+        operators = [operator for owner, operator in self.rates if owner == model]
+        scores = {operator: self.threshold_score(model, operator) for operator in operators}
+        reached = sorted((score, operator) for operator, score in scores.items() if score is not None)
+        share = f"{self.threshold:.0%} of its labels"
+        if not reached:
+            return f"random motions change fewer than {share} at every score tried"
+        score, operator = reached[0]
+        lowest = f", the lowest of {len(operators)} groups" if len(operators) > 1 else ""
+        return f"random {group_of(operator).title} motions change {share} at a score of {score:.2f}{lowest}"
 
     def table(self) -> list[dict[str, Any]]:
         """Return one flat record per model, group and method."""
@@ -226,68 +164,13 @@ class GeometryFindings:
 
 def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> GeometryFindings:
     """Compute the findings from the tables `rows`, `samples` and `clean`."""
-    smallest, rates = _find_smallest(run, options["max_steps"]), _find_rates(run)
+    smallest, rates = find_smallest(run, options["max_steps"]), find_rates(run)
     if not smallest and not rates:
         raise RunError(f"the run in {run.folder} has no rows yet; rerun its command to finish it")
-    shares = [
-        CoordinateShare(model, operator, group_of(operator).parts[number - 1], share, size)
-        for model, operator, number, share, size in run.query(SHARES)
-    ]
-    label_changes = [
-        {"model": model, "operator": operator, "from": before, "to": after, "images": images}
-        for model, operator, before, after, images in run.query(LABEL_CHANGES)
-    ]
     titles = {operator: run.title(operator) for _, operator in [*smallest, *rates]}
-    return GeometryFindings(smallest, rates, shares, label_changes, options["threshold"], options["against"], titles)
-
-
-def _find_smallest(run: Run, max_steps: int) -> dict[tuple[str, str], Invariance]:
-    """Return the smallest motions by model and operator; steps beyond `max_steps` belong to the second try."""
-    reasons: dict[tuple[str, str], dict[str, int]] = {}
-    for model, operator, reason, count in run.query(REASONS):
-        reasons.setdefault((model, operator), {})[reason] = count
-    smallest = {}
-    for model, operator, fooled, failed, skipped, no_answer, *figures in run.query(SMALLEST, {"max_steps": max_steps}):
-        value, deviation, by_retry, first, first_deviation, median, seconds, queries, gradients, steps = figures
-        smallest[model, operator] = Invariance(
-            model=model,
-            operator=operator,
-            fooled=fooled,
-            failed=failed,
-            skipped=skipped,
-            no_answer=no_answer,
-            score=mean(math.nan if value is None else value, deviation, fooled),
-            by_retry=by_retry,
-            first_try=mean(math.nan if first is None else first, first_deviation, fooled - by_retry),
-            median=median,
-            seconds=seconds,
-            queries=queries,
-            gradients=gradients,
-            steps=steps,
-            reasons=reasons.get((model, operator), {}),
-        )
-    return smallest
-
-
-def _find_rates(run: Run) -> dict[tuple[str, str], list[Rate]]:
-    """Return what random motions do by model and operator, in increasing score."""
-    over_images = {row[:3]: row[3:] for row in run.query(RATES_OVER_IMAGES)}
-    rates: dict[tuple[str, str], list[Rate]] = {}
-    for model, operator, score, answered, broken, rejected, drawn in run.query(RATES):
-        deviation, images, fooled = over_images.get((model, operator, score), (None, 0, 0))
-        changed = mean(broken / answered, deviation, images, most=1) if answered else proportion(0, 0)
-        rates.setdefault((model, operator), []).append(
-            Rate(
-                model=model,
-                operator=operator,
-                score=score,
-                changed=changed,
-                worst=proportion(fooled, images),
-                draws=answered,
-                rejected=rejected / max(1, drawn),
-            )
-        )
-    return rates
+    return GeometryFindings(
+        smallest, rates, find_shares(run), find_label_changes(run), options["threshold"], options["against"], titles
+    )
 
 
 READER = Reader(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -14,6 +14,8 @@ SearchMethod = Literal["manifool", "manitest", "random", "grid"]
 
 class GeometryOptions(LensOptions):
     """Options of the geometry lens. What is not given is as published for images of the model's size."""
+
+    without_gradients: ClassVar[str] = "use the methods random, grid or manitest"
 
     name: Literal["geometry"] = "geometry"
     operators: tuple[str, ...] = Field(("similarity", "affine"), description="Groups of motions, or all.")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from brinell.lenses.geometry import LENS
 from brinell.lenses.geometry.charts import coordinate_shares, invariance_bars, misclassification, random_bars
@@ -14,25 +16,11 @@ from brinell.report.show import Chart, Context, NamedChart, Section, Show
 
 
 def table(findings: GeometryFindings) -> list[Any]:
-    """Return a table per model: the smallest motions of every group and method, and what random motions do."""
+    """Return the tables of each model: the smallest motions by group and method, and what random motions do."""
     lines: list[Any] = []
     for model in findings.models:
-        rows = Table(title=f"\n{model}", title_justify="left", title_style="bold")
-        for head in ("group", "mean score (95 %)", "fooled / not / skipped", "seconds", "queries", "gradients"):
-            rows.add_column(head, no_wrap=head == "group", overflow="fold")
-        for operator in findings.operators:
-            one = findings.smallest.get((model, operator))
-            if one is not None:
-                counts = f"{one.fooled} / {one.failed + one.no_answer} / {one.skipped}"
-                interval = f" ({one.score.low:.2f}–{one.score.high:.2f})" if one.fooled > 1 else ""
-                score = f"{one.score.value:.2f}{interval}" if one.fooled else "never fooled"
-                costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
-                rows.add_row(findings.title(operator), score, counts, *costs)
-            elif (model, operator) in findings.rates:
-                reached = findings.threshold_score(model, operator)
-                where = "none tried" if reached is None else f"{reached:.2f}"
-                rows.add_row(findings.title(operator), f"{findings.threshold:.0%} changed at {where}", "", "", "", "")
-        lines.append(rows)
+        tables = [_smallest_table(findings, model), _random_table(findings, model)]
+        lines += [Text(f"\n{model}", style="bold"), *(one for one in tables if one.row_count)]
         lines += [
             f"{findings.title(one.operator)}: {one.retry_note}."
             for one in findings.smallest.values()
@@ -40,6 +28,32 @@ def table(findings: GeometryFindings) -> list[Any]:
         ]
         lines.append(findings.verdict(model))
     return lines
+
+
+def _smallest_table(findings: GeometryFindings, model: str) -> Table:
+    rows = Table(box=box.SIMPLE_HEAD)
+    for head in ("smallest motions", "mean score (95 %)", "fooled / not / skipped", "s", "queries", "gradients"):
+        rows.add_column(head, justify="left" if head == "smallest motions" else "right")
+    for operator in findings.operators:
+        one = findings.smallest.get((model, operator))
+        if one is not None:
+            interval = f" ({one.score.low:.2f}–{one.score.high:.2f})" if one.fooled > 1 else ""
+            score = f"{one.score.value:.2f}{interval}" if one.fooled else "never fooled"
+            counts = f"{one.fooled} / {one.failed + one.no_answer} / {one.skipped}"
+            costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
+            rows.add_row(findings.title(operator), score, counts, *costs)
+    return rows
+
+
+def _random_table(findings: GeometryFindings, model: str) -> Table:
+    rows = Table(box=box.SIMPLE_HEAD)
+    rows.add_column("random motions")
+    rows.add_column(f"score at which {findings.threshold:.0%} change the label", justify="right")
+    for operator in findings.operators:
+        if (model, operator) in findings.rates:
+            score = findings.threshold_score(model, operator)
+            rows.add_row(findings.title(operator), "not reached" if score is None else f"{score:.2f}")
+    return rows
 
 
 def charts(findings: GeometryFindings) -> dict[str, Chart]:
