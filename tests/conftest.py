@@ -74,6 +74,12 @@ def shared_greys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_greys(tmp_path_factory.mktemp("shared") / "greys")
 
 
+@pytest.fixture(scope="session")
+def unlabelled(shared_greys: Path) -> dict[str, Any]:
+    """Those images, with a model's own answers as the truth."""
+    return {"source": shared_greys, "labels": "prediction"}
+
+
 def write_greys(folder: Path) -> Path:
     generator = np.random.default_rng(0)
     (folder / "light").mkdir(parents=True)

@@ -111,8 +111,8 @@ def test_every_module_is_in_the_architecture() -> None:
 def test_the_questions_can_be_asked(greys: Path, tmp_path: Path) -> None:
     lenses: dict[str, dict[str, Any]] = {
         "profile": {"operators": ["fade_black"], "levels": 12},
-        "knob": {"operators": ["brightness"]},
-        "fragility": {"sizes": [0.3]},
+        "knob": {"operators": ["brightness"], "points": 60},
+        "fragility": {"sizes": [0.3], "stride": 4},
         "highlights": {"operators": ["highlight"], "sigmas": [5]},
     }
     runs = {

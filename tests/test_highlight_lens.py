@@ -248,7 +248,7 @@ def test_saliency_of_every_lens(lens: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "lens",
     [
-        {"name": "geometry", "operators": ["rotation"], "targets": 2, "radii": [0.2, 1], "draws": 2, "lengths": 6},
+        {"name": "geometry", "operators": ["rotation"], "targets": 2, "radii": [0.2, 1], "draws": 2, "step_lengths": 6},
         {"name": "fragility", "sizes": [0.6], "stride": 4},
     ],
     ids=lambda lens: lens["name"],
@@ -321,7 +321,7 @@ def test_a_model_without_saliency_maps_is_measured_and_reported(tmp_path: Path, 
 
 def test_the_commands_of_a_run(greys: Path, tmp_path: Path, capsys: Any) -> None:
     folder = str(tmp_path / "run")
-    given = ["--model", "fake:grey:0.6", "--data", str(greys), "--lens", "highlights", "--set", "lens.sigmas=[5, 20]"]
+    given = ["--model", "fake:grey:0.6", "--data", str(greys), "--lens", "highlights", "--sigma", "5", "--sigma", "20"]
     given += ["--batch", "8", "--set", "execution.runtime=torch"]
     main(["plan", *given])
     assert "forward passes" in capsys.readouterr().out
@@ -331,7 +331,7 @@ def test_the_commands_of_a_run(greys: Path, tmp_path: Path, capsys: Any) -> None
     assert "has no saliency maps: it has no convolution" in " ".join(out.err.split())
     main(["summary", folder, "--json", "--at-least", "3"])
     told = json.loads(capsys.readouterr().out)
-    assert list(told["highlights"]["grids"][0]["at_least"]) == ["3"]
+    assert list(told["lenses"]["highlights"]["grids"][0]["at_least"]) == ["3"]
     main(["report", folder, "--figures"])
     assert "highlight-cells-highlight-exact.png" in {path.name for path in (tmp_path / "run" / "figures").iterdir()}
     main(["saliency", folder, "--method", "gradcam"])

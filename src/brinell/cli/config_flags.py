@@ -96,12 +96,14 @@ def _lay_lenses(content: dict[str, Any], names: list[str], options: Mapping[str,
     if not names and not options:
         return
     lenses = [{"name": name} for name in names] or _given_lenses(content)
-    if not options:
-        content["lenses"] = lenses
+    _refuse_unknown(lenses, options)
+    laid = [lens | _own(lens["name"], options) for lens in lenses]
+    for key in ("lens", "lenses"):
+        content.pop(key, None)
+    if len(laid) == 1:
+        content["lens"] = laid[0]  # so that --set lens.key=value finds it
     else:
-        content["lenses"] = [lens | _own(lens["name"], options, alone=len(lenses) == 1) for lens in lenses]
-        _refuse_unknown(lenses, options)
-    content.pop("lens", None)
+        content["lenses"] = laid
 
 
 def _given_lenses(content: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -110,10 +112,10 @@ def _given_lenses(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"name": lens} if isinstance(lens, str) else {"name": "profile", **lens} for lens in listed]
 
 
-def _own(name: str, options: Mapping[str, Any], *, alone: bool) -> dict[str, Any]:
-    """Return the options that a lens has; for a single lens all of them, so that a wrong one is refused with its name."""
+def _own(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that a lens has."""
     known = LENSES[name].options.model_fields
-    return {key: value for key, value in options.items() if alone or key in known}
+    return {key: value for key, value in options.items() if key in known}
 
 
 def _refuse_unknown(lenses: list[dict[str, Any]], options: Mapping[str, Any]) -> None:

@@ -14,14 +14,13 @@ class SaliencyOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: CamMethod = Field("gradcam++", description="Saliency method: gradcam or gradcam++.")
+    method: CamMethod = Field("gradcam++", description="How saliency maps are computed.")
     target: Literal["prediction", "label"] = Field(
-        "prediction",
-        description="Class that maps are for: the predicted one, or the correct one (label; always for detectors).",
+        "prediction", description="Class that maps are for: the predicted one, or the correct one; detectors use the label."
     )
     layer: str | dict[str, str] | None = Field(
         None,
-        description="Layer that maps come from, or a layer per model (default: the last convolution; in transformers, the "
+        description="Layer that maps come from, or a layer per model (default: the last convolution, or a transformer's "
         "last norm).",
     )
     cells: int = Field(5, ge=1, le=50, description="Grid cells per side; saliency shifts if another cell is the hottest.")

@@ -205,7 +205,7 @@ class Operator(ChangeDefaults):
         return torch.where(neutral, images, changed) if bool((levels == 0).any()) else changed
 
 
-OPERATORS: Registry[Operator] = Registry("operator")
+OPERATORS: Registry[Operator] = Registry("operator", group="brinell.operators")
 
 
 def step_operator(name: str, facts: Facts, *, variant: str = "published") -> Callable[[Function], Function]:

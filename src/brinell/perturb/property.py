@@ -195,7 +195,7 @@ class Property(ChangeDefaults):
         return torch.where(neutral.to(images.device)[:, None, None, None], images, moved)
 
 
-PROPERTIES: Registry[Property] = Registry("property")
+PROPERTIES: Registry[Property] = Registry("property", group="brinell.properties")
 
 
 def pixel_property(name: str, facts: PropertyFacts, *, variant: str = "dsn2020") -> Callable[[Function], Function]:
