@@ -13,8 +13,9 @@ from brinell.cli.console import out, print_json, say
 from brinell.comparison.compare import Comparison, format_change
 from brinell.comparison.gates import GateResult
 from brinell.comparison.leaderboard import Leaderboard, format_operators
-from brinell.comparison.measures import describe_measure, format_estimate, format_value
+from brinell.comparison.measures import describe_measure, format_value
 from brinell.lenses.reader import Measure
+from brinell.runs.statistics import Estimate
 
 GATE_FAILED = 1  # exit code
 JSON_VERSION = 1
@@ -85,7 +86,9 @@ def leaderboard(runs: Runs, other_draws: OtherDraws = False, as_json: AsJson = F
         print_json({"version": JSON_VERSION, **board.to_json()})
         return
     out.print(_board_table(board))
-    out.print("mean rank: 1 is best; the mean over columns of the mean over operators. 95 % intervals over images.")
+    out.print(
+        "rank: 1 is best; the mean over columns of the mean over operators. Second lines: 95 % intervals over images."
+    )
     for measure in board.measures:
         out.print(f"{measure.name}: {board.heading(measure)} ({format_operators(board, measure)})")
     for note in board.left_out:
@@ -107,15 +110,15 @@ def _print(comparison: Comparison, result: GateResult | None) -> None:
 
 def _measure_table(comparison: Comparison, number: int, measure: Measure) -> Table:
     """Return one measure of a pair, the worst change first."""
-    unit = "points" if measure.unit == "points" else "%"
-    title = f"\n{describe_measure(measure)} ({measure.better} is better)"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for head in ("", "before", "after", f"change, {unit} [95 %]", "p", "images", " "):
-        table.add_column(head, justify="right" if head.strip() else "left", no_wrap=head != "images")
+    unit = "percentage points" if measure.unit == "points" else "percent of the old value"
+    title = f"\n{describe_measure(measure)} ({measure.better} is better; changes in {unit})"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for head in ("", "before", "after", "change [95 %]", "p", "images", " "):
+        table.add_column(head, justify="right" if head.strip() else "left", no_wrap=head != "")
     deltas = comparison.select(number, measure.name)
     for delta in deltas:
         verdict = delta.verdict(comparison.alpha)
-        unpaired = f" (+{delta.unpaired[0]}/+{delta.unpaired[1]})" if delta.unpaired != (0, 0) else ""
+        unpaired = f"\n+{delta.unpaired[0]}/+{delta.unpaired[1]}" if delta.unpaired != (0, 0) else ""
         table.add_row(
             delta.title,
             format_value(measure, delta.old),
@@ -146,11 +149,20 @@ def _gate_lines(comparison: Comparison, result: GateResult) -> list[str]:
     return lines
 
 
+def _figure(measure: Measure, value: Estimate) -> str:
+    """Return a mean above its interval."""
+    scale, spec = (100, ".0f") if measure.unit == "points" else (1, ".2g")
+    if value.low != value.low:
+        return format_value(measure, value.value)
+    return f"{format_value(measure, value.value)}\n{scale * value.low:{spec}}–{scale * value.high:{spec}}"
+
+
 def _board_table(board: Leaderboard) -> Table:
-    table = Table()
-    for head in ("", "model", "mean rank [95 %]", *(measure.name for measure in board.measures)):
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for head in ("", "model", "rank", *(measure.name for measure in board.measures)):
         table.add_column(head, justify="left" if head == "model" else "right", overflow="fold")
     for position, row in enumerate(board.rows, 1):
-        figures = (format_estimate(measure, row.figures[measure.name]) for measure in board.measures)
-        table.add_row(str(position), row.model, f"{row.rank:.2f}", *figures)
+        figures = (_figure(measure, row.figures[measure.name]) for measure in board.measures)
+        rank = f"{row.rank.value:.2f}\n{row.rank.low:.2f}–{row.rank.high:.2f}"
+        table.add_row(str(position), row.model, rank, *figures)
     return table
