@@ -24,14 +24,17 @@ from benchmarks.accelerator import bare_model
 from benchmarks.end_to_end import per_second
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
+from brinell.engine.renderer import Renderer
 from brinell.engine.threads import answers, torch_alone
-from brinell.lenses.fragility.counts import counted_rows
-from brinell.lenses.fragility.fragile import Answers
-from brinell.lenses.fragility.lens import FragilityOptions, chosen_views, fragility
-from brinell.lenses.fragility.maps import Maps, packed
-from brinell.lenses.fragility.windows import Grid, Neighbourhood, window_side
-from brinell.lenses.lens import Trials
+from brinell.lenses.fragility.counts import count_rows
+from brinell.lenses.fragility.fragile import WindowAnswers
+from brinell.lenses.fragility.lens import measure as measure_windows
+from brinell.lenses.fragility.lens import select_views
+from brinell.lenses.fragility.maps import Maps, pack
+from brinell.lenses.fragility.options import FragilityOptions
+from brinell.lenses.fragility.windows import Neighbourhood, WindowGrid, window_side
+from brinell.lenses.method import Trials
 from brinell.models.model import Model
 from brinell.perturb.windows import window_view
 
@@ -49,8 +52,8 @@ def measure() -> dict[str, Any]:
     plain = torch.full((BATCH * 8, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8)
     facts = {"model": MODEL, "cores": os.cpu_count(), "batch": BATCH}
     with torch_alone():
-        bench = _bench(model, _photograph(HEIGHT, WIDTH), BATCH)
-        found = _rates(bench, lambda: len(answers(model, plain, BATCH)), SOME)
+        evaluator = _evaluator(model, _photograph(HEIGHT, WIDTH), BATCH)
+        found = _rates(evaluator, lambda: len(answers(model, plain, BATCH)), SOME)
         found["maps"] = _map_seconds()
     rate = found["rate"]
     windows = {f"{side}×{side}": _windows(side, side) for side in SIDES}
@@ -63,16 +66,16 @@ def measure_on(device: str, precision: str, batch: int, *, compiled: bool) -> di
     """On an accelerator: rates, a whole photograph through the lens, and square ones of several sides."""
     execution = Execution(device=device, precision=precision, batch=batch, compile=compiled)  # type: ignore[arg-type]
     model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
-    bench = _bench(model, _photograph(HEIGHT, WIDTH), batch)
-    found = _rates(bench, bare_model(model, batch), 16 * batch)
+    evaluator = _evaluator(model, _photograph(HEIGHT, WIDTH), batch)
+    found = _rates(evaluator, bare_model(model, batch), 16 * batch)
     found["maps"] = _map_seconds()
     grown = {}
     for side in SIDES:
-        square = _bench(model, _photograph(side, side), batch)
+        square = _evaluator(model, _photograph(side, side), batch)
         grown[f"{side}×{side}"] = {"windows": _windows(side, side), "seconds": _whole(square)}
     facts = {"device": torch.cuda.get_device_name(), "model": "ResNet-50", "batch": batch, "torch": torch.__version__}
     facts["precision"] = precision + (", compiled" if compiled else "")
-    return facts | found | {"windows": _windows(HEIGHT, WIDTH), "seconds": _whole(bench), "grown": grown}
+    return facts | found | {"windows": _windows(HEIGHT, WIDTH), "seconds": _whole(evaluator), "grown": grown}
 
 
 def _photograph(height: int, width: int) -> Tensor:
@@ -84,27 +87,28 @@ def _photograph(height: int, width: int) -> Tensor:
     return torch.nn.functional.interpolate(image[None].float(), (height, width)).to(torch.uint8)[0]
 
 
-def _bench(model: Model, image: Tensor, batch: int) -> Bench:
+def _evaluator(model: Model, image: Tensor, batch: int) -> Evaluator:
     model_input, zero = model.preprocess.model_input(image)[None], torch.zeros(1, dtype=torch.int64)
     criterion = find_criterion("top_k_misclassification(5)")
-    original = model.preprocess.convert_channels(image).contiguous()
-    return Bench(model, model_input, zero, zero, criterion=criterion, seed=0, batch=batch, originals=[original])
+    original = model.preprocess.coloured(image).contiguous()
+    renderer = Renderer(model.preprocess, model_input, zero, seed=0, originals=[original], device=model.device)
+    return Evaluator(model, renderer, zero, criterion=criterion, batch=batch)
 
 
-def _rates(bench: Bench, bare: Callable[[], int], count: int) -> dict[str, Any]:
+def _rates(evaluator: Evaluator, bare: Callable[[], int], count: int) -> dict[str, Any]:
     """Windows of each size, in the middle of its map, with a look at the bare network before and after each."""
-    pre = bench.model.preprocess
+    pre = evaluator.model.preprocess
     ratios: dict[float, list[float]] = {size: [] for size in SIZES}
     rates: list[float] = []
     bares: list[float] = []
     for size in SIZES:  # weights, memory and compiled shapes are there before anything is timed
-        _ask(bench, window_view("", "bilinear", pre.height, pre.width), size, count)
+        _query(evaluator, window_view("", "bilinear", pre.height, pre.width), size, count)
     for _ in range(ROUNDS):
         before = per_second(bare, SECONDS)
         bares.append(before)
         for size in SIZES:
             view = window_view("", "bilinear", pre.height, pre.width)
-            rate = per_second(lambda view=view, size=size: _ask(bench, view, size, count), SECONDS)  # type: ignore[misc]
+            rate = per_second(lambda view=view, size=size: _query(evaluator, view, size, count), SECONDS)  # type: ignore[misc]
             after = per_second(bare, SECONDS)
             ratios[size].append(rate / ((before + after) / 2))
             rates += [rate]
@@ -114,24 +118,24 @@ def _rates(bench: Bench, bare: Callable[[], int], count: int) -> dict[str, Any]:
     return {"ratio": median(rounds), "rounds": rounds, "sizes": each, "bare": median(bares), "rate": median(rates)}
 
 
-def _ask(bench: Bench, view: Any, size: float, count: int) -> int:
-    height, width = bench.originals[0].shape[1:]
+def _query(evaluator: Evaluator, view: Any, size: float, count: int) -> int:
+    height, width = evaluator.renderer.originals[0].shape[1:]
     hood = Neighbourhood.of(window_side(size, height, width), height, width)
-    corners = hood.shifted.corners()
+    corners = torch.from_numpy(hood.shifted.corners())
     start = len(corners) // 2
     part = corners[start : start + count]
     parameters = torch.cat([part, torch.full((len(part), 1), hood.judged.side)], 1).to(torch.float64)
-    outcome = bench.ask(Trials(torch.zeros(len(part), dtype=torch.int64), view, parameters))
+    outcome = evaluator.query(Trials(torch.zeros(len(part), dtype=torch.int64), view, parameters))
     outcome.broken.cpu()
     return len(part)
 
 
-def _whole(bench: Bench) -> float:
+def _whole(evaluator: Evaluator) -> float:
     """Seconds for all windows of an image at the four sizes, with the shrunken ones, the maps and the rows."""
     options = FragilityOptions(sizes=SIZES)
     start = time.perf_counter()
-    for view in chosen_views(options):
-        bench.drive(fragility(bench.shard(), view, options))
+    for view in select_views(options):
+        evaluator.drive(measure_windows(evaluator.shard(), view, options))
     return time.perf_counter() - start
 
 
@@ -145,17 +149,17 @@ def _map_seconds() -> dict[str, float]:
     for size in SIZES:
         hood = Neighbourhood.of(window_side(size, HEIGHT, WIDTH), HEIGHT, WIDTH)
         large, small = _smooth(hood.shifted), _smooth(hood.shrunk)
-        counted_rows(hood, large, small, None, 8)
-        total += len(packed(Maps(large, small, 1)))
+        count_rows(hood, large, small, None, neighbours=8)
+        total += len(pack(Maps(large, small, 1)))
     return {"seconds": time.perf_counter() - start, "megabytes": total / 1e6}
 
 
-def _smooth(grid: Grid) -> Answers:
-    rows, columns = torch.meshgrid(grid.tops / 40.0, grid.lefts / 40.0, indexing="ij")
-    noise = torch.from_numpy(np.random.default_rng(grid.side).normal(size=grid.shape)).to(torch.float32)
-    confidence = torch.sigmoid(2 * torch.sin(rows) * torch.cos(columns) + 0.1 * noise)
-    rank = ((1 - confidence) * 8).to(torch.uint8)
-    return Answers(grid, rank < 5, rank.to(torch.int64), confidence, rank)
+def _smooth(grid: WindowGrid) -> WindowAnswers:
+    rows, columns = np.meshgrid(grid.tops / 40.0, grid.lefts / 40.0, indexing="ij")
+    noise = np.random.default_rng(grid.side).normal(size=grid.shape)
+    confidence = (1 / (1 + np.exp(-(2 * np.sin(rows) * np.cos(columns) + 0.1 * noise)))).astype(np.float32)
+    rank = ((1 - confidence) * 8).astype(np.uint8)
+    return WindowAnswers(grid, rank < 5, rank.astype(np.int64), confidence, rank)
 
 
 def main() -> None:

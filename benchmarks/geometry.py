@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from brinell.lenses.tasks import MotionSearch
 from PIL import Image
 from torch import Tensor, nn
 
@@ -25,8 +26,7 @@ from brinell.criteria.criterion import find_criterion
 from brinell.engine.evaluator import Bench
 from brinell.engine.threads import CORES, torch_alone
 from brinell.lenses.geometry.lens import GeometryOptions, geometry
-from brinell.lenses.knob.search import BROKEN
-from brinell.lenses.tasks import MotionSearch
+from brinell.lenses.outcomes import BROKEN
 from brinell.models.device import select_device
 from brinell.models.model import Model
 from brinell.motion.groups import GROUPS

@@ -1,9 +1,9 @@
-"""A grid of highlights beside the bare network, and heat maps beside a forward and backward pass.
+"""The highlights lens compared with the bare network, and saliency maps compared with a forward and backward pass.
 
     python -m benchmarks.highlights --device cuda
 
 measures a ResNet-50 in bf16 on an accelerator (random weights; speed doesn't depend on them) in about a minute, and writes
-benchmarks/results/highlights_accelerator.json: the whole lens, and what making the variants and asking about them cost.
+benchmarks/results/highlights_accelerator.json: the whole lens, and its rendering and queries alone.
 """
 
 from __future__ import annotations
@@ -26,24 +26,29 @@ from benchmarks.end_to_end import per_second
 from benchmarks.processor import MODEL
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
+from brinell.engine.renderer import Renderer
 from brinell.engine.threads import CORES, answers, one_each_core, torch_alone
 from brinell.engine.tuning import best_batch
-from brinell.lenses.highlights.lens import HighlightOptions, highlights
-from brinell.lenses.lens import Trials
+from brinell.lenses.highlights.lens import measure as measure_highlights
+from brinell.lenses.highlights.lens import sigmas_of
+from brinell.lenses.highlights.options import HighlightOptions
+from brinell.lenses.method import Trials
 from brinell.models.model import Model
 from brinell.perturb.highlight import highlight_grid, highlight_view
 from brinell.perturb.view import View
 from brinell.resizing import repaint
 from brinell.resizing.resample import resize
-from brinell.saliency.mapper import open_eyes
+from brinell.saliency.mapper import open_mapper
 
 SIZES = {"299 × 299": (299, 299), "500 × 375": (375, 500)}  # of originals, width first
 IMAGES, ROUNDS = 4, 3
 
 
 def measure() -> dict[str, Any]:
-    """Variants a second over the bare network's, by the size of the originals; maps a second over forward and backward."""
+    """Return variants per second relative to the bare network, by the size of the originals; maps per second relative to a
+    forward and backward pass.
+    """
     photos = brinell.open_dataset("demo-photos")
     model = brinell.open_model(MODEL, Execution())
     with torch_alone():
@@ -52,15 +57,16 @@ def measure() -> dict[str, Any]:
         for _ in range(ROUNDS):
             for name, (height, width) in SIZES.items():
                 originals = [resize(photos[place].image[None], height, width)[0] for place in range(IMAGES)]
-                bench = _bench(model, originals, batch)
-                every = bench.inputs.repeat(16, 1, 1, 1)
-                rounds[name].append(_round(bench, lambda every=every: len(answers(model, every, batch))))  # type: ignore[misc]
-        maps = _maps(model, bench.inputs.repeat(4, 1, 1, 1), 16)
-    return {"model": MODEL, "cores": CORES, "batch": batch, **_figures(rounds), "attention": maps}
+                evaluator = _evaluator(model, originals, batch)
+                inputs = evaluator.renderer.inputs
+                every = inputs.repeat(16, 1, 1, 1)
+                rounds[name].append(_round(evaluator, lambda every=every: len(answers(model, every, batch))))  # type: ignore[misc]
+        maps = _maps(model, inputs.repeat(4, 1, 1, 1), 16)
+    return {"model": MODEL, "cores": CORES, "batch": batch, **_figures(rounds), "saliency": maps}
 
 
 def on_accelerator(batch: int, precision: str, images: int) -> dict[str, Any]:
-    """The same on a CUDA device, and the parts of it."""
+    """Return the same on a CUDA device, and its parts."""
     execution = Execution(device="cuda", precision=precision, batch=batch)  # type: ignore[arg-type]
     model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
     bare = bare_model(model, batch)
@@ -69,11 +75,11 @@ def on_accelerator(batch: int, precision: str, images: int) -> dict[str, Any]:
     smooth = [torch.from_numpy(picture).permute(2, 0, 1) for picture, _ in pictures(images)]
     for turn in range(ROUNDS):
         for name, (height, width) in SIZES.items():
-            bench = _bench(model, [resize(picture[None], height, width)[0] for picture in smooth], batch)
-            rounds[name].append(_round(bench, bare))
+            evaluator = _evaluator(model, [resize(picture[None], height, width)[0] for picture in smooth], batch)
+            rounds[name].append(_round(evaluator, bare))
             if turn == ROUNDS - 1:
-                parts[name] = _parts(bench)
-    inputs = bench.inputs.repeat(batch // images + 1, 1, 1, 1)[:batch]
+                parts[name] = _parts(evaluator)
+    inputs = evaluator.renderer.inputs.repeat(batch // images + 1, 1, 1, 1)[:batch]
     return {
         "model": "ResNet-50",
         "device": torch.cuda.get_device_name(),
@@ -82,59 +88,62 @@ def on_accelerator(batch: int, precision: str, images: int) -> dict[str, Any]:
         "images": images,
         **_figures(rounds),
         "parts": parts,
-        "attention": _maps(model, inputs, batch),
+        "saliency": _maps(model, inputs, batch),
     }
 
 
-def _parts(bench: Bench) -> dict[str, float]:
-    """Variants a second: of making alone, with the kernel and without it, and of asking alone, about clean images; and how
-    many operations the device is given for one image's hundred.
+def _parts(evaluator: Evaluator) -> dict[str, float]:
+    """Return variants per second of rendering alone, with and without the kernel, and of queries alone, with clean images;
+    and how many operations the device gets for the hundred variants of one image.
     """
-    spots = [highlight_grid(*original.shape[1:], 5, HighlightOptions().sigmas_of(1, 1)) for original in bench.originals]
+    renderer, batch = evaluator.renderer, evaluator.batch
+    sigmas = sigmas_of(HighlightOptions(), 1, 1)
+    spots = [highlight_grid(*original.shape[1:], 5, sigmas) for original in renderer.originals]
     samples = torch.arange(len(spots)).repeat_interleave(len(spots[0]))
-    clean = View("clean", "clean", lambda original, some, to: to(original[None]).expand(len(some), -1, -1, -1))
-    trials, nothing = (Trials(samples, view, torch.cat(spots)) for view in (highlight_view("exact"), clean))
-    batches = [slice(start, start + bench.batch) for start in range(0, len(samples), bench.batch)]
+    clean = View("clean", "clean", lambda original, some, to: to(original[None]).expand(len(some), -1, -1, -1), "clean", ())
+    view, parameters = highlight_view("exact"), torch.cat(spots)
+    batches = [slice(start, start + batch) for start in range(0, len(samples), batch)]
 
-    def make() -> int:
+    def render() -> int:
         for part in batches:
-            bench.images(trials, part)
+            renderer.images(view, samples[part], parameters[part])
         torch.cuda.synchronize()
         return len(samples)
 
-    def ask() -> int:
-        bench.ask(nothing)
+    def query() -> int:
+        evaluator.query(Trials(samples, clean, parameters))
         return len(samples)
 
-    found = {"making": per_second(make, 1.0), "asking": per_second(ask, 1.0)}
+    found = {"rendering": per_second(render, 1.0), "queries": per_second(query, 1.0)}
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        bench.images(trials, slice(0, len(spots[0])))
+        renderer.images(view, samples[: len(spots[0])], parameters[: len(spots[0])])
         torch.cuda.synchronize()
     found["launches"] = len(profile.events() or [])
     found["on_device_ms"] = sum(event.device_time_total for event in profile.events() or []) / 1000
     with patch.object(repaint, "load_kernels", lambda kind: None):
-        found["making_by_products"] = per_second(make, 1.0)
+        found["rendering_by_products"] = per_second(render, 1.0)
     return found
 
 
-def _bench(model: Model, originals: list[Tensor], batch: int) -> Bench:
+def _evaluator(model: Model, originals: list[Tensor], batch: int) -> Evaluator:
     inputs = torch.stack([model.preprocess.model_input(original) for original in originals])
     labels = answers(model, inputs, batch).argmax(1).cpu()
     criterion = find_criterion("misclassification")
     ids = torch.arange(len(originals))
-    return Bench(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+    renderer = Renderer(model.preprocess, inputs, ids, seed=0, originals=originals, device=model.device)
+    return Evaluator(model, renderer, labels, criterion=criterion, batch=batch)
 
 
-def _round(bench: Bench, bare: Callable[[], int]) -> dict[str, float]:
-    """The whole grid of every image, between two looks at the bare network."""
-    options = HighlightOptions()
-    bench.drive(highlights(bench.shard(), highlight_view("exact"), HighlightOptions(cells=1)))  # what is made once is there
+def _round(evaluator: Evaluator, bare: Callable[[], int]) -> dict[str, float]:
+    """Measure the whole grid of every image, between two measurements of the bare network."""
+    view, shard = highlight_view("exact"), evaluator.shard()
+    evaluator.drive(measure_highlights(shard, view, HighlightOptions(cells=1)))  # prepares what is shared
     before = per_second(bare, 2.0)
-    start, asked = time.perf_counter(), bench.asked
-    bench.drive(highlights(bench.shard(), highlight_view("exact"), options))
-    if bench.model.device.type == "cuda":
+    start, queries = time.perf_counter(), evaluator.queries
+    evaluator.drive(measure_highlights(shard, view, HighlightOptions()))
+    if evaluator.model.device.type == "cuda":
         torch.cuda.synchronize()
-    rate = (bench.asked - asked) / (time.perf_counter() - start)
+    rate = (evaluator.queries - queries) / (time.perf_counter() - start)
     bare_rate = (before + per_second(bare, 2.0)) / 2
     return {"rate": rate, "bare": bare_rate, "ratio": rate / bare_rate}
 
@@ -148,7 +157,7 @@ def _figures(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
 
 
 def _maps(model: Model, inputs: Tensor, batch: int) -> dict[str, float]:
-    """Heat maps a second, and what a forward pass and one back to the pixels reach in the same runtime."""
+    """Return saliency maps per second, absolute and relative to a forward pass and one back to the pixels."""
     labels = answers(model, inputs, batch).argmax(1)
     cpu = model.device.type == "cpu"
     parts = [slice(start, start + batch) for start in range(0, len(inputs), batch)]
@@ -160,17 +169,17 @@ def _maps(model: Model, inputs: Tensor, batch: int) -> dict[str, float]:
         return len(inputs)
 
     ratios, rates = [], []
-    with open_eyes(model) as eyes:
+    with open_mapper(model) as mapper:
         for _ in range(ROUNDS):
             both = per_second(lambda: each(lambda part: model.gradient(inputs[part], labels[part])), 2.0)
-            maps = per_second(lambda: each(lambda part: eyes.maps(inputs[part], labels[part])), 2.0)
+            maps = per_second(lambda: each(lambda part: mapper.maps(inputs[part], labels[part])), 2.0)
             ratios.append(maps / both)
             rates.append(maps)
     return {"maps": median(rates), "ratio": median(ratios)}
 
 
 def main() -> None:
-    """Print the figures as JSON; an accelerator's are kept, too."""
+    """Print the figures as JSON; those of an accelerator are stored as well."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, default=512)
@@ -178,10 +187,10 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=64)
     given = parser.parse_args()
     found = measure() if given.device == "cpu" else on_accelerator(given.batch, given.precision, given.images)
-    told = json.dumps(found, indent=1)
-    print(told)
+    text = json.dumps(found, indent=1)
+    print(text)
     if given.device != "cpu":
-        (Path(__file__).parent / "results" / "highlights_accelerator.json").write_text(told + "\n", encoding="utf-8")
+        (Path(__file__).parent / "results" / "highlights_accelerator.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ import numpy as np
 
 import brinell
 from brinell.config.execution import Execution, Precision
-from brinell.lenses.fragility.findings import Fragility, read_maps
-from brinell.lenses.fragility.fragile import KINDS, best_pair, fragile
+from brinell.lenses.fragility.findings import FragilityFindings, read_maps
+from brinell.lenses.fragility.fragile import KINDS, find_fragile, find_largest_drop
 from brinell.lenses.fragility.maps import Maps
 from brinell.lenses.fragility.windows import Neighbourhood
 from brinell.models.model import Model
@@ -110,10 +110,10 @@ def measured(effort: Effort, device: str) -> dict[str, dict[float, brinell.Run]]
     }
 
 
-def found_in(run: brinell.Run) -> Fragility:
+def found_in(run: brinell.Run) -> FragilityFindings:
     """What the lens found."""
     found = run.summary()
-    assert isinstance(found, Fragility)
+    assert isinstance(found, FragilityFindings)
     return found
 
 
@@ -131,16 +131,16 @@ def _maps(run: brinell.Run, model: str) -> list[tuple[Maps, tuple[int, int]]]:
     """Every image's maps, and its height and width."""
     rows = run.rows("select image, height, width from samples where problem is null order by image").fetchall()
     operator = found_in(run).operators[0]
-    return [(read_maps(run.store, model, operator, image), (height, width)) for image, height, width in rows]
+    return [(read_maps(run, model, operator, image), (height, width)) for image, height, width in rows]
 
 
 def _share(maps: Maps, size: tuple[int, int], kind: str, top: int | None, neighbours: int, stride: int) -> float:
-    degree, change = kind.split()
+    degree, move = kind.split()
     hood = Neighbourhood.of(maps.large.grid.side, *size, stride)
     assert maps.small is not None
     large, small = (each if top is None else each.top(top) for each in (maps.large, maps.small))
-    after = large if change == "shift" else small
-    found = fragile(hood, large, after, change, "correct", neighbours)  # type: ignore[arg-type]
+    after = large if move == "shift" else small
+    found = find_fragile(hood, large, after, move, neighbours=neighbours)  # type: ignore[arg-type]
     return float(getattr(found, degree).sum() / found.judged.sum())
 
 
@@ -192,7 +192,7 @@ def _strides(effort: Effort) -> str:
     return "strides of " + ", ".join(f"{stride} at P = {size:g}" for size, stride in strides.items())
 
 
-def _of(sampled: dict[float, Fragility], network: str, size: float, kind: str, by: str = "correct") -> Any:
+def _of(sampled: dict[float, FragilityFindings], network: str, size: float, kind: str, by: str = "correct") -> Any:
     return sampled[size].shares[network, f"windows:{size:g}", kind, by]
 
 
@@ -204,7 +204,7 @@ def _told(estimate: Any) -> str:
     return f"{100 * estimate.value:.1f} % [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
 
 
-def _table(sampled: dict[float, Fragility]) -> str:
+def _table(sampled: dict[float, FragilityFindings]) -> str:
     lines = [
         [network, kind, *(_told(_of(sampled, network, size, kind).share) for size in SIZES)]
         for network in NETWORKS
@@ -217,7 +217,7 @@ def _table(sampled: dict[float, Fragility]) -> str:
     return grid(["network", "kind", *(f"P = {size:g}" for size in SIZES)], lines)
 
 
-def _beside(sampled: dict[float, Fragility]) -> str:
+def _beside(sampled: dict[float, FragilityFindings]) -> str:
     lines = [
         [
             f"{kind}, P = {size:g}",
@@ -234,7 +234,7 @@ def _beside(sampled: dict[float, Fragility]) -> str:
     return grid(["", "paper, ResNet-v2-152", *NETWORKS], lines)
 
 
-def _signs(sampled: dict[float, Fragility]) -> str:
+def _signs(sampled: dict[float, FragilityFindings]) -> str:
     lines = []
     for network in NETWORKS:
         cells = []
@@ -245,7 +245,7 @@ def _signs(sampled: dict[float, Fragility]) -> str:
     return grid(["network", *(f"P = {size:g}" for size in SIZES)], lines)
 
 
-def _right(sampled: dict[float, Fragility]) -> str:
+def _right(sampled: dict[float, FragilityFindings]) -> str:
     """Of the windows that are right, those that a shrink loses; and fragility by label."""
     lines = []
     for network in NETWORKS:
@@ -260,7 +260,7 @@ def _halves(runs: dict[float, brinell.Run]) -> str:
     """Photographs by how many of their smallest windows are right: fragile windows at the two smallest sizes."""
     lines = []
     for network in NETWORKS:
-        seen = [maps.large.correct.float().mean().item() for maps, _ in _maps(runs[0.2], network)]
+        seen = [float(maps.large.correct.mean()) for maps, _ in _maps(runs[0.2], network)]
         shares = [
             [_share(maps, size, "loose shrink", None, 8, maps.stride) for maps, size in _maps(runs[p], network)]
             for p in (0.2, 0.4)
@@ -294,7 +294,7 @@ def _pairs(run: brinell.Run, network: str, change: Any, top: int) -> list[float]
         assert maps.small is not None
         large, small = maps.large.top(top), maps.small.top(top)
         hood = Neighbourhood.of(large.grid.side, height, width, maps.stride)
-        pair = best_pair(hood, large, large if change == "shift" else small, change)
+        pair = find_largest_drop(hood, large, large if change == "shift" else small, change)
         found += [] if pair is None else [pair.drop]
     return found
 
@@ -312,7 +312,7 @@ def _whole(runs: dict[float, brinell.Run], networks: Sequence[str]) -> str:
     return grid(["network", "all windows (stride 4, stride 8)", *(f"P = {size:g}" for size in runs)], lines)
 
 
-def _unresized(sampled: dict[float, Fragility], control: Fragility) -> str:
+def _unresized(sampled: dict[float, FragilityFindings], control: FragilityFindings) -> str:
     """Windows that are not resized beside the sizes around them."""
     lines = []
     for network in NETWORKS:
@@ -342,7 +342,7 @@ def _judged_otherwise(runs: dict[float, brinell.Run]) -> str:
     return grid(["loose shift", "P", "top 5, 8 neighbours", "top 1", "4 neighbours"], lines)
 
 
-def _curves(sampled: dict[float, Fragility]) -> Any:
+def _curves(sampled: dict[float, FragilityFindings]) -> Any:
     """The paper's Figs. 5 and A.1 for our networks, with what its text says of its own."""
     records = []
     for network in NETWORKS:

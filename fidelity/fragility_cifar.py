@@ -28,8 +28,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brinell.lenses.fragility.fragile import Answers, fragile
-from brinell.lenses.fragility.windows import Grid, Neighbourhood
+from brinell.lenses.fragility.fragile import WindowAnswers, find_fragile
+from brinell.lenses.fragility.windows import Array, Neighbourhood, WindowGrid
 from brinell.perturb.windows import cut_windows, location_view
 from fidelity.cifar_net import SIDE, Recipe, SmallAlexNet, standardised, train
 from fidelity.measure import ASSETS, ROOT, require_assets
@@ -149,10 +149,10 @@ def _right(net: SmallAlexNet, images: Tensor, labels: Tensor, device: torch.devi
     return float((_predicted(net, inputs, device).argmax(1) == labels).float().mean())
 
 
-def _answers(grid: Grid, scores: Tensor, label: int) -> Answers:
+def _answers(grid: WindowGrid, scores: Tensor, label: int) -> WindowAnswers:
     best, sure = scores.argmax(1), scores.softmax(1)[:, label]
     rank = (scores > scores[:, label : label + 1]).sum(1).to(torch.uint8)
-    return Answers(grid, *(grid.as_map(each) for each in (best == label, best, sure, rank)))
+    return WindowAnswers(grid, *(grid.to_map(each.numpy()) for each in (best == label, best, sure, rank)))
 
 
 def _fragile(
@@ -163,35 +163,39 @@ def _fragile(
     grids = {"shift": hood.shifted} | (
         {} if net.recipe.pool else {"shrink": hood.shrunk}
     )  # of pooling the paper shows shifts
-    inputs = [cut_windows(image, grid.side, grid.corners(), SIDE, SIDE, fit) for image in images for grid in grids.values()]
+    corners = {move: torch.from_numpy(grid.corners()) for move, grid in grids.items()}
+    inputs = [
+        cut_windows(image, grid.side, corners[move], SIDE, SIDE, fit) for image in images for move, grid in grids.items()
+    ]
     scores = iter(_predicted(net, torch.cat(inputs), device).split([len(each) for each in inputs]))
     sums: dict[str, float] = defaultdict(float)
     for label in labels.tolist():
         answers = {change: _answers(grid, next(scores), label) for change, grid in grids.items()}
         large = answers["shift"]
-        sums["right"] += float(large.correct.float().mean())
+        sums["right"] += float(large.correct.mean())
         for change, after in answers.items():
             for by in ("correct", "label"):
-                found = fragile(hood, large, after, change, by)  # type: ignore[arg-type]
-                sums[f"loose {change} by {by}"] += float(found.loose.float().mean())
-                sums[f"strict {change} by {by}"] += float(found.strict.float().mean())
+                found = find_fragile(hood, large, after, change, by=by)  # type: ignore[arg-type]
+                sums[f"loose {change} by {by}"] += float(found.loose.mean())
+                sums[f"strict {change} by {by}"] += float(found.strict.mean())
     return {name: total / len(images) for name, total in sums.items()}
 
 
 def _located(net: SmallAlexNet, images: Tensor, labels: Tensor, size: int, device: torch.device) -> float:
     """The share of places on black at which some shift by a pixel changes the label."""
-    return float(np.mean([changes.float().mean() for changes in _changes(net, images, labels, size, device)]))
+    return float(np.mean([changes.mean() for changes in _changes(net, images, labels, size, device)]))
 
 
-def _changes(net: SmallAlexNet, images: Tensor, labels: Tensor, size: int, device: torch.device) -> list[Tensor]:
+def _changes(net: SmallAlexNet, images: Tensor, labels: Tensor, size: int, device: torch.device) -> list[Array]:
     """For each image, a map of the places at which it does."""
     hood, view = Neighbourhood.of(size, SIDE, SIDE), location_view(str(size), SIDE, SIDE)
     grid = hood.shifted
-    parameters = torch.cat([grid.corners(), torch.full((len(grid), 1), size)], 1).to(torch.float64)
-    inputs = torch.cat([view.inputs(image, parameters, lambda made: made) for image in images])
+    corners = torch.from_numpy(grid.corners())
+    parameters = torch.cat([corners, torch.full((len(grid), 1), size)], 1).to(torch.float64)
+    inputs = torch.cat([view.look(image, parameters, lambda made: made) for image in images])
     parts = _predicted(net, inputs, device).split(len(grid))
     answers = [_answers(grid, scores, label) for label, scores in zip(labels.tolist(), parts, strict=True)]
-    return [fragile(hood, one, one, "shift", "label").loose for one in answers]
+    return [find_fragile(hood, one, one, "shift", by="label").loose for one in answers]
 
 
 def edges(size: int = 12, images: int = 40) -> tuple[float, float, float]:
@@ -201,10 +205,10 @@ def edges(size: int = 12, images: int = 40) -> tuple[float, float, float]:
     recipe = Recipe(pool=SIDE)
     net = SmallAlexNet(recipe, 0.125, torch.Generator().manual_seed(0)).eval()
     tests, truths = _images("test_2000")
-    changes = torch.stack(_changes(net, tests[:images], truths[:images], size, torch.device("cpu")))
-    near = torch.ones(changes.shape[1:], dtype=torch.bool)
+    changes = np.stack(_changes(net, tests[:images], truths[:images], size, torch.device("cpu")))
+    near = np.ones(changes.shape[1:], bool)
     near[NEAR:-NEAR, NEAR:-NEAR] = False
-    return tuple(float(part.float().mean()) for part in (near, changes[:, near], changes[:, ~near]))  # type: ignore[return-value]
+    return tuple(float(part.mean()) for part in (near, changes[:, near], changes[:, ~near]))  # type: ignore[return-value]
 
 
 def page() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The tables of the highlight lens's page: what brinell found, beside what the paper tells."""
+"""The tables of the page about the highlights lens: brinell's findings next to the paper's."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from statistics import mean, median, pvariance
 from typing import Any
 
 import brinell
-from brinell.lenses.highlights.findings import Highlights
+from brinell.lenses.highlights.findings import HighlightFindings
+from brinell.lenses.highlights.glare import AnyModel
 from brinell.runs.statistics import Estimate, proportion
-from brinell.saliency.findings import Attention, Moved
+from brinell.saliency.findings import SaliencyFindings, ShiftRate
 from fidelity.words import grid, signed
 
 EXACT = "highlight:exact"
@@ -52,31 +53,32 @@ _FAILURES = """
 """
 
 
-def found_in(runs: Sequence[brinell.Run]) -> Highlights:
+def found_in(runs: Sequence[brinell.Run]) -> HighlightFindings:
     """What the highlight lens found in runs of one network each, as one; variants that break any of them count once."""
     found = [run.findings()["highlights"] for run in runs]
     if len(found) == 1:
-        assert isinstance(found[0], Highlights)
+        assert isinstance(found[0], HighlightFindings)
         return found[0]
-    every = Highlights({}, {}, {})
+    every = HighlightFindings({}, {}, {})
     for one in found:
-        assert isinstance(one, Highlights)
+        assert isinstance(one, HighlightFindings)
         every.glare.update(one.glare)
         every.least.update(one.least)
     if every.glare:
         failures = {row for run in runs for row in run.rows(_FAILURES).fetchall()}
         counts = Counter(size for *_, size in failures)
-        every.together[EXACT] = len(failures), {SIZES[size]: counts[size] / len(failures) for size in range(len(SIZES))}
+        shares = {SIZES[size]: counts[size] / len(failures) for size in range(len(SIZES))}
+        every.any_model[EXACT] = AnyModel(len(failures), shares)
     return every
 
 
-def moves_in(runs: Sequence[brinell.Run]) -> list[Moved]:
-    """How far attention moved in them."""
-    found = [run.findings()["attention"] for run in runs]
-    return [one for each in found if isinstance(each, Attention) for one in each.moves]
+def shifts_in(runs: Sequence[brinell.Run]) -> list[ShiftRate]:
+    """Return how often saliency shifts in them."""
+    found = [run.findings()["saliency"] for run in runs]
+    return [one for each in found if isinstance(each, SaliencyFindings) for one in each.shifts]
 
 
-def accuracies(found: Highlights) -> str:
+def accuracies(found: HighlightFindings) -> str:
     """Top-1 on originals, on all variants, and where k failing variants are a failure."""
     lines = []
     for model in found.models:
@@ -85,7 +87,7 @@ def accuracies(found: Highlights) -> str:
     return grid(["network", "top-1", "S-average", "S ≥ 1", "S ≥ 5"], lines)
 
 
-def drops(found: Highlights, reference: Mapping[str, Any]) -> str:
+def drops(found: HighlightFindings, reference: Mapping[str, Any]) -> str:
     """Points of top-1 that are lost, and the share of the images that were right."""
     lines = [
         ["paper, mean of eight", "slight", *(f"about {drop}" for drop in reference["drop_at_least"].values()), "–", "–"]
@@ -106,7 +108,7 @@ def drops(found: Highlights, reference: Mapping[str, Any]) -> str:
     return grid(head, lines)
 
 
-def anyone(images: Sequence[Seen], found: Highlights, reference: Mapping[str, Any]) -> str:
+def anyone(images: Sequence[Seen], found: HighlightFindings, reference: Mapping[str, Any]) -> str:
     """How many originals any network loses, and how many of their variants."""
     every = {one.image for one in images}
     lost = {one.image for one in images if one.right and one.failing}
@@ -114,9 +116,9 @@ def anyone(images: Sequence[Seen], found: Highlights, reference: Mapping[str, An
     theirs = reference["failing"] / each
     return (
         f"{100 * len(lost) / len(every):.0f} % of our {len(every)} images are lost by one network or another, in "
-        f"{found.together[EXACT][0] / max(len(lost), 1):.1f} variants each; the paper's {reference['failing']:,} failing "
-        f"variants, {each} of an image, are about {theirs:,.0f} of {total:,} images, or {100 * theirs / total:.0f} %, for "
-        "eight networks"
+        f"{found.any_model[EXACT].variants / max(len(lost), 1):.1f} variants each; the paper's {reference['failing']:,} "
+        f"failing variants, {each} of an image, are about {theirs:,.0f} of {total:,} images, or "
+        f"{100 * theirs / total:.0f} %, for eight networks"
     )
 
 
@@ -207,24 +209,27 @@ def _told(images: Sequence[Seen]) -> list[str]:
     return [str(len(images)), f"{100 * len(right) / len(images):.1f}", *points, *shares, each]
 
 
-def sizes(found: Highlights, reference: Mapping[str, Any]) -> str:
+def sizes(found: HighlightFindings, reference: Mapping[str, Any]) -> str:
     """Shares of failures by sigma."""
     lines = [["paper, all networks together", *(f"{100 * share:.1f}" for share in reference["share_by_sigma"])]]
-    count, shares = found.together[EXACT]
+    ours = found.any_model[EXACT]
     lines.append(
-        [f"ours, all networks together ({count:,} variants)", *(f"{100 * share:.1f}" for share in shares.values())]
+        [
+            f"ours, all networks together ({ours.variants:,} variants)",
+            *(f"{100 * share:.1f}" for share in ours.share_by_sigma.values()),
+        ]
     )
     for model in found.models:
         lines.append([model, *(_shown(size.share) for size in found.glare[model, EXACT].sizes)])
     return grid(["share of failures with σ of", *SIZES], lines)
 
 
-def each(found: Highlights) -> str:
+def each(found: HighlightFindings) -> str:
     """How many variants of an image fail, where any does."""
-    return ", ".join(f"{found.glare[model, EXACT].each.value:.1f} ({model})" for model in found.models)
+    return ", ".join(f"{found.glare[model, EXACT].failing_per_image.value:.1f} ({model})" for model in found.models)
 
 
-def cells(found: Highlights) -> str:
+def cells(found: HighlightFindings) -> str:
     """Where spots break most, over all networks."""
     own = [found.glare[model, EXACT] for model in found.models]
     rates = [mean(one.cells[cell] for one in own) for cell in range(25)]
@@ -232,52 +237,52 @@ def cells(found: Highlights) -> str:
     return grid(["spots that break, %", *(f"column {column + 1}" for column in range(5))], lines)
 
 
-def drift(moves: Sequence[Moved]) -> str:
-    """How often and how far maps moved."""
+def shifts(found: Sequence[ShiftRate]) -> str:
+    """Return how often and how far saliency shifts."""
     lines = []
-    for one in moves:
-        values = (_shown(one.moved), _shown(one.equal_moved), f"{100 * one.tied:.0f}")
+    for one in found:
+        values = (_shown(one.shifted), _shown(one.equal_shifted), f"{100 * one.tied:.0f}")
         lines.append(
             [one.model, _kind(one.failed), str(one.pairs), *values, f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}"]
         )
-    moved = ("moved, paper's rule", "moved, equal cells")
-    return grid(["network", "the variant", "pairs", *moved, "tied, %", "overlap", "distance"], lines)
+    rules = ("shifted, paper's rule", "shifted, equal cells")
+    return grid(["network", "the variant", "pairs", *rules, "tied, %", "overlap", "distance"], lines)
 
 
-def targets(named: Sequence[Moved], labelled: Sequence[Moved]) -> str:
-    """The same for the class that a network names and for the right one."""
+def targets(predicted: Sequence[ShiftRate], labelled: Sequence[ShiftRate]) -> str:
+    """Return the same for the predicted class and for the correct one."""
     others = {(one.model, one.failed): one for one in labelled}
     lines = []
-    for one in named:
+    for one in predicted:
         if (other := others.get((one.model, one.failed))) is not None:
-            lines.append([one.model, _kind(one.failed), _shown(one.moved), _shown(other.moved)])
-    return grid(["network", "the variant", "map of the named class", "map of the right class"], lines)
+            lines.append([one.model, _kind(one.failed), _shown(one.shifted), _shown(other.shifted)])
+    return grid(["network", "the variant", "map of the predicted class", "map of the correct class"], lines)
 
 
 def _kind(failed: bool) -> str:
     return "fails" if failed else "does not fail"
 
 
-def place(found: Highlights, reference: Mapping[str, Any]) -> str:
+def location(found: HighlightFindings, reference: Mapping[str, Any]) -> str:
     """Spots inside and outside of boxes."""
     lines = [["paper, all classifiers", "–", "–", f"{100 * reference['inside']:.0f}", "–", "–", "–"]]
     for model in found.models:
         one = found.glare[model, EXACT]
-        assert one.place is not None
-        values = map(_shown, (one.place.failing, one.place.all, one.place.inside, one.place.outside))
-        lines.append([model, str(one.place.images), str(one.failing), *values])
+        assert one.location is not None
+        values = map(_shown, (one.location.failing, one.location.all, one.location.inside, one.location.outside))
+        lines.append([model, str(one.location.images), str(one.failing), *values])
     spots = ("failing spots inside", "all spots inside", "inside that break", "outside that break")
     return grid(["detector", "images", "failing spots", *spots], lines)
 
 
-def light(found: Highlights) -> str:
+def light(found: HighlightFindings) -> str:
     """The faintest spots that break."""
     lines = []
     for one in found.least.values():
         values = f"{one.light.value:.1f} ({one.light.low:.1f}–{one.light.high:.1f})"
         counts = f"{one.broken} / {one.survived} / {one.skipped}"
         lines.append(
-            [one.model, values, f"{one.middle or 0:.1f}", f"{one.sigma or 0:.0f} px", counts, f"{one.queries:.0f}"]
+            [one.model, values, f"{one.median or 0:.1f}", f"{one.sigma or 0:.0f} px", counts, f"{one.queries:.0f}"]
         )
     return grid(["network", "mean light", "median", "median σ", "broken / survived / skipped", "queries"], lines)
 

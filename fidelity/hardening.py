@@ -23,7 +23,7 @@ import jinja2
 
 import brinell
 from brinell.lenses.geometry.findings import Motions
-from brinell.lenses.highlights.findings import Highlights
+from brinell.lenses.highlights.findings import HighlightFindings
 from fidelity.hardened_nets import options
 from fidelity.measure import ASSETS, IMAGES, ROOT, require_assets
 from fidelity.words import grid
@@ -218,7 +218,7 @@ def _lit(recipe: str, hardened: brinell.Hardened) -> dict[str, Any]:
     glares = []
     for side in ("before", "after"):
         found = brinell.Run(Path(hardened.folder) / side).findings()["highlights"]
-        assert isinstance(found, Highlights)
+        assert isinstance(found, HighlightFindings)
         glares.append(next(iter(found.glare.values())))
     effects = {effect.group: asdict(effect) for effect in hardened.verdict.effects}
     spots = next(asdict(effect) for effect in hardened.verdict.effects if effect.measure == "glare")

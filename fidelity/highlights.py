@@ -28,7 +28,7 @@ from fidelity.words import listed
 
 LITE0 = "efficientnet_lite0"
 NETS = (LITE0, "mobilenet_v2", "mobilenet_v1_075_192", "squeezenet1_1")
-PAIRS = 200  # of each network that are looked at, of those that fail and of those that don't
+PAIRS = 200  # variants per network whose saliency is compared: this many that fail, and as many that don't
 SHORT_SIDE = 375  # of the usual photograph of ImageNet, 500 by 375
 DETECTORS = ("ssdlite_mobilenet_v2_coco", "yolo_fastest_1.1_coco")
 SCENES = 64
@@ -53,8 +53,8 @@ EXPERIMENTS = {
     "authors": Experiment("highlight:authors"),
     "least": Experiment("highlight:least"),
 }
-ATTENTION = {"attention": "prediction", "attention-label": "label"}  # and whose class's maps are compared
-MEASURES = [*EXPERIMENTS, *ATTENTION, "detectors"]
+SALIENCY = {"saliency": "prediction", "saliency-label": "label"}  # and the class that maps are for
+MEASURES = [*EXPERIMENTS, *SALIENCY, "detectors"]
 
 
 def run(name: str, network: str, given: argparse.Namespace) -> brinell.Run:
@@ -80,18 +80,18 @@ def _network(name: str, asked: Experiment, execution: brinell.Execution) -> brin
     return network_of(name, execution, asked.interpolation, short_side=256 if asked.crop else None)
 
 
-def attended(target: str, network: str, given: argparse.Namespace) -> brinell.Run:
-    """The grid with attention compared, for one class or the other; each in a folder of its own."""
+def compare_saliency(target: str, network: str, given: argparse.Namespace) -> brinell.Run:
+    """Return the grid with saliency compared, for one class or the other; each in a separate folder."""
     found = run("grid", network, given)
     if target != "prediction":
         folder = _folder(f"{target}-{network}")
         if not finished(folder):
             shutil.copytree(found.folder, folder)
         found = brinell.Run(folder)
-    how = {"pairs": PAIRS, "target": target}
-    if not _attended(found, how):
+    options = {"pairs": PAIRS, "target": target}
+    if not _has_saliency(found, options):
         model = _network(network, EXPERIMENTS["grid"], brinell.Execution(device=given.device))
-        found.attention(how, models=[model], data=brinell.open_dataset(IMAGES))  # the run may be from elsewhere
+        found.saliency(options, models=[model], data=brinell.open_dataset(IMAGES))  # the run may be from elsewhere
     return found
 
 
@@ -110,8 +110,8 @@ def measure(name: str, given: argparse.Namespace) -> list[brinell.Run]:
     """One of all that is measured, network by network."""
     if name == "detectors":
         return [detected()]
-    if name in ATTENTION:
-        return [attended(ATTENTION[name], network, given) for network in given.networks]
+    if name in SALIENCY:
+        return [compare_saliency(SALIENCY[name], network, given) for network in given.networks]
     return [run(name, network, given) for network in given.networks]
 
 
@@ -120,18 +120,18 @@ def there(name: str) -> list[brinell.Run]:
     if name == "detectors":
         folders = [_folder(name)]
     else:
-        of = {"attention": "grid", "attention-label": "label"}.get(name, name)
+        of = {"saliency": "grid", "saliency-label": "label"}.get(name, name)
         folders = [_folder(f"{of}-{network}") for network in NETS]
     runs = [brinell.Run(folder) for folder in folders if finished(folder)]
-    if name not in ATTENTION:
+    if name not in SALIENCY:
         return runs
-    how = {"pairs": PAIRS, "target": ATTENTION[name]}
-    return [run for run in runs if _attended(run, how)]
+    options = {"pairs": PAIRS, "target": SALIENCY[name]}
+    return [run for run in runs if _has_saliency(run, options)]
 
 
-def _attended(run: brinell.Run, how: dict[str, Any]) -> bool:
-    told = run.manifest.get("attention", {}).get("options", {})
-    return all(told.get(name) == value for name, value in how.items())
+def _has_saliency(run: brinell.Run, options: dict[str, Any]) -> bool:
+    stored = run.manifest.get("saliency", {}).get("options", {})
+    return all(stored.get(name) == value for name, value in options.items())
 
 
 def asked(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -165,7 +165,7 @@ def written(runs: dict[str, list[brinell.Run]]) -> str:
     reference = json.loads((Path(__file__).parent / "published_highlights.json").read_text(encoding="utf-8"))
     found, images = glare.found_in(runs["grid"]), glare.images_of(runs["grid"])
     others = {name: glare.images_of(runs[name]) for name in glare.WAYS}
-    moves, labelled = (glare.moves_in(runs[name]) for name in ATTENTION)
+    shifts, labelled = (glare.shifts_in(runs[name]) for name in SALIENCY)
     page = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "highlights.md.j2").read_text(encoding="utf-8")
     )
@@ -186,9 +186,9 @@ def written(runs: dict[str, list[brinell.Run]]) -> str:
         sure=glare.sure(images),
         changes=glare.changes(images, others, SHORT_SIDE),
         experiments=glare.experiments(images, others, SHORT_SIDE) if any(others.values()) else None,
-        drift=glare.drift(moves) if moves else None,
-        targets=glare.targets(moves, labelled) if labelled else None,
-        place=glare.place(glare.found_in(runs["detectors"]), reference) if runs["detectors"] else None,
+        shifts=glare.shifts(shifts) if shifts else None,
+        targets=glare.targets(shifts, labelled) if labelled else None,
+        location=glare.location(glare.found_in(runs["detectors"]), reference) if runs["detectors"] else None,
         light=glare.light(glare.found_in(runs["least"])) if runs["least"] else None,
         missing=_missing(runs),
     )

@@ -20,13 +20,12 @@ import jinja2
 import numpy as np
 
 import brinell
-from brinell.lenses.knob.findings import Knobs
+from brinell.lenses.knob.findings import KnobFindings
 from brinell.perturb.property import find_property, property_names
-from brinell.runs.names import title
 from brinell.serve.server import Server
 from fidelity.compare import rank_correlation
 from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of
-from fidelity.words import grid, listed
+from fidelity.words import grid, listed, title
 
 MODERATED = 32  # photographs that go through HTTP
 # ours, and the network of the paper that it stands beside
@@ -56,10 +55,10 @@ def run(
     return brinell.run(models, data, lens=lens, out=folder, execution=execution)
 
 
-def found_in(run: brinell.Run) -> Knobs:
+def found_in(run: brinell.Run) -> KnobFindings:
     """What the knob lens found."""
     found = run.summary()
-    assert isinstance(found, Knobs)
+    assert isinstance(found, KnobFindings)
     return found
 
 
@@ -90,7 +89,7 @@ def by_surety(run: brinell.Run) -> dict[tuple[str, str], Sureness]:
     return found
 
 
-def moderated(properties: Sequence[str]) -> tuple[Knobs, dict[str, int]]:
+def moderated(properties: Sequence[str]) -> tuple[KnobFindings, dict[str, int]]:
     """Both moderators through HTTP, by bracketing: what was found, and how many queries were asked."""
     folder = ROOT / "runs" / "fidelity-knob-moderators"
     if finished(folder):
@@ -108,12 +107,12 @@ def moderated(properties: Sequence[str]) -> tuple[Knobs, dict[str, int]]:
         return _moderators_of(brinell.run(urls, data, lens=lens, out=folder, execution=execution))
 
 
-def _moderators_of(run: brinell.Run) -> tuple[Knobs, dict[str, int]]:
+def _moderators_of(run: brinell.Run) -> tuple[KnobFindings, dict[str, int]]:
     queries = run.rows("select model, sum(queries)::bigint from rows group by all").fetchall()
     return found_in(run), dict(queries)
 
 
-def detected(properties: Sequence[str]) -> Knobs:
+def detected(properties: Sequence[str]) -> KnobFindings:
     """Both detectors on photographs with a large object that both find, by bracketing."""
     out = ROOT / "runs" / "fidelity-knob-detectors"
     if finished(out):
@@ -178,7 +177,7 @@ def main() -> None:
         "moderators": _moderated(moderators),
         "moderators_asked": queries,
         "detectors": _detected(detectors := detected(names)),
-        "scenes": max(one.asked for one in detectors.hardness.values()),
+        "scenes": max(one.tested for one in detectors.hardness.values()),
         "factor": FACTOR,
     }
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
@@ -192,8 +191,8 @@ def main() -> None:
 def _network(
     network: str,
     published: dict[str, float],
-    scaled: Knobs,
-    fresh: Knobs,
+    scaled: KnobFindings,
+    fresh: KnobFindings,
     surety: dict[tuple[str, str], Sureness],
 ) -> dict[str, Any]:
     """One network's table: the paper's R, ours as the authors drew, ours with one field an image, and what survived."""
@@ -238,13 +237,13 @@ def _network(
         "name": network,
         "paper": NETWORKS[network],
         "table": grid(header, lines),
-        "right": first.asked,
+        "right": first.tested,
         "within": _within(ours, theirs),
         "count": len(theirs),
         "rank": rank_correlation(np.array(ours), np.array(theirs)),
         "rank_scaled": rank_correlation(np.array(one_field), np.array(theirs)),
         "within_scaled": _within(one_field, theirs),
-        "accuracy": first.asked / (first.asked + first.skipped),
+        "accuracy": first.tested / (first.tested + first.skipped),
         "published_accuracy": PUBLISHED_ACCURACY[network],
         "within_matched": _within(matched, theirs),
         "rank_matched": rank_correlation(np.array(matched), np.array(theirs)),
@@ -257,11 +256,11 @@ def _within(ours: Sequence[float], theirs: Sequence[float]) -> int:
     return sum(1 / FACTOR <= mine / paper <= FACTOR for mine, paper in zip(ours, theirs, strict=True))
 
 
-def _robustness(found: Knobs, network: str, operator: str) -> float:
+def _robustness(found: KnobFindings, network: str, operator: str) -> float:
     return found.hardness[network, operator].robustness.value
 
 
-def _draws(random: Sequence[str], scaled: Knobs, fresh: Knobs, fewer: Knobs) -> str:
+def _draws(random: Sequence[str], scaled: KnobFindings, fresh: KnobFindings, fewer: KnobFindings) -> str:
     """R of the random properties over that of one scaled field: with few fresh draws, and with many."""
     lines = []
     for name in random:
@@ -275,7 +274,9 @@ def _draws(random: Sequence[str], scaled: Knobs, fresh: Knobs, fewer: Knobs) -> 
     return grid(["property", *(f"{network}, {draws}" for network in NETWORKS for draws in ("few", "many"))], lines)
 
 
-def _resized(blurs: Sequence[str], reference: dict[str, dict[str, float]], scaled: Knobs, nearest: Knobs) -> str:
+def _resized(
+    blurs: Sequence[str], reference: dict[str, dict[str, float]], scaled: KnobFindings, nearest: KnobFindings
+) -> str:
     """R of the blurs over the paper's, on photographs resized smoothly, and by nearest neighbours."""
     lines = []
     for name in blurs:
@@ -290,7 +291,7 @@ def _resized(blurs: Sequence[str], reference: dict[str, dict[str, float]], scale
     return grid(header, lines)
 
 
-def _bracketed(exact: Knobs, bracket: Knobs) -> dict[str, Any]:
+def _bracketed(exact: KnobFindings, bracket: KnobFindings) -> dict[str, Any]:
     """How often bracketing finds what the exact search finds, and what it saves."""
     lines = []
     for name in property_names():
@@ -302,15 +303,15 @@ def _bracketed(exact: Knobs, bracket: Knobs) -> dict[str, Any]:
     return {"table": grid(["property", "queries, exact", "queries, bracket", "R, bracket / exact"], lines)}
 
 
-def _moderated(found: Knobs) -> str:
+def _moderated(found: KnobFindings) -> str:
     return _side_by_side(found, list(MODERATORS))
 
 
-def _detected(found: Knobs) -> str:
+def _detected(found: KnobFindings) -> str:
     return _side_by_side(found, list(DETECTORS))
 
 
-def _side_by_side(found: Knobs, names: list[str]) -> str:
+def _side_by_side(found: KnobFindings, names: list[str]) -> str:
     """R and survivors of two models, property by property."""
     lines = []
     for operator in found.operators:

@@ -16,7 +16,6 @@ import jinja2
 import numpy as np
 
 from brinell.perturb.operator import find_operator
-from brinell.runs.names import title
 from brinell.runs.statistics import proportion
 from fidelity import figures
 from fidelity.attack import attack_facts
@@ -50,7 +49,7 @@ from fidelity.measure import (
     published_noise,
 )
 from fidelity.posterise import measure_posterise, posterise_facts
-from fidelity.words import grid, listed, signed, told_level
+from fidelity.words import grid, listed, signed, title, told_level
 
 PAGE = ROOT / "docs" / "fidelity.md"
 OURS, THEIRS = "EfficientNet-Lite0, brinell", "EfficientNet-B0, published"

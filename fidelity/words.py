@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from brinell.perturb.find import find_change
 from fidelity.compare import NEVER
+
+
+def title(operator: str) -> str:
+    """Return an operator's or property's name for people."""
+    return find_change(operator).title
 
 
 def told_level(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What holds of windows on an accelerator: the CPU's bytes, and no waiting for the device while they are made."""
+"""Windows on an accelerator have the same bytes as on the CPU, and are made without waiting for the device."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def test_the_same_windows_as_on_the_cpu(fit: str, side: int) -> None:
     assert there.device.type == "cuda" and torch.equal(there.cpu(), here)
 
 
-def test_the_same_places_on_black_as_on_the_cpu() -> None:
-    image, places = picture(90, 70), torch.tensor([[0, 0, 50], [3, 9, 50], [174, 174, 50]], dtype=torch.float64)
+def test_the_same_positions_on_black_as_on_the_cpu() -> None:
+    image, positions = picture(90, 70), torch.tensor([[0, 0, 50], [3, 9, 50], [174, 174, 50]], dtype=torch.float64)
     view = location_view("50px", 224, 224)
-    here, there = (view.inputs(each, places, lambda made: made) for each in (image, image.cuda()))
+    here, there = (view.look(each, positions, lambda made: made) for each in (image, image.cuda()))
     assert torch.equal(there.cpu(), here)
 
 
@@ -42,13 +42,13 @@ def test_windows_are_made_without_waiting_for_the_device() -> None:
     image, view = picture(375, 500).cuda(), window_view("", "bilinear", 224, 224)
     corners = torch.cartesian_prod(torch.arange(40, 44), torch.arange(60, 188))
     parameters = torch.cat([corners, torch.full((len(corners), 1), 75)], 1).to(torch.float64)
-    view.inputs(image, parameters, lambda made: made)  # weights are brought to the device once
+    view.look(image, parameters, lambda made: made)  # weights are brought to the device once
     pinned = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("warn")
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            view.inputs(image, parameters, lambda made: made)
+            view.look(image, parameters, lambda made: made)
     finally:
         torch.cuda.set_sync_debug_mode(pinned)
     waits = [str(each.message) for each in caught if "synchroniz" in str(each.message)]

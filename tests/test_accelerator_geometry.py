@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from brinell.lenses.tasks import Method, MotionSearch
 from torch import Tensor, nn
 
 import brinell
@@ -13,7 +14,6 @@ from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
 from brinell.engine.evaluator import Bench
 from brinell.lenses.geometry.lens import GeometryOptions, geometry
-from brinell.lenses.tasks import Method, MotionSearch
 from brinell.motion.frames import Frames
 from brinell.motion.geodesic import geodesic_scores, trace_rays
 from brinell.motion.groups import GROUPS, Group

@@ -1,4 +1,4 @@
-"""What holds of highlights and heat maps on an accelerator: the CPU's pixels to the bit, and its maps but for rounding."""
+"""Highlights and saliency maps on an accelerator: the CPU's pixels to the bit, and its maps up to rounding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from brinell.perturb.highlight import WHITE, add_highlights, highlight_grid, hig
 from brinell.resizing import local as lighting
 from brinell.resizing import repaint, resample
 from brinell.resizing.local import Local
-from brinell.saliency.mapper import open_eyes
+from brinell.saliency.mapper import open_mapper
 from test_accelerator import pictures
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -107,23 +107,23 @@ def test_the_same_maps_as_on_the_cpu() -> None:
     for device in ("cpu", "cuda"):
         execution = brinell.Execution(device=device, runtime="torch")
         model = brinell.wrap(network(), execution=execution)
-        with open_eyes(model) as eyes:
-            maps.append(eyes.maps(inputs.to(device), classes.to(device)).cpu())
+        with open_mapper(model) as mapper:
+            maps.append(mapper.maps(inputs.to(device), classes.to(device)).cpu())
     assert torch.allclose(maps[0], maps[1], atol=1e-3)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_run_with_attention(precision: str, tmp_path: Path) -> None:
+def test_a_run_with_saliency(precision: str, tmp_path: Path) -> None:
     execution = brinell.Execution(device="cuda", precision=precision, batch=64)  # type: ignore[arg-type]
     data = [(image.permute(1, 2, 0).numpy(), None) for image in pictures(150, 200, 3, 8)]
     run = brinell.run(
         brinell.wrap(network(), execution=execution),
         {"source": data, "labels": "prediction"},
-        lens={"name": "highlights", "budget": 60},
-        attention={"pairs": 10},
+        lens={"name": "highlights", "search_queries": 60},
+        saliency={"pairs": 10},
         out=tmp_path / "run",
         execution=execution,
         quiet=True,
     )
     assert run.rows("select count(*) from rows where operator = 'highlight:exact'").fetchall() == [(8 * 101,)]
-    assert run.findings()["attention"].layers == {"Sequential": "3"}  # type: ignore[union-attr]
+    assert run.findings()["saliency"].layers == {"Sequential": "3"}  # type: ignore[union-attr]

@@ -157,8 +157,8 @@ def test_report_with_figures(ran: Path, tell: Tell) -> None:
 
 def test_summary(ran: Path, tell: Tell) -> None:
     shown = tell("summary", "first")
-    assert all(head in shown for head in ("fade to black", "< 90%", "< 50%", "< 10%", "first below 50% at"))
-    assert "over all levels of fade to black: accuracy is below half after mean grey" in shown
+    assert all(head in shown for head in ("fade to black", "< 90%", "< 50%", "< 10%", "drops below 50% at"))
+    assert "over all levels of fade to black: accuracy drops below 50% at mean grey" in shown
     assert "< 75%" in tell("summary", "first", "--threshold", "0.75", "--threshold", "0.2")
 
 

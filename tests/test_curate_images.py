@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from brinell.engine.failures import FAILURES, Failures
+from brinell.lenses.tasks import Motion
 from PIL import Image
 from torch import Tensor
 
@@ -17,11 +19,9 @@ import brinell
 from brinell.criteria.criterion import find_criterion
 from brinell.datasets.decode import read_image
 from brinell.engine.evaluator import Bench
-from brinell.engine.failures import FAILURES, Failures
 from brinell.engine.replay import Version, boxes_of, remade
 from brinell.engine.runner import assemble, execute
 from brinell.lenses.lens import LENSES, Again, Asking, Lens, LensOptions, Shard, Trials
-from brinell.lenses.tasks import Motion
 from brinell.motion.groups import GROUPS
 from brinell.perturb.highlight import add_highlights
 from brinell.perturb.operator import find_operator

@@ -1,4 +1,4 @@
-"""Detectors from a string or module to a run's rows, with real networks on real photographs."""
+"""Detectors: from modules to rows, preferred objects and average precision."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.api import assembled
-from brinell.boxes import box_iou
 from brinell.config.data import DataOptions
 from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.engine.plan import plan
-from brinell.lenses.profile.findings import Profiles
 from brinell.lenses.profile.precision import precision
 from brinell.types import Sample
 from conftest import PLAIN
@@ -32,15 +30,15 @@ class Spots(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         squares = nn.functional.avg_pool2d(images.mean(1, keepdim=True), 8)
         count = squares.shape[2]
-        place = torch.arange(count, device=images.device) / count
-        y, x = torch.meshgrid(place, place, indexing="ij")
+        starts = torch.arange(count, device=images.device) / count
+        y, x = torch.meshgrid(starts, starts, indexing="ij")
         low = torch.stack([x, y], -1).reshape(1, -1, 2).expand(len(images), -1, -1)
         spot = squares.flatten(1)
         return torch.cat([low, low + 1 / count], -1), torch.stack([torch.zeros_like(spot), spot], -1)
 
 
 class Listed(Spots):
-    """The same as torchvision's detectors answer."""
+    """The same, with torchvision's form of output."""
 
     def forward(self, images: Any) -> Any:
         boxes, scores = super().forward(images)
@@ -53,7 +51,7 @@ class Listed(Spots):
 
 @pytest.fixture
 def spots(tmp_path: Path) -> Path:
-    """Six grey images 64x48 with a white square each, which moves, and a small one; the last has only the small one."""
+    """Six grey images of 64x48 with a white square, which moves, and a small box; the last has only the small box."""
     folder = tmp_path / "spots"
     folder.mkdir()
     images, annotations = [], []
@@ -75,7 +73,7 @@ def wrapped(module: nn.Module, **detection: Any) -> brinell.Model:
     return brinell.wrap(module, size=32, classes=CLASSES, name="spots", detection=detection, execution=PLAIN)
 
 
-def test_a_module_of_heads_and_one_of_lists_say_the_same() -> None:
+def test_outputs_as_heads_and_as_lists_give_the_same_detections() -> None:
     images = torch.randint(0, 256, (3, 3, 32, 32), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
     first, second = wrapped(Spots()), wrapped(Listed())
     assert first.outputs == second.outputs == 2
@@ -88,7 +86,7 @@ def test_a_module_of_heads_and_one_of_lists_say_the_same() -> None:
             assert one.labels.equal(two.labels)
 
 
-def test_what_a_detector_may_not_be() -> None:
+def test_invalid_detectors_raise() -> None:
     with pytest.raises(brinell.ModelError, match="returns labels, so it needs its class list"):
         brinell.wrap(Listed(), size=32, detection={}, execution=PLAIN)
     with pytest.raises(brinell.ModelError, match="scores for 2 classes, but its class list has 3 names"):
@@ -110,7 +108,7 @@ def test_rows_of_a_detector(spots: Path, tmp_path: Path) -> None:
     clean = run.rows("select index, label, prediction, correct, true_boxes, true_labels, region from clean").fetchall()
     assert [row[:4] for row in clean] == [(index, 1, 1, True) for index in range(5)]
     assert clean[1][4] == [[4.0, 16.0, 12.0, 24.0], [0.0, 0.0, 2.0, pytest.approx(8 / 3)]]
-    assert clean[1][5] == [1, -1], "the model doesn't know flies"
+    assert clean[1][5] == [1, -1], "the model has no class fly"
     assert clean[1][6] == clean[1][4][0]
     bad = run.rows(
         """select count(*) from rows where correct != (coalesce(list_max(detected_scores), 0) >= 0.3)
@@ -121,7 +119,7 @@ def test_rows_of_a_detector(spots: Path, tmp_path: Path) -> None:
     assert run.rows("select bool_and(correct), bool_or(correct) from rows where level = 20").fetchall() == [(False, False)]
 
 
-def test_a_plan_counts_what_detections_take(spots: Path) -> None:
+def test_a_plan_includes_the_size_of_detections(spots: Path) -> None:
     lens = {"name": "profile", "operators": ["jpeg"], "levels": 3}
     costs = [plan(assembled(model, spots, lens=lens, execution=PLAIN)) for model in (wrapped(Spots()), "fake:grey")]
     assert costs[0].rows == costs[1].rows == 6 * 4
@@ -134,7 +132,7 @@ def test_the_preferred_object() -> None:
     sample = Sample(image, None, "a", boxes, (0, 1, 1))
     classes = ("cat", "school bus")
     assert ObjectRule().index(sample, classes) == 0
-    assert ObjectRule("school_bus").index(sample, classes) == 1, "what lies outside the image is not counted"
+    assert ObjectRule("school_bus").index(sample, classes) == 1, "the part outside the image does not count"
     assert ObjectRule("school bus", 0.05).index(sample, classes) == 1
     assert ObjectRule("school bus", 0.07).index(sample, classes) is None
     assert ObjectRule("1").index(sample, classes) == 1
@@ -145,13 +143,13 @@ def test_the_preferred_object() -> None:
     assert object_rule(DataOptions(source="x"), detectors=True) == ObjectRule()
 
 
-def test_a_class_that_no_image_can_have(spots: Path, tmp_path: Path) -> None:
+def test_an_unknown_preferred_class_raises(spots: Path, tmp_path: Path) -> None:
     data = {"source": str(spots), "preferred": "spto"}
     with pytest.raises(brinell.DataError, match="has no class 'spto' to prefer; did you mean spot"):
         brinell.run(wrapped(Spots()), data, out=tmp_path / "run", execution=PLAIN, quiet=True)
 
 
-def test_criteria_of_detectors_are_for_detectors(spots: Path, tmp_path: Path) -> None:
+def test_criteria_of_detectors_need_a_detector(spots: Path, tmp_path: Path) -> None:
     lens = {"name": "profile", "operators": ["jpeg"], "levels": 1, "criterion": "target_class_missing & misclassification"}
     with pytest.raises(brinell.ConfigError, match="is for detectors, and model grey is a classifier"):
         brinell.run("fake:grey", spots, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
@@ -159,7 +157,7 @@ def test_criteria_of_detectors_are_for_detectors(spots: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("criterion", ["target_class_missing", "regional_target_class_missing(0.05)"])
 def test_the_knob_finds_the_known_breaking_point(spots: Path, tmp_path: Path, criterion: str) -> None:
-    """The region moves with the image, so that a spot is lost only when it leaves the frame."""
+    """The region moves with the image, so a spot is lost only when it leaves the frame."""
     lens = {"name": "knob", "operators": ["horizontal_translation", "brightness"], "criterion": criterion}
     data = {"source": str(spots), "preferred": "spot"}
     run = brinell.run(wrapped(Spots()), data, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
@@ -170,7 +168,7 @@ def test_the_knob_finds_the_known_breaking_point(spots: Path, tmp_path: Path, cr
     for index, direction, amount in shifts:
         left, right = 4 * index, 4 * index + 8  # on the model input
         leaves = 32 - left if direction == "right" else right
-        assert leaves - 7 <= abs(amount) <= leaves, "a part of it is enough"
+        assert leaves - 7 <= abs(amount) <= leaves, "a visible part is enough"
     assert len(shifts) == 10
     dark = run.rows(
         """select rows.amount, clean.confidence from rows join samples using (image) join clean using (index)
@@ -180,101 +178,14 @@ def test_the_knob_finds_the_known_breaking_point(spots: Path, tmp_path: Path, cr
     assert len(dark) == 5
 
 
-def test_objects_that_nobody_marked(spots: Path, tmp_path: Path) -> None:
-    """A detector's own answers as the truth: where it finds the object when clean is the region."""
+def test_objects_without_annotations(spots: Path, tmp_path: Path) -> None:
+    """The detections on the clean image serve as labels and regions."""
     images = [np.asarray(Image.open(spots.parent / f"{index}.png")) for index in range(4)]
     lens = {"name": "knob", "operators": ["brightness"], "criterion": "regional_target_class_missing", "points": 50}
     data = {"source": images, "labels": "prediction"}
     run = brinell.run(wrapped(Spots()), data, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
     found = run.rows("select status, count(*) from rows where direction = 'darker' group by all").fetchall()
     assert found == [("broken", 4)]
-
-
-# ---- real networks ----
-
-
-def real(assets: Path, name: str, options: str = "") -> str:
-    classes = assets / "models" / "coco80.txt"
-    return f"onnx:{assets}/models/{name}.onnx?task=detection&classes={classes}&interpolation=bilinear{options}"
-
-
-DETECTORS = ["ssdlite_mobilenet_v2_coco", "yolo_fastest_1.1_coco", "nanodet_g_coco"]
-
-
-@pytest.mark.parametrize("name", DETECTORS)
-def test_real_detectors_find_the_bear(assets: Path, name: str) -> None:
-    model = brinell.open_model(real(assets, name))
-    dataset = brinell.open_dataset(assets / "images" / "coco_val_128" / "instances.json")
-    sample = next(dataset[index] for index in range(10) if dataset[index].name == "000000000285.jpg")
-    assert model.classes is not None and model.detector is not None and sample.boxes is not None
-    model_input = model.preprocess.model_input(sample.image)
-    probabilities, detections = model.answer(model_input[None])
-    assert detections is not None
-    assert model.classes.short_name(int(probabilities.argmax())) == "bear"
-    found = model.detector.found(detections)
-    truth = model.preprocess.map_boxes(sample.boxes, *sample.image.shape[1:])
-    assert float(box_iou(found.boxes[:, 0], truth).max()) > 0.7
-
-
-def test_the_paper_s_selection(assets: Path, tmp_path: Path) -> None:
-    """Objects of one class on at least 5 % of the image, found by all models."""
-    data = {"source": str(assets / "images" / "coco_val_128" / "instances.json"), "preferred": "person", "min_area": 0.05}
-    run = brinell.run(
-        [real(assets, name) for name in DETECTORS[:2]],
-        {**data, "limit": 20},
-        lens={"name": "knob", "operators": ["brightness"], "points": 2},
-        select="correct",
-        out=tmp_path / "run",
-        execution=brinell.Execution(batch=4),
-        quiet=True,
-    )
-    left_out = run.rows("select problem, count(*) from samples where problem is not null group by 1").fetchall()
-    assert [problem for problem, _ in left_out] == ["no person that covers 5 % of the image"]
-    kept = run.rows("select index, bool_and(kept), bool_and(correct), min(confidence) from clean group by 1").fetchall()
-    assert kept and all(is_kept == right for _, is_kept, right, _ in kept)
-    assert run.rows("select count(*) from rows where status = 'skipped'").fetchall() == [(0,)]
-    assert run.rows("select distinct label from rows").fetchall() == [(0,)]
-
-
-@pytest.fixture(scope="module")
-def coco_run(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
-    """All images of the set, clean and under one operator."""
-    return brinell.run(
-        real(assets, DETECTORS[0], "&iou_threshold=0.6"),
-        assets / "images" / "coco_val_128" / "instances.json",
-        lens={"name": "profile", "operators": ["white_fog"], "levels": 1},
-        out=tmp_path_factory.mktemp("coco") / "run",
-        execution=brinell.Execution(batch=8),
-        quiet=True,
-    )
-
-
-@pytest.mark.slow
-def test_the_known_average_precision(coco_run: brinell.Run) -> None:
-    """36.7 % and 53.6 % were measured on these images by other code."""
-    (points,) = coco_run.summary().curves.values()
-    assert points[0].images == 128
-    assert points[0].map is not None and points[0].map50 is not None and points[1].map is not None
-    assert points[0].map.value == pytest.approx(0.367, abs=0.002)
-    assert points[0].map50.value == pytest.approx(0.536, abs=0.002)
-    assert points[1].map.value < points[0].map.value - 0.01
-
-
-@pytest.mark.slow
-def test_average_precision_is_told_everywhere(coco_run: brinell.Run) -> None:
-    found = coco_run.summary()
-    assert isinstance(found, Profiles)
-    assert found.metrics[-2:] == ("map", "map50")
-    clean, mean = found.precision(found.models[0]) or (0, 0)
-    assert 0.3 < mean < clean < 0.4
-    assert f"Its mAP is {clean:.1%} on clean images" in found.verdict(found.models[0])
-    told = [record for record in found.to_dict()["profiles"] if record["metric"] == "map50"]
-    assert [record["level"] for record in told] == [0, 1, 0, 1]
-    assert all(record["low"] is None for record in told)
-    assert "mean average precision" in coco_run.figure("operators", metric="map", model=found.models[0]).to_json()
-    page = Path(coco_run.report()).read_text()
-    assert "mAP on clean images" in page and "target class missing" in page
-    assert coco_run.rows("select count(*) from precision").fetchall() == [(2,)]
 
 
 def test_average_precision_by_hand() -> None:
@@ -287,7 +198,7 @@ def test_average_precision_by_hand() -> None:
 
     right = [("a", [first, second], [0, 3], [0.9, 0.8]), ("b", [first], [0], [0.7])]
     assert of(*right) == (1, 1)
-    assert of(*right, ("c", [second, first], [5, 7], [0.9, 0.9])) == (1, 1), "classes that are nowhere marked don't count"
+    assert of(*right, ("c", [second, first], [5, 7], [0.9, 0.9])) == (1, 1), "classes without annotations don't count"
     assert of(right[0]) == (0.752, 0.752), "half of one class: 51 of 101 points of recall"
     assert of() == (0, 0)
     shifted = ("b", [(2.0, 0.0, 12.0, 10.0)], [0], [0.7])  # overlaps by two thirds
@@ -295,10 +206,10 @@ def test_average_precision_by_hand() -> None:
     assert np.isnan(precision([], [("c", [second], [-1])]).map)
 
 
-def test_what_average_precision_needs(spots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_average_precision_needs_pycocotools(spots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(
         brinell.MissingExtra, match=r"needs pycocotools, which is not installed: pip install 'brinell\[detec"
     ):
         brinell.run(wrapped(Spots()), spots, out=tmp_path / "run", execution=PLAIN, quiet=True)
-    assert not (tmp_path / "run").exists(), "it is said before anything is done"
+    assert not (tmp_path / "run").exists(), "raised before the run starts"

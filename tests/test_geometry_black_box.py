@@ -80,12 +80,14 @@ def test_manifool_asks_for_a_model_with_gradients(
     """By name it is refused in a line; among the usual methods it is left out, and the run says so."""
     _, model, _, data = detected
     data = {**data, "limit": 1}
-    problem = r"^manifool needs gradients, and model .* gives none \(it is a detector\); use the methods random, grid or"
+    problem = (
+        r"^rotation_scale:manifool needs gradients, and model .* has none \(it is a detector\); use the methods random"
+    )
     with pytest.raises(ConfigError, match=problem):
         brinell.run(model, data, lens={**LENS, "methods": ["manifool"]}, out=tmp_path / "no", quiet=True)
     usual = {name: value for name, value in LENS.items() if name != "methods"}
     run = brinell.run(model, data, lens=usual, out=tmp_path / "run", execution=PLAIN, quiet=True)
-    assert [entry["reason"] for entry in run.manifest["left_out"]] == ["the model gives no gradients"]
+    assert [entry["reason"] for entry in run.manifest["unsupported"]] == ["the model has no gradients"]
     assert run.rows("select distinct operator from rows").fetchall() == [("rotation_scale:random",)]
 
 
@@ -115,7 +117,8 @@ def test_a_classifier_behind_http_is_searched_like_one_at_hand(tmp_path: Path, m
         assert remote.service is not None
         asked = remote.service.counts.asked
         with pytest.raises(
-            ConfigError, match=r"^manifool needs gradients, .*\(it is no torch model\); use the methods random"
+            ConfigError,
+            match=r"^rotation_scale:manifool needs gradients, .*\(it is not a torch model\); use the methods random",
         ):
             brinell.run(remote, data, lens={**LENS, "methods": ["manifool"]}, out=tmp_path / "no", quiet=True)
     here = run(model, "here")

@@ -16,31 +16,36 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.criteria.criterion import find_criterion
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
 from brinell.errors import BrinellError, ConfigError
 from brinell.lenses.geometry.black_box import grid_motions, grid_search, random_motions
-from brinell.lenses.geometry.findings import Motions, Rate
-from brinell.lenses.geometry.lens import GeometryOptions, chosen_searches, geometry, most_trials, pace_of
-from brinell.lenses.geometry.manifool import (
-    FLAT,
+from brinell.lenses.geometry.findings import GeometryFindings
+from brinell.lenses.geometry.lens import count_trials, manifool_settings, measure, select_motions
+from brinell.lenses.geometry.manifool import manifool
+from brinell.lenses.geometry.manitest import Grid, make_grid, manitest
+from brinell.lenses.geometry.options import GeometryOptions
+from brinell.lenses.geometry.search import (
     FOOLED,
-    LEFT,
-    NO_SLOPE,
+    LEFT_FRAME,
+    NO_EFFECT,
     NOT_ON_GRID,
     ONE_CLASS,
-    SILENT,
-    TOO_LONG,
-    manifool,
+    OUT_OF_STEPS,
+    UNANSWERED,
+    ZERO_GRADIENT,
+    PathSteps,
 )
-from brinell.lenses.geometry.manitest import Grid, grid_of, manitest
-from brinell.lenses.lens import Categorical
-from brinell.lenses.tasks import MotionSearch
+from brinell.lenses.geometry.statistics import Rate
+from brinell.lenses.method import Categorical
 from brinell.motion.geodesic import geodesic_scores
 from brinell.motion.groups import GROUPS
+from brinell.perturb.motion import Motion
 from brinell.runs.statistics import Estimate
 
 SIDE = 28
+SIZE = (SIDE, SIDE)
 TRANSLATION = GROUPS["translation"]
+EXACT = PathSteps(eta=0.05, min_change=0)
 
 
 class Where(nn.Module):
@@ -79,7 +84,7 @@ def model(module: nn.Module, **options: Any) -> brinell.Model:
     return brinell.wrap(module, **given, execution=brinell.Execution(device="cpu", runtime="torch"))
 
 
-def bench(module: nn.Module, images: Tensor, batch: int = 64, **options: Any) -> Bench:
+def bench(module: nn.Module, images: Tensor, batch: int = 64, **options: Any) -> Evaluator:
     """A bench on images (N, C, H, W) in grey levels, whose ids are their places."""
     asked = model(module, **options)
     inputs = asked.preprocess.inputs(images)
@@ -87,7 +92,7 @@ def bench(module: nn.Module, images: Tensor, batch: int = 64, **options: Any) ->
     originals = list(images) if asked.preprocess.short_side else []
     criterion = find_criterion("misclassification")
     ids = torch.arange(len(images)) * 7919
-    return Bench(asked, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+    return Evaluator.of(asked, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
 
 
 def blobs(places: list[tuple[float, float]], side: int = SIDE) -> Tensor:
@@ -104,9 +109,9 @@ def shapes(count: int) -> Tensor:
     return torch.stack([blobs([tuple(place) for place in three]).amax(0) for three in places])  # type: ignore[misc]
 
 
-def searched(asked: Bench, group: str = "translation", **options: Any) -> Any:
+def searched(asked: Evaluator, group: str = "translation", **options: Any) -> Any:
     given = GeometryOptions(operators=(group,), methods=("manifool",), **options)
-    return asked.drive(manifool(GROUPS[group], len(asked.inputs), pace_of(given, SIDE, SIDE)))  # type: ignore[arg-type]
+    return asked.drive(manifool(GROUPS[group], len(asked.renderer.inputs), manifool_settings(given, SIDE, SIDE)))  # type: ignore[arg-type]
 
 
 def test_manifool_finds_the_shortest_way_to_a_known_edge() -> None:
@@ -123,7 +128,7 @@ def test_manifool_finds_the_shortest_way_to_a_known_edge() -> None:
 
 def test_manitest_finds_the_same_to_a_step_of_its_grid() -> None:
     asked = bench(Where(4.0), blobs([(0.0, 0.0), (-3.0, 2.0), (1.5, -4.0)]))
-    found = asked.drive(manitest(TRANSLATION, 3, grid_of(TRANSLATION, SIDE, SIDE), eta=0.05, least=0))  # type: ignore[arg-type]
+    found = asked.drive(manitest(TRANSLATION, 3, make_grid(TRANSLATION, SIDE, SIDE), path=EXACT))  # type: ignore[arg-type]
     assert found.reason.tolist() == [FOOLED] * 3
     excess = -found.motion[:, 0] - torch.tensor([4.0, 7.0, 2.5])
     assert (excess > -0.01).all()
@@ -168,7 +173,7 @@ def test_momentum_may_be_added_after_the_line_search() -> None:
     asked = bench(Random(), shapes(12))
     still = [searched(asked, "similarity", momentum=0, momentum_inside=inside) for inside in (True, False)]
     assert torch.allclose(still[0].score, still[1].score, rtol=1e-5)
-    moved = [searched(asked, "similarity", momentum=0.8, momentum_inside=inside, longest=4.0) for inside in (True, False)]
+    moved = [searched(asked, "similarity", momentum=0.8, momentum_inside=inside, max_step=4.0) for inside in (True, False)]
     assert not torch.allclose(moved[0].score, moved[1].score, rtol=1e-3)
     won = (moved[1].reason == FOOLED).nonzero()[:, 0]
     labels = asked.stage.scores(won, GROUPS["similarity"].exp(moved[1].motion[won]))[1]
@@ -183,9 +188,9 @@ def test_of_all_targets_the_least_score_counts() -> None:
 
 
 def test_a_second_try_with_longer_steps_is_for_images_that_the_first_did_not_fool() -> None:
-    asked, few = bench(Random(), shapes(24)), {"most_steps": 2, "lengths": 6}
+    asked, few = bench(Random(), shapes(24)), {"max_steps": 2, "step_lengths": 6}
     first, longer, both = (
-        searched(asked, "affine", **few, **own) for own in ({"again": 0}, {"longest": 4, "again": 0}, {"again": 4})
+        searched(asked, "affine", **few, **own) for own in ({"retry": 0}, {"max_step": 4, "retry": 0}, {"retry": 4})
     )
     missed = first.reason != FOOLED
     assert 0 < missed.sum() < 24 and (longer.reason[missed] == FOOLED).any()
@@ -198,16 +203,16 @@ def test_a_second_try_with_longer_steps_is_for_images_that_the_first_did_not_foo
 
 
 def test_photographs_get_a_second_try_and_small_images_do_not() -> None:
-    assert pace_of(GeometryOptions(), 32, 32).again is None
-    again = pace_of(GeometryOptions(), 256, 340).again
-    assert again is not None and float(again[-1]) == pytest.approx(8)
-    assert pace_of(GeometryOptions(again=0), 256, 340).again is None
+    assert manifool_settings(GeometryOptions(), 32, 32).retry_lengths is None
+    retry = manifool_settings(GeometryOptions(), 256, 340).retry_lengths
+    assert retry is not None and float(retry[-1]) == pytest.approx(8)
+    assert manifool_settings(GeometryOptions(retry=0), 256, 340).retry_lengths is None
 
 
 def test_manitest_in_four_dimensions_is_about_as_near_as_manifool() -> None:
     asked = bench(Random(), shapes(2))
     group = GROUPS["similarity"]
-    found = asked.drive(manitest(group, 2, grid_of(group, SIDE, SIDE), eta=0.05, least=0))  # type: ignore[arg-type]
+    found = asked.drive(manitest(group, 2, make_grid(group, SIDE, SIDE), path=EXACT))  # type: ignore[arg-type]
     assert found.reason.tolist() == [FOOLED] * 2
     slope = searched(asked, "similarity")
     assert (found.score <= slope.score + 0.25).all()  # no more than a step of the grid
@@ -216,9 +221,9 @@ def test_manitest_in_four_dimensions_is_about_as_near_as_manifool() -> None:
 def test_manitests_candidates_fool_and_are_no_longer_than_the_nearest_node() -> None:
     """The first node by the metric, or with backtracking the shortest direct path of its shell, shortened."""
     asked, group = bench(Random(), shapes(6)), GROUPS["rotation_translation"]
-    grid = grid_of(group, SIDE, SIDE, 0.5)
+    grid = make_grid(group, SIDE, SIDE, 0.5)
     nearest, best = (
-        asked.drive(manitest(group, 6, grid, eta=0.05, least=0, backtrack=back))  # type: ignore[arg-type]
+        asked.drive(manitest(group, 6, grid, path=EXACT, backtrack=back))  # type: ignore[arg-type]
         for back in (False, True)
     )
     on_grid = nearest.motion / grid.steps
@@ -232,7 +237,7 @@ def test_manitests_candidates_fool_and_are_no_longer_than_the_nearest_node() -> 
         assert (labels != asked.clean.verdict.prediction).all()
         assert torch.allclose(geodesic_scores(asked.stage.frames(rows), group, found.motion, least=0), found.score)
         assert (
-            found.queries <= most_trials(GeometryOptions(grid_pixels=0.5), MotionSearch(group, "manitest"), SIDE, SIDE)
+            found.queries <= count_trials(GeometryOptions(grid_pixels=0.5), Motion(group, "manitest"), SIZE, SIZE)
         ).all()
 
 
@@ -270,11 +275,11 @@ def flat(value: int) -> Tensor:
 @pytest.mark.parametrize(
     ("module", "images", "options", "reason"),
     [
-        (Random(), flat(0), {}, FLAT),
-        (Constant(), blobs([(0, 0)]), {}, NO_SLOPE),
+        (Random(), flat(0), {}, NO_EFFECT),
+        (Constant(), blobs([(0, 0)]), {}, ZERO_GRADIENT),
         (OneClass(), blobs([(0, 0)]), {}, ONE_CLASS),
-        (Bright(), blobs([(8, 0)]), {"most_steps": 500, "longest": 5.0}, LEFT),
-        (Where(40.0), blobs([(0, 0)]), {"most_steps": 3}, TOO_LONG),
+        (Bright(), blobs([(8, 0)]), {"max_steps": 500, "max_step": 5.0}, LEFT_FRAME),
+        (Where(40.0), blobs([(0, 0)]), {"max_steps": 3}, OUT_OF_STEPS),
     ],
     ids=["nothing in the image", "a constant model", "one class", "out of the frame", "too far"],
 )
@@ -287,8 +292,8 @@ def test_degenerate_input_ends_with_a_reason(
     assert torch.isinf(found.score).all()
     assert not found.motion.any()
     coarse = Grid(torch.tensor([3, 3]), torch.tensor([3.0, 3.0], dtype=torch.float64))
-    marched = asked.drive(manitest(TRANSLATION, 1, coarse, eta=0.05, least=0))  # type: ignore[arg-type]
-    assert marched.reason.tolist() == [FLAT if reason == FLAT else NOT_ON_GRID]
+    marched = asked.drive(manitest(TRANSLATION, 1, coarse, path=EXACT))  # type: ignore[arg-type]
+    assert marched.reason.tolist() == [NO_EFFECT if reason == NO_EFFECT else NOT_ON_GRID]
 
 
 class Dead(nn.Module):
@@ -304,8 +309,8 @@ class Dead(nn.Module):
 
 def test_a_target_without_a_slope_takes_nothing_from_the_others() -> None:
     asked = bench(Dead(6.0), blobs([(0, 0)]))
-    assert searched(asked, most_steps=3, again=0).reason.tolist() == [TOO_LONG]
-    assert searched(asked, most_steps=3, again=4).reason.tolist() == [FOOLED]
+    assert searched(asked, max_steps=3, retry=0).reason.tolist() == [OUT_OF_STEPS]
+    assert searched(asked, max_steps=3, retry=4).reason.tolist() == [FOOLED]
 
 
 class SilentLeft(nn.Module):
@@ -320,51 +325,53 @@ class SilentLeft(nn.Module):
 def test_a_motion_without_an_answer_is_not_one_that_fools() -> None:
     asked = bench(SilentLeft(), blobs([(0, 0)]))
     motions = grid_motions(TRANSLATION, SIDE, SIDE, 4000)
-    found: Any = asked.drive(grid_search(TRANSLATION, torch.tensor([0]), motions, eta=0.05, least=0))  # type: ignore[arg-type]
-    assert found.silent.tolist() == [True]
+    found: Any = asked.drive(grid_search(TRANSLATION, torch.tensor([0]), motions, EXACT))  # type: ignore[arg-type]
+    assert found.unanswered.tolist() == [True]
     assert found.label.tolist() == [1] and float(found.motion[0, 0]) < -1  # an inverse map: to the right
 
 
-@pytest.mark.parametrize("name", ["again", "longest", "eta"])
+@pytest.mark.parametrize("name", ["retry", "max_step", "eta"])
 def test_numbers_are_finite(name: str) -> None:
     with pytest.raises(ValueError, match="finite"):
         GeometryOptions(**{name: math.inf})
 
 
 def test_one_length_is_the_longest() -> None:
-    pace = pace_of(GeometryOptions(lengths=1, longest=0.7), 256, 256)
-    assert pace.lengths.tolist() == [0.7] and pace.again is not None and pace.again.tolist() == [8.0]
+    settings = manifool_settings(GeometryOptions(step_lengths=1, max_step=0.7), 256, 256)
+    assert settings.step_lengths.tolist() == [0.7]
+    assert settings.retry_lengths is not None and settings.retry_lengths.tolist() == [8.0]
 
 
 @pytest.mark.parametrize("group", list(GROUPS))
 def test_a_constant_image_ends(group: str) -> None:
     """Zeros come in at the border, so there is something to follow; it may fool or not, but ends and is no NaN."""
     found = searched(bench(Random(), flat(128)), group)
-    assert found.reason.tolist()[0] in (FOOLED, TOO_LONG, FLAT, LEFT)
+    assert found.reason.tolist()[0] in (FOOLED, OUT_OF_STEPS, NO_EFFECT, LEFT_FRAME)
     assert torch.isfinite(found.motion).all()
     assert not found.score.isnan().any()
 
 
 def test_a_model_that_gives_no_number_failed() -> None:
     found = searched(bench(Silent(), blobs([(0, 0)])))
-    assert found.reason.tolist() == [SILENT]
+    assert found.reason.tolist() == [UNANSWERED]
 
 
 def test_the_truth_may_count_instead_of_the_answer() -> None:
     asked = bench(Where(4.0), blobs([(0.0, 0.0), (6.0, 0.0)]))
     asked.labels[:] = 0
-    rows = _rows(Bench(asked.model, asked.inputs, asked.ids, asked.labels, criterion=asked.criterion, seed=0, batch=8))
+    inputs, ids = asked.renderer.inputs, asked.renderer.ids
+    rows = _rows(Evaluator.of(asked.model, inputs, ids, asked.labels, criterion=asked.criterion, seed=0, batch=8))
     assert rows("answer") == ["broken", "broken"]
     assert rows("truth") == ["broken", "skipped"]
 
 
-def _rows(asked: Bench) -> Callable[[str], list[str]]:
+def _rows(asked: Evaluator) -> Callable[[str], list[str]]:
     def statuses(against: str, method: Any = "manifool") -> list[str]:
         options = GeometryOptions(operators=("translation",), methods=(method,), against=against)  # type: ignore[arg-type]
-        columns = asked.drive(geometry(asked.shard(), MotionSearch(TRANSLATION, method), options))
+        columns = asked.drive(measure(asked.shard(), Motion(TRANSLATION, method), options))
         status = columns["status"]
         assert isinstance(status, Categorical)
-        return [status.words[place] for place in status.places.tolist()]
+        return [status.categories[code] for code in status.codes.tolist()]
 
     return statuses
 
@@ -376,7 +383,7 @@ def test_the_whole_image_moves_and_then_the_models_crop_follows() -> None:
     frames = asked.stage.frames(torch.arange(2))
     assert frames.images.shape == (2, 1, 28, 28)
     matrices = TRANSLATION.exp(torch.tensor([[-3.0, 0.0], [0.0, 6.0]]))
-    seen = asked.stage.view(torch.arange(2), matrices)
+    seen = asked.renderer.moving.view(torch.arange(2), matrices)
     assert seen.shape == (2, 1, 20, 20)
     expected = torch.zeros(2, 1, 20, 20)
     expected[0] = images[0, :, 4:24, 1:21].float() / 255
@@ -388,7 +395,7 @@ def test_the_whole_image_moves_and_then_the_models_crop_follows() -> None:
     whole = frames.move(matrices)
     assert torch.allclose(whole[mask.expand_as(whole)].view_as(seen), seen, atol=1e-5)
     still, _ = asked.stage.scores(torch.arange(2))
-    assert torch.allclose(still.softmax(1), asked.model.predict(asked.inputs), atol=1e-6)
+    assert torch.allclose(still.softmax(1), asked.model.predict(asked.renderer.inputs), atol=1e-6)
     found = searched(asked)
     assert found.reason[0] == FOOLED
     assert float(-found.motion[0, 0]) == pytest.approx(1.0, abs=0.1)
@@ -400,7 +407,7 @@ def test_images_of_several_sizes_move_side_by_side() -> None:
     originals = [blobs([(0.0, 0.0)])[0], wide]
     inputs = torch.stack([asked_model.preprocess.model_input(image) for image in originals])
     criterion = find_criterion("misclassification")
-    both = Bench(
+    both = Evaluator.of(
         asked_model,
         inputs,
         torch.arange(2),
@@ -418,7 +425,7 @@ def test_images_of_several_sizes_move_side_by_side() -> None:
 def test_random_motions_have_the_scores_that_were_asked_for() -> None:
     asked, group = bench(Random(), shapes(5)), GROUPS["similarity"]
     wanted = torch.tensor([0.0, 0.5, 1.0, 2.0], dtype=torch.float64)
-    found = asked.drive(random_motions(group, 5, wanted, 3, whitened=False, eta=0.05, least=0.02))  # type: ignore[arg-type]
+    found = asked.drive(random_motions(group, 5, wanted=wanted, draws=3, whitened=False, path=PathSteps()))  # type: ignore[arg-type]
     assert len(found.sample) == 5 * 3 * 4
     assert (found.score - found.wanted).abs()[found.reached].max() < 0.01
     there = found.reached.nonzero()[:, 0]
@@ -429,7 +436,7 @@ def test_random_motions_have_the_scores_that_were_asked_for() -> None:
     directions = directions / directions.norm(dim=1, keepdim=True)
     assert len(torch.unique(directions.round(decimals=6), dim=0)) == 15  # every image and draw its own
     again = bench(Random(), shapes(5), batch=2).drive(
-        random_motions(group, 5, wanted, 3, whitened=False, eta=0.05, least=0.02)  # type: ignore[arg-type]
+        random_motions(group, 5, wanted=wanted, draws=3, whitened=False, path=PathSteps())  # type: ignore[arg-type]
     )
     assert torch.allclose(again.motion, found.motion, atol=1e-6)
 
@@ -439,7 +446,7 @@ def test_whitened_directions_change_an_image_alike() -> None:
     asked, group = bench(Random(), shapes(3)), GROUPS["similarity"]
     wanted = torch.tensor([0.3], dtype=torch.float64)
     raw, white = (
-        asked.drive(random_motions(group, 3, wanted, 60, whitened=way, eta=0.05, least=0.02))  # type: ignore[arg-type]
+        asked.drive(random_motions(group, 3, wanted=wanted, draws=60, whitened=way, path=PathSteps()))  # type: ignore[arg-type]
         for way in (False, True)
     )
     share = [(found.motion[:, 1:3].norm(dim=1) / found.motion.norm(dim=1)).median() for found in (raw, white)]
@@ -452,7 +459,7 @@ def test_the_grid_search_is_the_least_of_all_fooling_motions() -> None:
     motions = grid_motions(group, SIDE, SIDE, 130)
     assert len(motions) == 5**3 - 1
     original = asked.clean.verdict.prediction
-    found = asked.drive(grid_search(group, original, motions, eta=0.05, least=0))  # type: ignore[arg-type]
+    found = asked.drive(grid_search(group, original, motions, EXACT))  # type: ignore[arg-type]
     for place in range(3):
         rows = torch.full((len(motions),), place)
         frames = asked.stage.frames(rows)
@@ -469,35 +476,37 @@ def test_the_grid_search_is_the_least_of_all_fooling_motions() -> None:
 def test_models_without_gradients_are_searched_without_them() -> None:
     black = dataclasses.replace(model(Where(4.0)), differentiable=None)
     data = [(image, 0) for image in blobs([(0.0, 0.0), (1.0, 1.0)])]
-    with pytest.raises(ConfigError, match=r"^manifool needs gradients, and model m gives none .*; use the methods random"):
+    with pytest.raises(
+        ConfigError, match=r"^similarity:manifool needs gradients, and model m has none .*; use the methods random"
+    ):
         brinell.run(black, data, lens={"name": "geometry", "methods": ["manifool"]}, quiet=True)
 
 
 def test_manitest_and_grid_refuse_groups_that_are_too_large() -> None:
-    with pytest.raises(ConfigError, match="up to 4 coordinates, and affine has 6"):
-        chosen_searches(GeometryOptions(operators=("affine",), methods=("manitest",)))
+    with pytest.raises(ConfigError, match="up to 4 coordinates, but affine has 6"):
+        select_motions(GeometryOptions(operators=("affine",), methods=("manitest",)))
     with pytest.raises(ConfigError, match="has more than 1000 motions"):
-        chosen_searches(GeometryOptions(operators=("projective",), methods=("grid",)))
-    every = chosen_searches(GeometryOptions(operators=("all",), methods=("manifool", "manitest", "random", "grid")))
+        select_motions(GeometryOptions(operators=("projective",), methods=("grid",)))
+    every = select_motions(GeometryOptions(operators=("all",), methods=("manifool", "manitest", "random", "grid")))
     assert len(every) == 8 + 6 + 8 + 7
     with pytest.raises(BrinellError, match="did you mean similarity"):
-        chosen_searches(GeometryOptions(operators=("similar",)))
+        select_motions(GeometryOptions(operators=("similar",)))
 
 
 def test_no_search_asks_more_than_it_says() -> None:
     asked = bench(Random(), shapes(4))
-    for search in chosen_searches(
+    for search in select_motions(
         GeometryOptions(operators=("translation", "similarity"), methods=("manifool", "manitest", "random", "grid"))
     ):
-        before = asked.asked
+        before = asked.queries
         options = GeometryOptions(operators=(search.name,), draws=2)
-        asked.drive(geometry(asked.shard(), search, options))  # type: ignore[arg-type]
-        assert asked.asked - before <= 4 * most_trials(options, search, SIDE, SIDE)
+        asked.drive(measure(asked.shard(), search, options))  # type: ignore[arg-type]
+        assert asked.queries - before <= 4 * count_trials(options, search, SIZE, SIZE)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
-    """Two models, one of which gives no gradients, on a few shapes."""
+    """Two models, one of which has no gradients, on a few shapes."""
     images = shapes(6)
     white = model(Random(), name="white", classes=[f"kind {k}" for k in range(10)])
     black = dataclasses.replace(model(Where(3.0, 10), name="black"), differentiable=None)
@@ -514,7 +523,7 @@ def test_a_run_has_a_row_an_image_and_a_row_a_random_motion(run: brinell.Run) ->
         "white translation:manifool": 6,
         **{f"{name} {group}:random": 36 for name in ("white", "black") for group in ("similarity", "translation")},
     }
-    assert {entry["reason"] for entry in run.manifest["left_out"]} == {"the model gives no gradients"}
+    assert {entry["reason"] for entry in run.manifest["unsupported"]} == {"the model has no gradients"}
     still = run.rows("select distinct status from rows where amount = 0").fetchall()
     assert still == [("survived",)]
 
@@ -537,7 +546,7 @@ def test_a_row_can_be_replayed(run: brinell.Run) -> None:
 
 def test_findings_are_those_of_the_rows(run: brinell.Run) -> None:
     found = run.summary()
-    assert isinstance(found, Motions)
+    assert isinstance(found, GeometryFindings)
     one = found.smallest["white", "similarity:manifool"]
     mean, fooled = run.rows(
         "select avg(score), count(score) from rows where model = 'white' and operator = 'similarity:manifool'"
@@ -545,10 +554,10 @@ def test_findings_are_those_of_the_rows(run: brinell.Run) -> None:
     assert one.score.value == pytest.approx(mean)
     assert (one.fooled, one.fooled + one.failed) == (fooled, 6)
     rates = found.rates["white", "similarity:random"]
-    assert [rate.wanted for rate in rates] == [0, 1, 3]
+    assert [rate.score for rate in rates] == [0, 1, 3]
     assert rates[0].changed.value == 0
     assert all(rate.worst.value >= rate.changed.value for rate in rates)
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    told = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert told["verdicts"].keys() == {"white", "black"}
     shares = [share.mean for share in found.shares if share.operator == "similarity:manifool"]
     assert sum(shares) == pytest.approx(1)
@@ -557,27 +566,35 @@ def test_findings_are_those_of_the_rows(run: brinell.Run) -> None:
 def test_what_a_second_try_found_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from brinell.cli.main import main
 
-    lens = {"name": "geometry", "operators": ["affine"], "methods": ["manifool"], "most_steps": 2, "lengths": 6, "again": 4}
+    lens = {
+        "name": "geometry",
+        "operators": ["affine"],
+        "methods": ["manifool"],
+        "max_steps": 2,
+        "step_lengths": 6,
+        "retry": 4,
+    }
     data = [(image, 0) for image in shapes(24)]
     run = brinell.run(model(Random(), name="white"), data, lens=lens, out=tmp_path / "run", quiet=True)
     found = run.summary()
-    assert isinstance(found, Motions)
+    assert isinstance(found, GeometryFindings)
     (one,) = found.smallest.values()
-    again, first = run.rows("select count(*) filter (steps > 2), avg(score) filter (steps <= 2) from rows").fetchall()[0]
-    assert (one.again, one.first.value) == (again, pytest.approx(first)) and 0 < again < one.fooled
-    said = f"{again} of the {one.fooled} by a second try, whose longer steps find larger motions"
+    retried, first = run.rows("select count(*) filter (steps > 2), avg(score) filter (steps <= 2) from rows").fetchall()[0]
+    assert (one.by_retry, one.first_try.value) == (retried, pytest.approx(first)) and 0 < retried < one.fooled
+    said = f"{retried} of {one.fooled} fooled by a second try, whose longer steps find larger motions"
     assert said in Path(run.report()).read_text(encoding="utf-8")
     main(["summary", str(tmp_path / "run")])
     assert said in " ".join(capsys.readouterr().out.split())
 
 
 def test_r_hat_is_read_off_the_rates_between_two_scores() -> None:
-    def rate(wanted: float, value: float) -> Any:
+    def rate(score: float, value: float) -> Any:
         whole = Estimate(value, value, value)
-        return Rate("m", "similarity:random", wanted, whole, whole, 10, 0.0)
+        return Rate("m", "similarity:random", score, whole, whole, 10, 0.0)
 
     def found(*rates: Any) -> float | None:
-        return Motions({}, {("m", "similarity:random"): list(rates)}, [], []).middle("m", "similarity:random")
+        findings = GeometryFindings({}, {("m", "similarity:random"): list(rates)})
+        return findings.threshold_score("m", "similarity:random")
 
     assert found(rate(1, 0.1), rate(2, 0.4), rate(3, 0.8)) == pytest.approx(2.25)
     assert found(rate(1, 0.1), rate(2, 0.4)) is None
@@ -608,7 +625,7 @@ def test_moved_images_are_written_with_their_true_labels(run: brinell.Run, tmp_p
     data = [(image, 0) for image in shapes(6)]
 
     def write(name: str, operator: str, **options: Any) -> Any:
-        return run.write_moved(tmp_path / name, operator, model=white, data=data, **options)
+        return run.export_moved(tmp_path / name, operator, model=white, data=data, **options)
 
     written = write("minimal.npz", "similarity:manifool")
     with np.load(tmp_path / "minimal.npz") as content:
@@ -655,8 +672,8 @@ def test_the_lens_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     main(["run", *given])
     assert "translation (ManiFool)" in capsys.readouterr().out
     main(["summary", str(tmp_path / "run"), "--json"])
-    assert json.loads(capsys.readouterr().out)["smallest"][0]["fooled"] >= 1
-    main(["moved", str(tmp_path / "run"), str(tmp_path / "train.npz"), "--operator", "translation:manifool"])
+    assert json.loads(capsys.readouterr().out)["lenses"]["geometry"]["smallest"][0]["fooled"] >= 1
+    main(["export-moved", str(tmp_path / "run"), str(tmp_path / "train.npz"), "--operator", "translation:manifool"])
     assert "images moved" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["run", *given[:-2], "--method", "manitest", "--operator", "projective"])

@@ -1,4 +1,4 @@
-"""The highlight lens: its rows and figures against plain loops, the least light, attention in a run, and the commands."""
+"""The highlights lens: its rows and figures against plain loops, the least light, saliency in a run, and the commands."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from torch import Tensor, nn
 import brinell
 from brinell.cli.main import main
 from brinell.errors import ConfigError
-from brinell.lenses.highlights.findings import Highlights
+from brinell.lenses.fragility.opposite import opposite_windows
+from brinell.lenses.highlights.findings import HighlightFindings
 from brinell.perturb.highlight import add_highlights, highlight_grid
 from brinell.runs.statistics import ratio
-from brinell.saliency.compare import other_way
-from brinell.saliency.findings import Attention
+from brinell.saliency.findings import SaliencyFindings
 from brinell.types import Sample
 from conftest import PLAIN
 
@@ -76,9 +76,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
     return spotted(tmp_path_factory.mktemp("highlights") / "run")
 
 
-def found_in(run: brinell.Run) -> Highlights:
+def found_in(run: brinell.Run) -> HighlightFindings:
     found = run.summary()
-    assert isinstance(found, Highlights)
+    assert isinstance(found, HighlightFindings)
     return found
 
 
@@ -119,7 +119,7 @@ def test_figures_are_those_of_the_paper_s_rules(finished: brinell.Run) -> None:
         assert one.at_least[k].value == kept / 4  # the one that is wrong when clean counts as failed
         assert one.over_right[k].value == kept / 3
     assert one.failing == sum(failing[name] for name in right)
-    assert one.each.value == pytest.approx(np.mean([failing[name] for name in right if failing[name]]))
+    assert one.failing_per_image.value == pytest.approx(np.mean([failing[name] for name in right if failing[name]]))
     by_size = [sum(answers[name][25 * size : 25 * size + 25].count(False) for name in right) for size in range(3)]
     assert [size.failures for size in one.sizes] == by_size
     assert [size.share.value for size in one.sizes] == pytest.approx([count / sum(by_size) for count in by_size])
@@ -130,7 +130,7 @@ def test_figures_are_those_of_the_paper_s_rules(finished: brinell.Run) -> None:
 
 
 def test_inside_and_outside_are_by_the_spot_s_centre(finished: brinell.Run) -> None:
-    place = found_in(finished).glare["watchman", "highlight:exact"].place
+    place = found_in(finished).glare["watchman", "highlight:exact"].location
     assert place is not None
     inside = failing = broken_inside = 0
     for sample in pictures()[:3]:
@@ -148,7 +148,7 @@ def test_inside_and_outside_are_by_the_spot_s_centre(finished: brinell.Run) -> N
 
 
 def test_the_least_light_is_far_below_the_grid_s_and_breaks(tmp_path: Path) -> None:
-    run = spotted(tmp_path / "run", lens={"operators": ["all"], "budget": 120})
+    run = spotted(tmp_path / "run", lens={"operators": ["all"], "search_queries": 120})
     least = found_in(run).least["watchman"]
     assert (least.broken, least.survived, least.skipped, least.failed) == (3, 0, 1, 0)
     assert least.queries <= 120
@@ -173,18 +173,20 @@ def test_the_least_light_is_far_below_the_grid_s_and_breaks(tmp_path: Path) -> N
         assert float((model_input.to(torch.float64) - clean).abs().mean() / 255) == pytest.approx(light, rel=1e-5)
 
 
-def test_fainter_spots_may_be_searched_too(tmp_path: Path) -> None:
-    run = spotted(tmp_path / "run", lens={"operators": ["highlight:least"], "fainter": True})
+def test_the_search_may_vary_the_strength_too(tmp_path: Path) -> None:
+    run = spotted(tmp_path / "run", lens={"operators": ["highlight:least"], "vary_strength": True})
     [(strength,)] = run.rows("select min(strength) from rows where status = 'broken'").fetchall()
     assert strength < 1
     assert found_in(run).operators == ["highlight:least"]
 
 
 def test_who_is_never_broken_survives(tmp_path: Path) -> None:
-    found = found_in(spotted(tmp_path / "run", model=watchman(threshold=3.0), lens={"operators": ["all"], "budget": 40}))
+    found = found_in(
+        spotted(tmp_path / "run", model=watchman(threshold=3.0), lens={"operators": ["all"], "search_queries": 40})
+    )
     assert found.glare["watchman", "highlight:exact"].failing == 0
     assert found.least["watchman"].survived == 4
-    assert "loses 0%" in found.verdict("watchman")
+    assert "can break 0% of those" in found.verdict("watchman")
 
 
 def test_sigmas_may_be_relative_and_spots_coloured(tmp_path: Path) -> None:
@@ -198,7 +200,7 @@ def test_sigmas_may_be_relative_and_spots_coloured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lens", "told"),
     [
-        ({"sigmas": [0]}, "more than 0"),
+        ({"sigmas": [0]}, "above 0"),
         ({"relative": True}, "shares of the shorter side"),
         ({"colour": [0, 0, 300]}, "from 0 to 255"),
         ({"variant": "exakt"}, "did you mean exact"),
@@ -213,45 +215,45 @@ def test_wrong_options_are_told_in_one_line(lens: dict[str, Any], told: str, tmp
     assert "\n" not in str(error.value)
 
 
-# ---- attention ----
+# ---- saliency ----
 
 
 @pytest.mark.parametrize(
     "lens",
     [
-        {"name": "highlights", "sigmas": [8, 16], "budget": 60},
+        {"name": "highlights", "sigmas": [8, 16], "search_queries": 60},
         {"name": "profile", "operators": ["fade_white"], "levels": 30},
         {"name": "knob", "operators": ["brightness"], "points": 200},
     ],
 )
-def test_attention_of_every_lens(lens: dict[str, Any], tmp_path: Path) -> None:
+def test_saliency_of_every_lens(lens: dict[str, Any], tmp_path: Path) -> None:
     run = brinell.run(
-        watchman(), pictures(), lens=lens, out=tmp_path / "run", execution=PLAIN, attention={"pairs": 6}, quiet=True
+        watchman(), pictures(), lens=lens, out=tmp_path / "run", execution=PLAIN, saliency={"pairs": 6}, quiet=True
     )
-    found = run.findings()["attention"]
-    assert isinstance(found, Attention)
+    found = run.findings()["saliency"]
+    assert isinstance(found, SaliencyFindings)
     assert found.layers == {"watchman": "look"}
-    pairs = {one.failed: one for one in found.moves if one.lens == lens["name"] and not one.operator.endswith("least")}
+    pairs = {one.failed: one for one in found.shifts if one.lens == lens["name"] and not one.operator.endswith("least")}
     assert set(pairs) == {True, False}
     for one in pairs.values():
         assert 0 < one.pairs <= 12
-        assert 0 <= one.moved.value <= 1
+        assert 0 <= one.shifted.value <= 1
         assert 0 <= one.overlap.value <= 1
-    rows = run.rows("select failed, label, prediction, clean_prediction from attention").fetchall()
+    rows = run.rows("select failed, label, prediction, clean_prediction from saliency").fetchall()
     assert all((label != prediction) == failed for failed, label, prediction, _ in rows)
     assert all(label == clean for _, label, _, clean in rows)  # images that are wrong when clean are not looked at
-    assert "attention" in (tmp_path / "run" / "report.html").read_text() if run.report() else False
+    assert "saliency" in Path(run.report()).read_text()
 
 
 @pytest.mark.parametrize(
     "lens",
     [
-        {"name": "geometry", "operators": ["rotation"], "targets": 2, "radii": [0.2, 1], "draws": 2, "lengths": 6},
+        {"name": "geometry", "operators": ["rotation"], "targets": 2, "radii": [0.2, 1], "draws": 2, "step_lengths": 6},
         {"name": "fragility", "sizes": [0.6], "stride": 4},
     ],
     ids=lambda lens: lens["name"],
 )
-def test_attention_under_motions_and_between_windows(
+def test_saliency_under_motions_and_between_windows(
     lens: dict[str, Any], assets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(assets / "models"))
@@ -260,52 +262,56 @@ def test_attention_under_motions_and_between_windows(
     module, (_, size, _), names = nets.load("cifar10_resnet20")
     model = brinell.wrap(module, size=size, classes=names, name="resnet20", execution=PLAIN)
     data = {"source": assets / "images" / "cifar10_test_2000.npz", "limit": 6}
-    out, asked = tmp_path / "run", {"pairs": 6}
-    run = brinell.run(model, data, lens=lens, out=out, execution=PLAIN, attention=asked, quiet=True)
-    found = run.findings()["attention"]
-    assert isinstance(found, Attention)
-    assert {(one.operator, one.failed) for one in found.moves} == {
-        (operator, failed) for operator in {one.operator for one in found.moves} for failed in (True, False)
+    out, options = tmp_path / "run", {"pairs": 6}
+    run = brinell.run(model, data, lens=lens, out=out, execution=PLAIN, saliency=options, quiet=True)
+    found = run.findings()["saliency"]
+    assert isinstance(found, SaliencyFindings)
+    assert {(one.operator, one.failed) for one in found.shifts} == {
+        (operator, failed) for operator in {one.operator for one in found.shifts} for failed in (True, False)
     }
     for failed, label, prediction, before in run.rows(
-        "select failed, label, prediction, clean_prediction from attention"
+        "select failed, label, prediction, clean_prediction from saliency"
     ).fetchall():
         assert (label != prediction) == failed
         assert label == before  # what it is compared with is right: the clean image, or the window beside it
 
 
-def test_the_other_way_from_a_window() -> None:
-    beside = torch.tensor([[10.0, 20, 9], [10, 20, 9], [10, 20, 9]])
-    lost = torch.tensor([[11.0, 19, 9], [10, 22, 7], [11, 21, 7]])  # shifted; shrunk to a corner; shrunk to the middle
-    assert other_way(lost, beside).tolist() == [[9, 21, 9], [12, 20, 7], [11, 21, 7]]
+def test_the_opposite_of_a_window() -> None:
+    right = torch.tensor([[10.0, 20, 9], [10, 20, 9], [10, 20, 9], [0, 20, 9], [10, 20, 9]])
+    # shifted; shrunk to a corner; shrunk to the middle; shifted from the left border; shifted from the lower one
+    failing = torch.tensor([[11.0, 19, 9], [10, 22, 7], [11, 21, 7], [1, 20, 9], [10, 19, 9]])
+    sizes = torch.tensor([[40, 40], [40, 40], [40, 40], [40, 40], [29, 40]])
+    windows, exist = opposite_windows(failing, right, sizes)
+    assert windows.tolist() == [[9, 21, 9], [12, 20, 7], [11, 21, 7], [-1, 20, 9], [10, 21, 9]]
+    assert exist.tolist() == [True, True, True, False, False]
 
 
-def test_attention_can_be_looked_at_afterwards_and_is_not_done_twice(tmp_path: Path, monkeypatch: Any) -> None:
+def test_saliency_can_be_compared_afterwards_and_is_not_computed_twice(tmp_path: Path, monkeypatch: Any) -> None:
     run = spotted(tmp_path / "run")
-    with pytest.raises(ConfigError, match="give it again"):
-        run.attention()
-    first = run.attention({"pairs": 5}, models=[watchman()], data=pictures(), quiet=True)
-    table = run.rows("select * from attention order by all").fetchall()
-    assert len(table) == sum(one.pairs for one in first.moves) == 10
-    monkeypatch.setattr("brinell.saliency.compare._looked", None)  # nobody looks again
-    run.attention({"pairs": 5}, models=[watchman()], data=pictures(), quiet=True)
-    assert run.rows("select * from attention order by all").fetchall() == table
+    with pytest.raises(ConfigError, match="pass it again"):
+        run.saliency()
+    first = run.saliency({"pairs": 5}, models=[watchman()], data=pictures(), quiet=True)
+    table = run.rows("select * from saliency order by all").fetchall()
+    assert len(table) == sum(one.pairs for one in first.shifts) == 10
+    monkeypatch.setattr("brinell.saliency.compare._compare_rows", None)  # nothing is computed again
+    run.saliency({"pairs": 5}, models=[watchman()], data=pictures(), quiet=True)
+    assert run.rows("select * from saliency order by all").fetchall() == table
     monkeypatch.undo()
-    other = run.attention({"pairs": 2, "target": "label"}, models=[watchman()], data=pictures(), quiet=True)
-    assert sum(one.pairs for one in other.moves) == 4
+    other = run.saliency({"pairs": 2, "target": "label"}, models=[watchman()], data=pictures(), quiet=True)
+    assert sum(one.pairs for one in other.shifts) == 4
 
 
-def test_a_model_without_eyes_is_measured_and_says_so(tmp_path: Path, capsys: Any) -> None:
+def test_a_model_without_saliency_maps_is_measured_and_reported(tmp_path: Path, capsys: Any) -> None:
     lens = {"name": "highlights", "operators": ["highlight"], "sigmas": [8]}
     plain = watchman()
     shut = brinell.Model(
         "shut", plain.forward, plain.preprocess, plain.device, "x", 2, False, classes=plain.classes, facts={"source": "x"}
     )
-    run = brinell.run(shut, pictures(), lens=lens, out=tmp_path / "run", execution=PLAIN, attention=True)
-    assert "attention of shut can't be told: it is no torch model" in capsys.readouterr().err
+    run = brinell.run(shut, pictures(), lens=lens, out=tmp_path / "run", execution=PLAIN, saliency=True)
+    assert "shut has no saliency maps: it is not a torch model" in capsys.readouterr().err
     found = run.findings()
-    assert isinstance(found["attention"], Attention)
-    assert "no torch model" in found["attention"].verdict("shut")
+    assert isinstance(found["saliency"], SaliencyFindings)
+    assert "not a torch model" in found["saliency"].verdict("shut")
     assert found["highlights"].glare["shut", "highlight:exact"].failing > 0  # type: ignore[union-attr]
     run.report()
 
@@ -315,21 +321,21 @@ def test_a_model_without_eyes_is_measured_and_says_so(tmp_path: Path, capsys: An
 
 def test_the_commands_of_a_run(greys: Path, tmp_path: Path, capsys: Any) -> None:
     folder = str(tmp_path / "run")
-    given = ["--model", "fake:grey:0.6", "--data", str(greys), "--lens", "highlights", "--set", "lens.sigmas=[5, 20]"]
+    given = ["--model", "fake:grey:0.6", "--data", str(greys), "--lens", "highlights", "--sigma", "5", "--sigma", "20"]
     given += ["--batch", "8", "--set", "execution.runtime=torch"]
     main(["plan", *given])
     assert "forward passes" in capsys.readouterr().out
-    main(["run", *given, "--attention", "--out", folder])
+    main(["run", *given, "--saliency", "--out", folder])
     out = capsys.readouterr()
     assert "S-average" in out.out
-    assert "can't be told: it has no convolution" in out.err
+    assert "has no saliency maps: it has no convolution" in " ".join(out.err.split())
     main(["summary", folder, "--json", "--at-least", "3"])
     told = json.loads(capsys.readouterr().out)
-    assert list(told["highlights"]["grids"][0]["at_least"]) == ["3"]
+    assert list(told["lenses"]["highlights"]["grids"][0]["at_least"]) == ["3"]
     main(["report", folder, "--figures"])
     assert "highlight-cells-highlight-exact.png" in {path.name for path in (tmp_path / "run" / "figures").iterdir()}
-    main(["attention", folder, "--method", "gradcam"])
-    assert "Nothing is known of where" in " ".join(capsys.readouterr().out.split())
+    main(["saliency", folder, "--method", "gradcam"])
+    assert "has no saliency maps" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_spot_can_be_shown(greys: Path, tmp_path: Path, capsys: Any) -> None:
@@ -342,7 +348,7 @@ def test_a_spot_can_be_shown(greys: Path, tmp_path: Path, capsys: Any) -> None:
             main(["show", picture, "--spot", wrong])
         assert "a spot" in capsys.readouterr().err
     main(["ls", "operators"])
-    assert "The faintest spot" in " ".join(capsys.readouterr().out.split())
+    assert "Search the faintest" in capsys.readouterr().out
 
 
 # ---- the interval of a ratio ----
@@ -390,9 +396,9 @@ def check_scenes(run: brinell.Run) -> None:
 def test_photographed_variants_by_a_pattern(tmp_path: Path) -> None:
     data = {"source": str(photographed(tmp_path / "photos")), "pattern": PATTERN}
     given: dict[str, Any] = {"lens": "photographs", "out": tmp_path / "run", "execution": PLAIN, "quiet": True}
-    run = brinell.run(watchman(), data, attention=True, **given)
+    run = brinell.run(watchman(), data, saliency=True, **given)
     check_scenes(run)
-    pairs = run.rows("select failed, count(*) from attention group by all order by all").fetchall()
+    pairs = run.rows("select failed, count(*) from saliency group by all order by all").fetchall()
     assert pairs == [(False, 4), (True, 2)]  # against the originals that are right
     assert "photographed variants" in Path(run.report()).read_text().lower()
 

@@ -13,11 +13,14 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
-from brinell.lenses.knob.findings import Knobs, knobs, least
-from brinell.lenses.knob.search import ANSWERS, DISTANCES, SEARCHES, Search
-from brinell.lenses.lens import Shard, Trials
+from brinell.lenses.knob.breaks import find_smallest_breaks
+from brinell.lenses.knob.findings import KnobFindings
+from brinell.lenses.knob.search import SEARCHES, Search
+from brinell.lenses.method import Shard, Trials
+from brinell.lenses.outcomes import ANSWERS
 from brinell.perturb.difference import difference
 from brinell.perturb.property import PROPERTIES, find_property, property_names
+from brinell.runs.schema import DISTANCES
 from brinell.types import id_number
 from conftest import PLAIN
 
@@ -115,14 +118,14 @@ def test_exact_search_agrees_with_a_plain_scan_on_a_real_network(name: str, asse
     network, found = brinell.open_model(model), find_property(name)
     dataset = brinell.open_dataset(data["source"])
     labels = dict(run.rows("select name, any_value(rows.label) from rows join samples using (image) group by 1").fetchall())
-    told = {row[:2]: row[2:] for row in found_in(run)}
+    measured = {row[:2]: row[2:] for row in found_in(run)}
     for index in range(3):
         sample = dataset[index]
         model_input = network.preprocess.model_input(sample.image)[None]
         ids = torch.tensor([id_number(brinell.types.image_id(sample.image))])
         right = int(network.predict(model_input).argmax()) == labels[sample.name]
         for direction, track in zip(found.facts.directions, found.tracks(224, 224, points), strict=True):
-            status, level = told[sample.name, direction]
+            status, level = measured[sample.name, direction]
             if not right:
                 assert (status, level) == ("skipped", None)
                 continue
@@ -141,8 +144,8 @@ def test_exact_search_agrees_with_a_plain_scan_on_a_real_network(name: str, asse
 def test_bracketing_finds_the_same_where_failure_is_monotone_and_asks_less(greys: Path, tmp_path: Path) -> None:
     exact, bracket = (turned(greys, tmp_path / search, search=search) for search in ("exact", "bracket"))
     assert found_in(exact) == found_in(bracket)
-    asked = [run.rows("select max(queries), sum(queries) from rows").fetchall()[0] for run in (exact, bracket)]
-    assert asked[1][0] <= 2 * 10 and asked[1][1] < asked[0][1] / 10
+    queries = [run.rows("select max(queries), sum(queries) from rows").fetchall()[0] for run in (exact, bracket)]
+    assert queries[1][0] <= 2 * 10 and queries[1][1] < queries[0][1] / 10
 
 
 def test_bands_are_all_intervals_in_which_the_model_fails(greys: Path, tmp_path: Path) -> None:
@@ -164,21 +167,21 @@ def test_bands_are_all_intervals_in_which_the_model_fails(greys: Path, tmp_path:
         assert (severity, until) == (inside[0], inside[-1])
         assert queries == 100 and smallest
     summary = run.summary()
-    assert isinstance(summary, Knobs)
-    uneven = summary.hardness["window", "brightness:dsn2020"].uneven
-    assert uneven is not None and uneven.value == 1.0, "all of them recover"
+    assert isinstance(summary, KnobFindings)
+    share = summary.hardness["window", "brightness:dsn2020"].non_monotone
+    assert share is not None and share.value == 1.0, "all of them recover"
 
 
-def answered(broken: Tensor, search: Iterator[Trials], most: int) -> tuple[Any, int, int]:
+def drive(broken: Tensor, search: Iterator[Trials], most: int) -> tuple[Any, int, int]:
     """Drive a search by a table of what breaks (samples, points); the search, the trials, and the rounds it took."""
-    asked, rounds, outcome = 0, 0, None
+    queries, rounds, outcome = 0, 0, None
     try:
         trials = next(search)
         while True:
             rounds += 1
-            asked += len(trials.samples)
+            queries += len(trials.samples)
             assert len(trials.samples) <= most
-            places = (trials.levels[:, 0].abs() * broken.shape[1]).round().long() - 1
+            places = (trials.parameters[:, 0].abs() * broken.shape[1]).round().long() - 1
             hit = broken[trials.samples, places]
             numbers = torch.zeros(len(hit))
             verdict = type("V", (), {**dict.fromkeys(ANSWERS, numbers), "prediction": places})()
@@ -186,7 +189,7 @@ def answered(broken: Tensor, search: Iterator[Trials], most: int) -> tuple[Any, 
             outcome = type("O", (), {"verdict": verdict, "broken": hit, "difference": distances})()
             trials = search.send(outcome)
     except StopIteration as finished:
-        return finished.value, asked, rounds
+        return finished.value, queries, rounds
 
 
 @pytest.mark.parametrize("full", [1, 7, 64, 1000])
@@ -197,13 +200,13 @@ def test_exact_search_finds_the_first_break_of_any_table_and_fills_its_batches(f
     shard = Shard(23, 8, 8, clean, full=full)
     points = (torch.arange(1, 61, dtype=torch.float64) / 60)[None, :, None]
     search = Search.of(shard, find_property("contrast"), points, torch.tensor([60]), resample=False)
-    done, asked, rounds = answered(table, SEARCHES["exact"](search, search.alive), max(full, 23))
+    done, queries, rounds = drive(table, SEARCHES["exact"](search, search.active), max(full, 23))
     first = torch.where(table.any(1), table.to(torch.int8).argmax(1), -1)
-    assert torch.equal(done.place, first)
+    assert torch.equal(done.start, first)
     assert torch.equal(done.found["prediction"], first.clamp(min=0)), "what is kept is what was answered there"
     needed = int(torch.where(first >= 0, first + 1, 60).sum())
-    assert needed <= asked == int(done.queries.sum())
-    assert asked - needed <= 23 * 7, "asking ahead costs at most a few points an image"
+    assert needed <= queries == int(done.queries.sum())
+    assert queries - needed <= 23 * 7, "querying ahead costs at most a few points per image"
     if full == 1000:
         assert rounds <= 60 / 8 + 1
 
@@ -220,30 +223,29 @@ def test_outcomes_are_never_mixed(greys: Path, tmp_path: Path) -> None:
         wrong = float(image.float().mean()) / 255 <= 0.6
         assert status[name] == ({"skipped"} if wrong else {"broken", "survived"})
     summary = skipped.summary()
-    assert isinstance(summary, Knobs)
+    assert isinstance(summary, KnobFindings)
     one = summary.hardness["grey:0.6", "brightness:dsn2020"]
-    assert one.skipped == sum("skipped" in found for found in status.values()) and one.asked == 12 - one.skipped
+    assert one.skipped == sum("skipped" in found for found in status.values()) and one.tested == 12 - one.skipped
     failed = turned(greys, tmp_path / "failed", model=windowed(-1, 0.1, blind=0.995), points=20)
-    told = found_statuses(failed, "direction")
-    assert told == {"lighter": {"failed"}, "darker": {"broken"}}
+    assert found_statuses(failed, "direction") == {"lighter": {"failed"}, "darker": {"broken"}}
 
 
 def found_statuses(run: brinell.Run, by: str = "name") -> dict[str, set[str]]:
     rows = run.rows(f"select {by}, status from rows join samples using (image)").fetchall()
-    told: dict[str, set[str]] = {}
+    statuses: dict[str, set[str]] = {}
     for key, status in rows:
-        told.setdefault(key, set()).add(status)
-    return told
+        statuses.setdefault(key, set()).add(status)
+    return statuses
 
 
-def test_who_could_not_be_asked_is_not_called_hard(greys: Path, tmp_path: Path) -> None:
+def test_a_model_that_could_not_be_tested_is_not_called_robust(greys: Path, tmp_path: Path) -> None:
     blind = brinell.wrap(Window(-1, 2), size=32, classes=("light", "dark"), name="blind", execution=PLAIN)
     run = turned(greys, tmp_path / "run", model=[blind, windowed(-1, 0.1)], points=9)
     found = run.summary()
-    assert isinstance(found, Knobs)
-    assert (found.models, found.best("brightness:dsn2020")) == (["window", "blind"], "window")
-    assert found.verdict("blind").startswith("Nothing is known of blind")
-    assert found.hardness["blind", "brightness:dsn2020"].told == "no image could break"
+    assert isinstance(found, KnobFindings)
+    assert (found.models, found.best_model("brightness:dsn2020")) == (["window", "blind"], "window")
+    assert found.verdict("blind").startswith("blind could not be tested")
+    assert found.hardness["blind", "brightness:dsn2020"].half_broken_at == "no image was tested"
     page = Path(run.report()).read_text()
     assert "never broken" not in page and "<b>" in page
 
@@ -281,7 +283,7 @@ def test_what_is_wrong_when_clean_is_skipped_under_every_criterion(criterion: st
     assert wrong.rows("select distinct status from rows").fetchall() == [("skipped",)]
 
 
-def test_uneven_images_are_counted_once_and_no_answer_is_no_recovery(greys: Path, tmp_path: Path) -> None:
+def test_images_that_recover_are_counted_once_and_no_answer_is_no_recovery(greys: Path, tmp_path: Path) -> None:
     """Darkened, a window in the grey values is gone through; the whole dark end is not, even with a hole of NaN in it."""
 
     class Holed(nn.Module):
@@ -294,8 +296,8 @@ def test_uneven_images_are_counted_once_and_no_answer_is_no_recovery(greys: Path
     holed = brinell.wrap(Holed(), size=32, classes=("light", "dark"), name="holed", execution=PLAIN)
     run = turned(greys, tmp_path / "run", model=[holed, windowed(0.1, 0.2)], search="bands", points=200)
     found = run.summary()
-    assert isinstance(found, Knobs)
-    shares = {model: found.hardness[model, "brightness:dsn2020"].uneven for model in ("holed", "window")}
+    assert isinstance(found, KnobFindings)
+    shares = {model: found.hardness[model, "brightness:dsn2020"].non_monotone for model in ("holed", "window")}
     assert {model: share and share.value for model, share in shares.items()} == {"holed": 0.0, "window": 1.0}
     bands = run.rows("select model, count(*) from rows where status = 'broken' group by all").fetchall()
     assert dict(bands) == {"holed": 12, "window": 12}
@@ -311,11 +313,11 @@ def test_bands_and_exact_search_agree_on_the_smallest_change(greys: Path, tmp_pa
     assert exact == bands and any(row[1] == "clockwise" for row in exact)
 
 
-def test_sides_go_from_the_least_to_the_largest_change(greys: Path, tmp_path: Path) -> None:
+def test_ranges_go_from_the_weakest_to_the_strongest_change(greys: Path, tmp_path: Path) -> None:
     found = turned(greys, tmp_path / "run").summary()
-    assert isinstance(found, Knobs)
-    (side,) = found.sides
-    assert side.direction == "darker" and 1 > side.least > side.mean.value > side.largest > 0, "a factor of light"
+    assert isinstance(found, KnobFindings)
+    (one,) = found.ranges
+    assert one.direction == "darker" and 1 > one.weakest > one.mean.value > one.strongest > 0, "a factor of light"
 
 
 @pytest.mark.parametrize("resample", [False, True])
@@ -386,7 +388,7 @@ def test_figures_are_those_of_the_rows(greys: Path, tmp_path: Path) -> None:
     models = ["fake:grey:0.25", "fake:grey:0.4"]
     run = turned(greys, tmp_path / "run", model=models, operators=["brightness", "horizontal_translation"], points=30)
     found = run.summary()
-    assert isinstance(found, Knobs)
+    assert isinstance(found, KnobFindings)
     table = run.rows(
         "select model, operator, status, mse from rows where smallest and operator = 'brightness:dsn2020'"
     ).fetchall()
@@ -394,35 +396,37 @@ def test_figures_are_those_of_the_rows(greys: Path, tmp_path: Path) -> None:
     for name in ("grey:0.25", "grey:0.4"):
         mine = [row for row in table if row[0] == name]
         broken = [row[3] for row in mine if row[2] == "broken"]
-        asked = [row for row in mine if row[2] in ("broken", "survived")]
+        tested = [row for row in mine if row[2] in ("broken", "survived")]
         one = found.hardness[name, "brightness:dsn2020"]
         assert one.robustness.value == pytest.approx(np.mean(broken))
         half_width = 1.96 * np.std(broken, ddof=1) / np.sqrt(len(broken))
         assert one.robustness.high - one.robustness.value == pytest.approx(half_width, rel=0.2)
         assert one.threshold == pytest.approx(np.mean(everyone))
-        assert one.fooled.value == pytest.approx(sum(value < np.mean(everyone) for value in broken) / len(asked))
-        assert one.survived_share.value == pytest.approx(1 - len(broken) / len(asked))
+        assert one.fooled.value == pytest.approx(sum(value < np.mean(everyone) for value in broken) / len(tested))
+        assert one.survived_share.value == pytest.approx(1 - len(broken) / len(tested))
         curve = [record for record in found.curves if record["model"] == name and "brightness" in record["operator"]]
-        assert curve[-1]["share"] == pytest.approx(len(broken) / len(asked))
+        assert curve[-1]["share"] == pytest.approx(len(broken) / len(tested))
         assert curve[-2]["distance"] == pytest.approx(max(broken))
-        assert curve[-1]["distance"] == pytest.approx(max(everyone)), "the line goes on as far as any does"
-    assert found.best("brightness:dsn2020") == "grey:0.25", "it takes more darkness to break"
+        assert curve[-1]["distance"] == pytest.approx(max(everyone)), "all lines end at the same distance"
+    assert found.best_model("brightness:dsn2020") == "grey:0.25", "it takes more darkness to break"
     assert found.models[0] == "grey:0.25"
-    assert "breaks with the least change under" in found.verdict("grey:0.4")
-    shown = least(run.store.connect(), 2)
+    assert "breaks most easily under" in found.verdict("grey:0.4")
+    shown = find_smallest_breaks(run, 2)
     assert [one.distance for one in shown if one.model == "grey:0.25"][:2] == sorted(
         one.distance for one in shown if one.model == "grey:0.25" and one.operator == shown[0].operator
     )[:2]
 
 
-def test_half_of_the_images_are_lost_by_the_median_strength(greys: Path, tmp_path: Path) -> None:
+def test_half_of_the_images_are_broken_at_the_median_strength(greys: Path, tmp_path: Path) -> None:
     run = turned(greys, tmp_path / "run")
-    found = knobs(run.store.connect()).hardness["grey:0.25", "brightness:dsn2020"]
+    summary = run.summary()
+    assert isinstance(summary, KnobFindings)
+    found = summary.hardness["grey:0.25", "brightness:dsn2020"]
     amounts = sorted(
         (row[0] for row in run.rows("select amount from rows where direction = 'darker'").fetchall()), reverse=True
     )
-    assert found.middle == {"darker": pytest.approx(amounts[5]), "lighter": None}
-    assert found.told == f"× {amounts[5]:.3g} darker; more than half survive lighter"
+    assert found.median == {"darker": pytest.approx(amounts[5]), "lighter": None}
+    assert found.half_broken_at == f"× {amounts[5]:.3g} darker; more than half survive lighter"
 
 
 def test_both_lenses_in_one_run_and_one_report(greys: Path, tmp_path: Path) -> None:
@@ -436,15 +440,16 @@ def test_both_lenses_in_one_run_and_one_report(greys: Path, tmp_path: Path) -> N
         "out": str(tmp_path / "run"),
         "execution": {"runtime": "torch", "batch": 4, "shard": 8},
     }
-    from brinell.engine.runner import assemble, execute
+    from brinell.engine.runner import execute
+    from brinell.engine.setup import assemble
     from brinell.run_config import load_config
 
-    run = brinell.Run(execute(assemble(load_config(config))).url)
+    run = brinell.Run(execute(assemble(load_config(config))).store)
     assert list(run.findings()) == ["profile", "knob"]
     page = Path(run.report()).read_text()
-    for text in ("How hard is it to break?", "Failure points", "How much change it takes", "target class(dark)"):
+    for text in ("Robustness of grey:0.25", "Failure points", "Smallest changes that break", "target class(dark)"):
         assert text in page
-    for name in ("average", "robustness", "fooling", "thresholds", "sides"):
+    for name in ("average", "robustness", "fooling", "thresholds", "ranges"):
         run.figure(name).to_json()
     with pytest.raises(
         brinell.ConfigError, match="there is no figure 'bars'; known: average, operators, areas, robustness"
@@ -457,7 +462,7 @@ def test_every_property_has_figures(name: str, greys: Path, tmp_path: Path) -> N
     run = turned(unlabelled(greys), tmp_path / "run", operators=[name], points=4, model=skittish())
     found = run.summary()
     assert found.operators == [name]
-    run.figure("sides", operator=name).to_json()
+    run.figure("ranges", operator=name).to_json()
     assert name.partition(":")[0] in run.rows("select distinct operator from rows").fetchall()[0][0]
 
 

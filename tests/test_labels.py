@@ -1,4 +1,4 @@
-"""Labels of any kind become the model's indices, or an error that names what doesn't fit."""
+"""Labels of any kind are matched with the model's outputs."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ def test_by_index_name_synonym_and_wordnet_id() -> None:
     ]
 
 
-def test_digits_as_text_are_indices_unless_a_class_is_called_so() -> None:
+def test_digits_are_indices_unless_a_class_has_that_name() -> None:
     assert indices("3") == [3]
     digits = Classes(("1", "0"))
     assert align(["0", "1"], own=None, model=digits, outputs=2) == {"0": 1, "1": 0}
 
 
-def test_a_dataset_s_own_numbers_go_by_their_names() -> None:
+def test_a_dataset_s_integer_labels_are_matched_by_name() -> None:
     assert indices(0, 1, own=("golden retriever", "tabby")) == [1, 0]
     assert indices(0, 1, own=("golden retriever", "tabby"), by_index=True) == [0, 1]
 
 
-def test_unknown_names_are_told_with_the_classes_and_the_nearest_name() -> None:
+def test_unknown_names_raise_with_the_classes_and_the_nearest_name() -> None:
     with pytest.raises(
         LabelError, match=r"'golden retreiver'.*not among the model's 5 classes.*did you mean golden retriever"
     ):
         indices("golden retreiver", "tabby")
 
 
-def test_an_index_out_of_range_is_an_error() -> None:
+def test_an_index_out_of_range_raises() -> None:
     with pytest.raises(LabelError, match="'1000'"):
         indices(0, 1000)
     with pytest.raises(LabelError):
         indices(-1)
 
 
-def test_names_for_a_model_without_classes_ask_for_a_class_list() -> None:
+def test_names_need_a_class_list() -> None:
     with pytest.raises(LabelError, match=r"\?classes=FILE"):
         indices("tabby", model=None)
 
 
-def test_a_name_of_two_classes_is_refused() -> None:
+def test_an_ambiguous_name_raises() -> None:
     with pytest.raises(LabelError, match=r"'crane' means more than one class.*2 .* and 3"):
         indices("crane")
     assert indices("n3", "n4") == [2, 3]
@@ -76,7 +76,7 @@ def test_imagenet_has_its_thousand_classes() -> None:
 
 
 @pytest.mark.parametrize("label", [-1, 3, 1])
-def test_a_number_that_the_dataset_has_no_name_for_is_unknown(label: int) -> None:
-    """-1 is a usual mark for "no label", and no way of saying "the last class"; a gap in the names is no name."""
+def test_an_integer_label_without_a_name_raises(label: int) -> None:
+    """-1 often means "no label", and must not select the last class; an empty name matches nothing."""
     with pytest.raises(LabelError, match=f"the labels '{label}' are not among the model's"):
         indices(label, own=("tabby", "", "golden retriever"))

@@ -9,7 +9,8 @@ import pytest
 import torch
 from scipy import stats
 
-from brinell.comparison.paired import FEWEST, holm, mcnemar, mean_effects, ratio_effects, resampled_sums, share_effects
+from brinell.comparison.paired import MIN_IMAGES, holm, mcnemar, mean_effects, ratio_effects, share_effects
+from brinell.comparison.resampling import draw_below, resampled_sums
 from brinell.draws import Draws, key
 
 
@@ -56,18 +57,29 @@ def numbers(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).random(shape)
 
 
+@pytest.mark.parametrize(
+    ("streams", "count", "bound"), [(40, 13, 13), (3, 1000, 1000), (7, 5, 2**31), (0, 3, 3), (2, 0, 1)]
+)
+def test_draws_without_torch_are_the_draws(streams: int, count: int, bound: int) -> None:
+    """Bit by bit, for numbers of streams that are far apart, too."""
+    for start in (0, 10**12):
+        theirs = Draws.of(key("bootstrap", 5), torch.arange(start, start + streams)).below(0, count, bound)
+        ours = draw_below(key("bootstrap", 5), np.arange(start, start + streams), count, bound)
+        assert ours.dtype == np.int64 and np.array_equal(ours, theirs.numpy())
+
+
 def test_resampled_sums_are_sums_of_what_was_drawn() -> None:
-    columns = torch.from_numpy(numbers(0, 13, 2, 3))
+    columns = numbers(0, 13, 2, 3)
     picks = Draws.of(key("bootstrap", 5), torch.arange(40)).below(0, 13, 13)
-    plain = torch.stack([columns[row].sum(0) for row in picks])
-    torch.testing.assert_close(resampled_sums(columns, 5, 40), plain)
+    plain = np.stack([columns[row].sum(0) for row in picks.numpy()])
+    np.testing.assert_allclose(resampled_sums(columns, 5, 40), plain)
 
 
 def test_resamples_don_t_depend_on_how_many_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns = torch.from_numpy(numbers(1, 30, 2))
+    columns = numbers(1, 30, 2)
     whole = resampled_sums(columns, 0, 100)
-    monkeypatch.setattr("brinell.comparison.paired._AT_ONCE", 70)
-    torch.testing.assert_close(resampled_sums(columns, 0, 100), whole)
+    monkeypatch.setattr("brinell.comparison.resampling._DRAWS_AT_ONCE", 70)
+    np.testing.assert_allclose(resampled_sums(columns, 0, 100), whole)
 
 
 @pytest.mark.parametrize("relative", [False, True], ids=["difference", "ratio"])
@@ -142,7 +154,7 @@ def test_real_changes_are_found_and_intervals_hold_them() -> None:
 
 
 def test_what_can_t_be_tested() -> None:
-    few = mean_effects(numbers(14, FEWEST - 1, 1), numbers(15, FEWEST - 1, 1), resamples=100)
+    few = mean_effects(numbers(14, MIN_IMAGES - 1, 1), numbers(15, MIN_IMAGES - 1, 1), resamples=100)
     assert math.isnan(few.p[0]) and math.isnan(few.low[0]) and not math.isnan(few.value[0])
     same = numbers(16, 30, 1)
     equal = mean_effects(same, same.copy(), resamples=100)

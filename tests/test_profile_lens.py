@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import brinell
-from brinell.lenses.profile.findings import breakers, told
+from brinell.lenses.method import Outcome, Shard, Trials
+from brinell.lenses.profile.exhibits import find_first_failures
 from conftest import PLAIN
 
 THRESHOLD = 0.25  # of the fake model
@@ -51,36 +52,32 @@ def test_it_finds_the_fake_model_s_breaking_point(greys: Path, tmp_path: Path) -
     assert found == expected
     levels = sorted(expected.values())
     summary = run.summary()
-    half = summary.failure("grey:0.25", "fade_black:published", 0.5)
+    half = summary.failure_point("grey:0.25", "fade_black:published", 0.5)
     assert half.level == levels[len(levels) // 2], "accuracy is below half once more than half of the images are dark"
-    assert half.told.startswith("mean grey 146 → ")
-    never = summary.failure("grey:0.25", "fade_white:published", 0.5)
-    assert (never.level, never.told) == (None, "never")
+    assert half.caption.startswith("mean grey 146 → ")
+    never = summary.failure_point("grey:0.25", "fade_white:published", 0.5)
+    assert (never.level, never.caption) == (None, "never")
 
 
-def test_the_lens_asks_in_order_and_sees_no_device() -> None:
-    from brinell.lenses.lens import LENSES, Lens, Outcome, Shard, Trials
-    from brinell.lenses.profile.lens import ProfileOptions
+def test_the_lens_queries_in_order_and_sees_no_device() -> None:
+    from brinell.lenses.profile.lens import METHOD
+    from brinell.lenses.profile.options import ProfileOptions
     from brinell.perturb.operator import find_operator
 
-    lens: Lens = LENSES["profile"]
-    operator = find_operator("jpeg")
-    clean = _outcome(3)
-    asking = lens.ask(Shard(3, 8, 8, clean), operator, ProfileOptions(levels=4))
-    trials: Trials = next(asking)
+    measuring = METHOD.measure(Shard(3, 8, 8, _outcome(3)), find_operator("jpeg"), ProfileOptions(levels=4))
+    trials = next(measuring)
+    assert isinstance(trials, Trials)
     assert trials.samples.tolist() == [0, 1, 2] * 4
-    assert trials.levels.tolist() == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+    assert trials.parameters[:, 0].tolist() == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
     with pytest.raises(StopIteration) as finished:
-        asking.send(_outcome(12))
+        measuring.send(_outcome(12))
     columns = finished.value.value
     assert columns["level"].tolist() == sorted(list(range(5)) * 3)
     assert columns["amount"].unique().tolist() == [28, 29, 30, 31, 100]
-    assert isinstance(clean, Outcome)
 
 
-def _outcome(count: int) -> object:
+def _outcome(count: int) -> Outcome:
     from brinell.criteria.verdict import Verdict
-    from brinell.lenses.lens import Outcome
     from brinell.perturb.difference import Difference
 
     zeros = torch.zeros(count)
@@ -147,8 +144,8 @@ def test_degradation_hurts(cifar_run: brinell.Run) -> None:
         assert levels[10] < levels[0] - 0.2
 
 
-def test_breakers_break_where_they_are_said_to(cifar_run: brinell.Run) -> None:
-    found = breakers(cifar_run.store.connect(), 2)
+def test_first_failures_are_where_they_are_said_to_be(cifar_run: brinell.Run) -> None:
+    found = find_first_failures(cifar_run, 2)
     assert {(one.model, one.operator) for one in found} <= set(cifar_run.summary().curves)
     for one in found[::7]:
         rows = cifar_run.rows(
@@ -160,7 +157,7 @@ def test_breakers_break_where_they_are_said_to(cifar_run: brinell.Run) -> None:
 
 
 def test_stored_distances_are_those_of_the_replayed_image(cifar_run: brinell.Run, assets: Path) -> None:
-    """Any row can be made again: id, operator, level and seed name its image."""
+    """Any row can be replayed: id, operator, level and seed determine its image."""
     from brinell.perturb.difference import difference
     from brinell.perturb.operator import find_operator
     from brinell.types import id_number, image_id
@@ -175,8 +172,8 @@ def test_stored_distances_are_those_of_the_replayed_image(cifar_run: brinell.Run
     assert len(rows) == 14 * 3
     for operator, level, mse, l1, linf, changed in rows:
         made = find_operator(operator).at(image[None], level, seed=0, ids=torch.tensor([id_number(name)]))
-        again = difference(image[None], made)
-        assert (float(again.mse), float(again.l1), float(again.linf), float(again.changed)) == pytest.approx(
+        replayed = difference(image[None], made)
+        assert (float(replayed.mse), float(replayed.l1), float(replayed.linf), float(replayed.changed)) == pytest.approx(
             (mse, l1, linf, changed), rel=1e-5
         )
 
@@ -185,8 +182,8 @@ def test_natural_units(cifar_run: brinell.Run) -> None:
     curves = cifar_run.summary().curves
 
     def at(operator: str, level: int) -> str:
-        points = curves["cifar10_resnet20", operator]
-        return told(operator, points[level], points[0])
+        caption: str = curves["cifar10_resnet20", operator][level].caption
+        return caption
 
     assert at("black_lines:published", 1).startswith("1 line, ")
     assert at("black_lines:published", 6).startswith("6 lines, ")

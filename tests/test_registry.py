@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -159,3 +161,47 @@ def test_variants_are_found_by_name_or_id(registry: Registry[Any]) -> None:
 def test_every_source_has_an_opener(source: Any) -> None:
     assert callable(load_reference(source.opener))
     assert source.description and not source.description.endswith(".")
+
+
+PLUGIN = """
+from brinell.criteria.criterion import CRITERIA, Criterion
+from brinell.datasets.sources import SOURCES as DATASETS, Source as DatasetSource
+from brinell.models.sources import Source
+
+model = Source("twin:THRESHOLD", "a second grey model", "brinell.models.fake:open_fake")
+dataset = DatasetSource("letters:WORD", "one sample per letter", lambda path, options: list(str(path)))
+
+
+@CRITERIA.register("always")
+def always():
+    return Criterion("always", lambda answer: answer.verdict.rank >= 0)
+"""
+USE = """
+from brinell import open_dataset, open_model
+from brinell.criteria.criterion import find_criterion
+
+print(open_model("twin:grey:0.3").classes.names, open_dataset("letters:word"), find_criterion("always").name)
+"""
+
+
+def test_an_installed_package_adds_models_datasets_and_criteria(tmp_path: Path) -> None:
+    (tmp_path / "my_parts.py").write_text(PLUGIN)
+    (tmp_path / "my_parts-1.0.dist-info").mkdir()
+    (tmp_path / "my_parts-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: my_parts\nVersion: 1.0\n")
+    groups = {"models": "twin = my_parts:model", "datasets": "letters = my_parts:dataset", "criteria": "all = my_parts"}
+    points = "".join(f"[brinell.{group}]\n{point}\n" for group, point in groups.items())
+    (tmp_path / "my_parts-1.0.dist-info" / "entry_points.txt").write_text(points)
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", USE], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "('light', 'dark') ['w', 'o', 'r', 'd'] always\n", done.stderr
+
+
+def test_every_kind_of_part_has_its_entry_point_group() -> None:
+    from brinell.criteria.criterion import CRITERIA
+    from brinell.perturb.operator import OPERATORS
+    from brinell.perturb.property import PROPERTIES
+
+    groups = [registry.group for registry in (OPERATORS, PROPERTIES, CRITERIA, MODELS, DATASETS)]
+    names = ["operators", "properties", "criteria", "models", "datasets"]
+    assert groups == [f"brinell.{name}" for name in names]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import brinell
 from brinell.classes import Classes
 from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, ServiceError
-from brinell.models.remote.mapping import ResponseOptions, parse_path
+from brinell.models.remote.mapping import ResponseOptions, ServiceMapping, parse_path
 from brinell.models.remote.protocol import read_scores
 from brinell.models.sources import open_model
+from brinell.validation import validate
 from services import SECRET, decode_image, listening, mapping, pixels
 
 pytestmark = pytest.mark.usefixtures("answer_cache")
@@ -140,3 +143,14 @@ def test_requests_follow_the_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyP
     expected = pixels(1)[0].permute(1, 2, 0).numpy()
     assert np.array_equal(decode_image(base64.b64decode(sent["a"][0]["content"].removeprefix("data:"))), expected)
     assert b'name="media"; filename="image.png"' in form and SECRET.encode() in form
+
+
+def test_the_example_of_the_documentation_is_a_mapping() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "remote.md").read_text()
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    example = validate(ServiceMapping, yaml.safe_load(text))
+    assert example.response is not None
+    answer = {"responses": [{"safeSearchAnnotation": {"adult": "VERY_UNLIKELY", "racy": "LIKELY"}}]}
+    classes = example.class_names(None)
+    scores = read_scores(answer, example.response, classes)
+    assert dict(zip(classes.names, scores.tolist(), strict=True)) == {"adult": 0.0, "racy": 0.75, "safe": 0.25}

@@ -1,13 +1,15 @@
-"""Intervals against independent references."""
+"""Intervals against independent references, and findings as plain data."""
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from brinell.runs.plain import to_plain
 from brinell.runs.statistics import Estimate, first_below, mean, proportion
 
 
@@ -55,3 +57,9 @@ def test_first_below() -> None:
 def test_images_that_all_agree_are_not_certain(value: float) -> None:
     assert mean(value, 0.0, 24, most=1) == proportion(round(24 * value), 24)
     assert mean(value, 0.0, 24, most=1).high - mean(value, 0.0, 24, most=1).low > 0.1
+
+
+def test_plain_data_is_valid_json() -> None:
+    plain = to_plain({0.5: (Estimate(1.0, math.nan, math.inf), [None, "word", True])})
+    assert plain == {"0.5": [{"value": 1.0, "low": None, "high": None}, [None, "word", True]]}
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain

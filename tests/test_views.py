@@ -83,7 +83,7 @@ def test_a_view_without_comparison_has_no_distances(bands: Path) -> None:
     model_input, label = model.preprocess.model_input(original)[None], torch.zeros(1, dtype=torch.int64)
     criterion = find_criterion("misclassification", None, 2)
     bench = Bench(model, model_input, label, label, criterion=criterion, seed=0, batch=4, originals=[original])
-    view = View("window", "test", add_band, compares=False)
+    view = View("window", "test", lit, title="window", parameters=("shade",), same_scene=False)
     outcome = bench.ask(Trials(torch.zeros(2, dtype=torch.int64), view, torch.zeros(2, 1, dtype=torch.float64)))
     assert bool(outcome.difference.mse.isnan().all()) and bool(outcome.difference.changed.isnan().all())
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from brinell.api import Run, compare, curate, gate, harden, leaderboard, run, wrap
+    from brinell.api import curate, harden, run, wrap
     from brinell.config.data import DataOptions
     from brinell.config.execution import Execution
     from brinell.config.model import ModelOptions
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     )
     from brinell.hardening.harden import Hardened
     from brinell.hardening.options import HardenConfig
-    from brinell.lenses.profile.lens import ProfileOptions
+    from brinell.lenses.profile.options import ProfileOptions
     from brinell.models.model import Model
     from brinell.models.preprocess import Preprocess
     from brinell.models.sources import open_model
     from brinell.perturb.operator import OPERATORS, Operator, find_operator
+    from brinell.results import Run, compare, gate, leaderboard
     from brinell.run_config import RunConfig
     from brinell.types import Dataset, Sample
 
@@ -90,7 +91,7 @@ __all__ = [
 
 #: the module that each public name comes from (the imports above, for the interpreter)
 _MODULES = {
-    "brinell.api": ("Run", "compare", "curate", "gate", "harden", "leaderboard", "run", "wrap"),
+    "brinell.api": ("curate", "harden", "run", "wrap"),
     "brinell.config.data": ("DataOptions",),
     "brinell.config.execution": ("Execution",),
     "brinell.config.model": ("ModelOptions",),
@@ -113,11 +114,12 @@ _MODULES = {
     ),
     "brinell.hardening.harden": ("Hardened",),
     "brinell.hardening.options": ("HardenConfig",),
-    "brinell.lenses.profile.lens": ("ProfileOptions",),
+    "brinell.lenses.profile.options": ("ProfileOptions",),
     "brinell.models.model": ("Model",),
     "brinell.models.preprocess": ("Preprocess",),
     "brinell.models.sources": ("open_model",),
     "brinell.perturb.operator": ("OPERATORS", "Operator", "find_operator"),
+    "brinell.results": ("Run", "compare", "gate", "leaderboard"),
     "brinell.run_config": ("RunConfig",),
     "brinell.types": ("Dataset", "Sample"),
 }

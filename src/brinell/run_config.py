@@ -14,11 +14,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsA
 
 from brinell.config.data import DataOptions
 from brinell.config.execution import Execution
+from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
-from brinell.config.saliency import AttentionOptions
+from brinell.config.saliency import SaliencyOptions
 from brinell.errors import ConfigError
-from brinell.lenses.lens import LENSES, LensOptions
-from brinell.perturb.frost import use_frost_template
+from brinell.lenses.lens import LENSES
 from brinell.validation import Location, validate
 
 
@@ -44,8 +44,10 @@ class TrackOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    to: str
-    experiment: str | None = None
+    to: str = Field(description="URI of an MLflow server to log the finished run to.")
+    experiment: str | None = Field(
+        None, description="Experiment on that server (default: MLFLOW_EXPERIMENT_NAME, or brinell)."
+    )
 
 
 def _track(value: Any) -> Any:
@@ -57,8 +59,8 @@ class RunConfig(BaseModel):
     """What `brinell run` carries out.
 
     `select`: "all" images, the "correct" ones (that every model gets right), or "correct:MODEL" (that one model does).
-    `attention` says how to look at where the models look, after all rows are there; rows don't depend on it, nor on where
-    they are logged afterwards (`track`).
+    `saliency` compares where the models look, after all rows are there; rows depend neither on it nor on where they are
+    logged afterwards (`track`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,11 +70,13 @@ class RunConfig(BaseModel):
     lenses: tuple[Annotated[SerializeAsAny[LensOptions], BeforeValidator(one_lens)], ...] = Field(
         default_factory=lambda: (one_lens("profile"),), min_length=1
     )
-    select: str = "all"
-    seed: int = 0
-    attention: AttentionOptions | None = None
+    select: str = Field(
+        "all", description="Images to measure: all, correct (those that every model gets right) or correct:MODEL."
+    )
+    seed: int = Field(0, description="Seed of all random draws.")
+    saliency: SaliencyOptions | None = None
     track: Annotated[TrackOptions | None, BeforeValidator(_track)] = None
-    out: str | None = None
+    out: str | None = Field(None, description="Folder or fsspec URL of the run (default: named by what is measured).")
     execution: Execution = Execution()
 
     @model_validator(mode="before")
@@ -103,10 +107,8 @@ class RunConfig(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """What the rows depend on, as plain data: the config without where and how it is carried out."""
-        content = self.model_dump(mode="json", exclude={"out", "execution", "attention", "track"})
-        for lens in content["lenses"]:
-            if lens.get("frost") is not None:
-                lens["frost"] = use_frost_template(lens["frost"]).variant  # its content, wherever it lies
+        content = self.model_dump(mode="json", exclude={"out", "execution", "saliency", "track"})
+        content["lenses"] = [lens.identity() for lens in self.lenses]
         if content["data"]["pattern"] is None:  # runs that began before there was one go on
             del content["data"]["pattern"]
         content["precision"] = self.execution.precision
@@ -172,7 +174,7 @@ def _known_keys(place: Location) -> list[str]:
     parts: dict[str, type[BaseModel]] = {
         "models": ModelOptions,
         "data": DataOptions,
-        "attention": AttentionOptions,
+        "saliency": SaliencyOptions,
         "track": TrackOptions,
         "execution": Execution,
     }

@@ -1,4 +1,4 @@
-"""Criteria, and what is read from scores."""
+"""Criteria of classifiers, and verdicts on scores."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from brinell.errors import ConfigError, LabelError, UnknownName
 
 @drawn(data=st.data())
 @settings(deadline=None, max_examples=80)
-def test_rank_is_the_place_in_the_sorted_scores(data: st.DataObject) -> None:
-    """With ties in the order of their index, so that rank 0 and argmax always agree."""
+def test_rank_is_the_position_in_the_sorted_scores(data: st.DataObject) -> None:
+    """Ties rank by index, so that rank 0 and argmax always agree."""
     classes = data.draw(st.integers(1, 6))
     rows = data.draw(
         st.lists(
@@ -41,7 +41,7 @@ NAMES = Classes(("x", "a, b", "y"))
 OF_CLASSIFIERS = [name for name in CRITERIA if not CRITERIA[name].__module__.endswith("detection")]
 
 
-def answered(scores: torch.Tensor, labels: torch.Tensor) -> Answer:
+def make_answer(scores: torch.Tensor, labels: torch.Tensor) -> Answer:
     return Answer(verdict(scores, labels), scores)
 
 
@@ -63,35 +63,35 @@ def answered(scores: torch.Tensor, labels: torch.Tensor) -> Answer:
     ],
 )
 def test_criteria(name: str, broken: list[bool]) -> None:
-    assert find_criterion(name, NAMES, 3)(answered(SCORES, LABELS)).tolist() == broken
+    assert find_criterion(name, NAMES, 3)(make_answer(SCORES, LABELS)).tolist() == broken
 
 
-def given(name: str) -> Criterion:
-    """A criterion with its defaults; a target where it needs one."""
+def with_defaults(name: str) -> Criterion:
+    """Return a criterion with its defaults, and a target if it needs one."""
     return find_criterion(f"{name}(2)" if name.startswith("target") else name)
 
 
 @pytest.mark.parametrize("name", OF_CLASSIFIERS)
-def test_every_criterion_has_a_word_on_itself(name: str) -> None:
-    assert given(name)(answered(SCORES, LABELS)).dtype == torch.bool
+def test_every_criterion_is_documented(name: str) -> None:
+    assert with_defaults(name)(make_answer(SCORES, LABELS)).dtype == torch.bool
     assert CRITERIA[name].__doc__
 
 
 @pytest.mark.parametrize("name", OF_CLASSIFIERS)
-def test_criteria_that_need_no_scores_say_the_same_of_labels_alone(name: str) -> None:
-    labels_alone = torch.nn.functional.one_hot(SCORES.argmax(1), 3).float()
-    same = given(name)(answered(labels_alone, LABELS)).equal(given(name)(answered(SCORES, LABELS)))
-    assert same or given(name).scores
+def test_criteria_that_need_no_scores_give_the_same_result_for_labels(name: str) -> None:
+    labels_only = torch.nn.functional.one_hot(SCORES.argmax(1), 3).float()
+    same = with_defaults(name)(make_answer(labels_only, LABELS)).equal(with_defaults(name)(make_answer(SCORES, LABELS)))
+    assert same or with_defaults(name).scores
 
 
 @pytest.mark.parametrize("name", OF_CLASSIFIERS)
-def test_nothing_breaks_a_right_and_sure_answer(name: str) -> None:
-    sure = torch.eye(6)[[0, 1, 3, 4, 5]]  # but of the target
+def test_a_correct_and_confident_prediction_is_never_broken(name: str) -> None:
+    confident = torch.eye(6)[[0, 1, 3, 4, 5]]  # all classes except the target
     labels = torch.tensor([0, 1, 3, 4, 5])
-    assert not given(name)(answered(sure, labels)).any()
+    assert not with_defaults(name)(make_answer(confident, labels)).any()
 
 
-def test_criteria_that_are_not_there() -> None:
+def test_unknown_criteria_and_arguments_raise() -> None:
     with pytest.raises(UnknownName, match="did you mean misclassification"):
         find_criterion("missclassification")
     with pytest.raises(ConfigError, match="can't take 'x'"):
@@ -116,6 +116,6 @@ def test_criteria_that_are_not_there() -> None:
         ("target_class_probability(1, 50)", "a probability"),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused(text: str, part: str) -> None:
+def test_invalid_numbers_raise(text: str, part: str) -> None:
     with pytest.raises(ConfigError, match=part):
         find_criterion(text, None, 3)

@@ -1,8 +1,7 @@
-"""Detectors: decoding, suppression, boxes that move, and criteria, against plain loops."""
+"""Detectors: decoding, suppression and moving boxes, against plain loops."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -11,11 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from brinell.boxes import Detections, areas, box_iou, clip_boxes, move_boxes
+from brinell.boxes import areas, box_iou, clip_boxes, move_boxes
 from brinell.config.detection import Decoding
-from brinell.criteria.criterion import Answer, Scene, find_criterion
-from brinell.criteria.distance import own_regions, weighted_distance
-from brinell.criteria.verdict import verdict_of_detector
 from brinell.errors import ModelError
 from brinell.models.detection import Heads, decode_heads, read_heads, suppress
 from brinell.models.preprocess import Preprocess
@@ -24,25 +20,25 @@ from brinell.perturb.property import find_property
 SIDE = 32
 
 
-def plain_overlap(a: list[float], b: list[float]) -> float:
+def plain_iou(a: list[float], b: list[float]) -> float:
     wide, tall = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
     common = max(wide, 0) * max(tall, 0)
     return common / max((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - common, 1e-9)
 
 
 def plain_detections(boxes: Any, scores: Any, floor: float, limit: float, most: int) -> list[tuple[int, int]]:
-    """(box, class) of one image by the plain greedy loop, the best first."""
+    """Return the (box, class) pairs of one image by a plain greedy loop, best first."""
     pairs = [(a, k) for a in range(len(boxes)) for k in range(len(scores[0])) if scores[a][k] >= floor]
     pairs.sort(key=lambda pair: (-scores[pair[0]][pair[1]], pair))
     kept: list[tuple[int, int]] = []
     for box, kind in pairs:
-        if not any(other == kind and plain_overlap(boxes[box], boxes[one]) > limit for one, other in kept):
+        if not any(other == kind and plain_iou(boxes[box], boxes[one]) > limit for one, other in kept):
             kept.append((box, kind))
     return kept[:most]
 
 
 def crowd(seed: int, images: int = 3, count: int = 40, classes: int = 3) -> tuple[Tensor, Tensor]:
-    """Boxes that overlap a lot, and scores of which many are equal or low."""
+    """Return boxes that overlap a lot, and scores of which many are equal or low."""
     generator = torch.Generator().manual_seed(seed)
     low = torch.rand(images, count, 2, generator=generator) * 0.5
     sides = 0.1 + torch.rand(images, count, 2, generator=generator) * 0.4
@@ -67,9 +63,9 @@ def test_detections_are_those_of_the_greedy_loop(seed: int, limit: float, floor:
         assert not found.scores[image, count:].any() and not found.boxes[image, count:].any()
 
 
-def test_a_suppressed_box_suppresses_nobody() -> None:
-    """A chain, each box overlapping the next: every second one stays."""
-    boxes = torch.tensor([[[4.0 * place, 0, 4.0 * place + 10, 10] for place in range(7)]])
+def test_a_suppressed_box_suppresses_no_other() -> None:
+    """A chain in which each box overlaps the next: every second one remains."""
+    boxes = torch.tensor([[[4.0 * index, 0, 4.0 * index + 10, 10] for index in range(7)]])
     kept = suppress(boxes, torch.zeros(1, 7, dtype=torch.int64), torch.ones(1, 7, dtype=torch.bool), 0.4)
     assert kept.tolist() == [[True, False] * 3 + [True]]
 
@@ -83,8 +79,8 @@ def test_detections_do_not_depend_on_the_batch() -> None:
         assert alone.labels.equal(together.labels[image : image + 1])
 
 
-def test_a_higher_threshold_keeps_the_first_of_the_same_detections() -> None:
-    """So that weak detections can be kept for average precision, and left out where they don't count."""
+def test_a_higher_threshold_keeps_the_best_detections() -> None:
+    """So weak detections can be kept for the average precision and filtered elsewhere."""
     boxes, scores = crowd(3)
     all_of_them = decode_heads(Heads(boxes, scores), Decoding(), SIDE, SIDE)
     strong = decode_heads(Heads(boxes, scores), Decoding(keep_from=0.6), SIDE, SIDE)
@@ -96,7 +92,7 @@ BOXES = torch.tensor([[[0.1, 0.2, 0.5, 0.6], [0.5, 0.5, 0.9, 1.0]]])
 SCORES = torch.tensor([[[0.9, 0.1], [0.2, 0.7]]])
 
 
-def as_written(form: str, units: str) -> Tensor:
+def format_boxes(form: str, units: str) -> Tensor:
     low, high = BOXES[..., :2], BOXES[..., 2:]
     first = (low + high) / 2 if form == "cxcywh" else low
     written = BOXES if form == "xyxy" else torch.cat([first, high - low], -1)
@@ -105,15 +101,15 @@ def as_written(form: str, units: str) -> Tensor:
 
 @pytest.mark.parametrize("form", ["xyxy", "xywh", "cxcywh"])
 @pytest.mark.parametrize("units", ["relative", "pixels"])
-def test_boxes_in_any_writing(form: str, units: str) -> None:
-    how = Decoding.model_validate({"box_format": form, "box_units": units, "keep_from": 0.5})
-    found = decode_heads(Heads(as_written(form, units), SCORES), how, height=20, width=40)
+def test_boxes_in_every_format(form: str, units: str) -> None:
+    decoding = Decoding.model_validate({"box_format": form, "box_units": units, "keep_from": 0.5})
+    found = decode_heads(Heads(format_boxes(form, units), SCORES), decoding, height=20, width=40)
     expected = BOXES[0] * torch.tensor([40.0, 20, 40, 20])
     torch.testing.assert_close(found.boxes[0, :2], expected)
     assert found.labels[0, :3].tolist() == [0, 1, -1]
 
 
-def test_scores_of_any_kind() -> None:
+def test_scores_of_every_kind() -> None:
     def labels(scores: Tensor, **how: Any) -> list[tuple[int, float]]:
         found = decode_heads(Heads(BOXES, scores), Decoding(keep_from=0.15, **how), SIDE, SIDE)
         pairs = zip(found.labels[0].tolist(), found.scores[0].tolist(), strict=True)
@@ -152,8 +148,8 @@ def test_heads_are_found_by_name_shape_or_column() -> None:
         read_heads({"a": "no"}, Decoding(), "it")
 
 
-def test_a_mapping_for_each_image() -> None:
-    """As torchvision's detectors answer: pixels, labels, and nothing left to suppress."""
+def test_outputs_in_the_form_of_torchvision() -> None:
+    """One mapping per image, with boxes in pixels, labels, and duplicates already suppressed."""
     one = {"boxes": torch.tensor([[1.0, 2, 30, 40], [1, 2, 30, 41]]), "labels": torch.tensor([3, 3])}
     one["scores"] = torch.tensor([0.4, 0.8])
     none = {"boxes": torch.zeros(0, 4), "labels": torch.zeros(0, dtype=torch.int64), "scores": torch.zeros(0)}
@@ -164,7 +160,7 @@ def test_a_mapping_for_each_image() -> None:
     assert nothing.labels.eq(-1).all() and nothing.labels.shape == (2, 100)
 
 
-def test_an_image_without_an_answer_is_known_by_it() -> None:
+def test_an_image_without_an_answer_has_scores_of_nan() -> None:
     boxes, scores = crowd(1)
     scores[1, 4, 2] = torch.nan
     best = decode_heads(Heads(boxes, scores), Decoding(), SIDE, SIDE).class_scores(3)
@@ -172,7 +168,7 @@ def test_an_image_without_an_answer_is_known_by_it() -> None:
     assert best[0].tolist() == scores[0].amax(0).tolist()
 
 
-# ---- boxes that follow the image ----
+# ---- moving boxes ----
 
 
 def plain_hull(image: Tensor) -> list[float]:
@@ -182,8 +178,8 @@ def plain_hull(image: Tensor) -> list[float]:
 
 @pytest.mark.parametrize("name", ["rotation", "horizontal_translation", "vertical_translation", "spatial"])
 @pytest.mark.parametrize("severity", [-0.31, -0.05, 0.0, 0.08, 0.5])
-def test_boxes_go_where_the_image_goes(name: str, severity: float) -> None:
-    """A white box on black: what is white after the move lies in the moved box, and fills it but for a pixel's rim."""
+def test_boxes_move_with_the_image(name: str, severity: float) -> None:
+    """A white box on black: after the move, the moved box is the white area, within 1.5 pixels."""
     found = find_property(name)
     size, box = 64, [24, 20, 40, 34]
     image = torch.zeros(1, 1, size, size, dtype=torch.uint8)
@@ -202,7 +198,7 @@ def test_boxes_go_where_the_image_goes(name: str, severity: float) -> None:
 
 
 @pytest.mark.parametrize("pre", [Preprocess(48, 64), Preprocess(40, 40, short_side=50), Preprocess(40, 32, short_side=44)])
-def test_boxes_follow_the_canvas(pre: Preprocess) -> None:
+def test_boxes_are_mapped_to_the_model_input(pre: Preprocess) -> None:
     image = torch.zeros(3, 90, 120, dtype=torch.uint8)
     image[:, 30:60, 42:78] = 255
     model_input = pre.model_input(image)[0]
@@ -210,117 +206,9 @@ def test_boxes_follow_the_canvas(pre: Preprocess) -> None:
     assert (torch.tensor(plain_hull(model_input > 127)) - box).abs().max() <= 1
 
 
-def test_overlaps() -> None:
+def test_box_iou() -> None:
     boxes, _ = crowd(5, images=1, count=12)
     matrix = box_iou(boxes[0], boxes[0])
     for a in range(12):
         for b in range(12):
-            assert float(matrix[a, b]) == pytest.approx(plain_overlap(boxes[0, a].tolist(), boxes[0, b].tolist()), abs=1e-6)
-
-
-# ---- criteria ----
-
-HERE, AWAY = [10.0, 10, 50, 50], [60.0, 60, 90, 90]
-
-
-def detections(*found: list[tuple[list[float], int, float]]) -> Detections:
-    most = max(1, max(len(each) for each in found))
-    boxes, labels, scores = (
-        torch.zeros(len(found), most, 4),
-        torch.full((len(found), most), -1),
-        torch.zeros(len(found), most),
-    )
-    for image, each in enumerate(found):
-        for place, (box, label, score) in enumerate(each):
-            boxes[image, place], labels[image, place], scores[image, place] = torch.tensor(box), label, score
-    return Detections(boxes, labels, scores)
-
-
-def scene(now: Detections, clean: Detections, label: int = 1) -> Scene:
-    count = len(now.labels)
-    labels, regions = torch.full((count,), label), torch.tensor([HERE] * count)
-    return Scene(now, clean, clean.class_scores(4), labels, regions, 100, 100)
-
-
-def broken(name: str, now: Detections, clean: Detections) -> list[bool]:
-    seen = scene(now, clean)
-    probabilities = now.class_scores(4)
-    answer = Answer(verdict_of_detector(probabilities, seen.labels), probabilities, seen)
-    return find_criterion(name, None, 4)(answer).tolist()
-
-
-CLEAN = detections(*[[(HERE, 1, 0.9), (AWAY, 2, 0.5)]] * 5)
-NOW = detections(
-    [(HERE, 1, 0.8), (AWAY, 2, 0.6)],  # as before
-    [(AWAY, 1, 0.8)],  # elsewhere
-    [(HERE, 3, 0.8), (AWAY, 2, 0.5)],  # taken for another
-    [],
-    [(HERE, 1, 0.8), (AWAY, 2, 0.9), ([0.0, 60, 20, 80], 3, 0.4)],  # more
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("target_class_missing", [False, False, True, True, False]),
-        ("target_class_missing(3)", [True, True, False, True, False]),
-        ("regional_target_class_missing", [False, True, True, True, False]),
-        ("target_class_boost(3)", [False, False, True, False, True]),
-        ("target_class_boost(2, 0.35)", [False, False, False, False, True]),
-        ("weighted_ap", [False, True, True, True, True]),
-        ("weighted_ap(0.3)", [False, True, False, False, False]),
-        ("target_class_missing & weighted_ap", [False, False, True, True, False]),
-        ("target_class_missing & misclassification", [False, False, True, True, False]),
-        ("default", [False, False, True, True, True]),
-    ],
-)
-def test_criteria(name: str, expected: list[bool]) -> None:
-    assert broken(name, NOW, CLEAN) == expected
-    if name != "target_class_missing(3)" and name != "default":
-        assert not any(broken(name, CLEAN, CLEAN)), "nothing breaks the clean answer"
-
-
-def test_a_boost_is_told_by_scores_that_are_too_weak_to_count() -> None:
-    now = detections([(HERE, 3, 0.31)])
-    weak = scene(now, detections([]))
-    weak = dataclasses.replace(weak, clean_probabilities=torch.tensor([[0, 0, 0, 0.29]]))
-    scores = now.class_scores(4)
-    answer = Answer(verdict_of_detector(scores, weak.labels), scores, weak)
-    assert not find_criterion("target_class_boost(3)", None, 4)(answer).any()
-    assert find_criterion("target_class_boost(3, 0.01)", None, 4)(answer).all()
-
-
-def test_a_region_needs_as_much_overlap_as_asked() -> None:
-    half = detections([([10.0, 10, 30, 50], 1, 0.9)])
-    assert broken("regional_target_class_missing(0.4)", half, half) == [False]
-    assert broken("regional_target_class_missing(0.6)", half, half) == [True]
-    beside = detections([([50.0, 10, 90, 50], 1, 0.9)])
-    assert broken("regional_target_class_missing", beside, beside) == [True], "to touch is not to overlap"
-
-
-def test_the_weighted_distance_by_hand() -> None:
-    """One of two boxes changed its class; one of two is lost; one is new."""
-    total = 40 * 40 + 30 * 30
-    weight = 0.1 * (total / 10_000) / (total / 10_000 + 0.001)
-    found = weighted_distance(scene(NOW, CLEAN))
-    assert float(found[0]) == 0
-    assert float(found[2]) == pytest.approx(0.5 / 3.1, rel=1e-5)
-    both_lost = weight / 2 + 0.1
-    assert float(found[3]) == pytest.approx(both_lost / 3.1, rel=1e-5)
-    more = total + 400
-    new = 0.1 * (more / 10_000) / (more / 10_000 + 0.001) * 400 / more
-    assert float(found[4]) == pytest.approx((new + 0.1 / 3) / 3.1, rel=1e-5)
-
-
-def test_a_detector_s_verdict() -> None:
-    """Classes that were not found stand behind those that were, and where nothing was found nothing is right."""
-    scores = torch.tensor([[0.0, 0, 0], [0, 0.4, 0.2], [0.9, 0.4, 0.2]])
-    read = verdict_of_detector(scores, torch.tensor([0, 0, 0]))
-    assert read.prediction.tolist() == [-1, 1, 0]
-    assert read.rank.tolist() == [1, 2, 0]
-
-
-def test_regions_that_nobody_marked() -> None:
-    found = own_regions(NOW, torch.ones(5, dtype=torch.int64))
-    assert found[0].tolist() == HERE and found[1].tolist() == AWAY
-    assert not found[2].any()
+            assert float(matrix[a, b]) == pytest.approx(plain_iou(boxes[0, a].tolist(), boxes[0, b].tolist()), abs=1e-6)

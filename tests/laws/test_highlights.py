@@ -131,7 +131,7 @@ def test_a_highlight_view_equals_the_model_input_of_the_lit_photograph(short_sid
     image, spots = noise(61, 90), highlight_grid(61, 90, 5, SIGMAS)
     view = highlight_view("exact")
     assert view.local is not None
-    slow = view.inputs(image, spots, preprocess.inputs)
+    slow = view.look(image, spots, preprocess.inputs)
     fast = preprocess.repaint(preprocess.repainter(image), view.local, spots)
     assert torch.equal(slow, fast)
     lit = add_highlights(image[None], spots[7:8])[0]

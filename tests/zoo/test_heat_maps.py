@@ -1,4 +1,4 @@
-"""Heat maps beside those of pytorch-grad-cam."""
+"""Saliency maps compared with those of pytorch-grad-cam."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from brinell import Execution, wrap
 from brinell.saliency import cam
 from brinell.saliency.cam import gradcam_plus_plus_weights
-from brinell.saliency.layers import NoAttention
-from brinell.saliency.mapper import open_eyes
+from brinell.saliency.layers import NoSaliency
+from brinell.saliency.mapper import open_mapper
 
 theirs = pytest.importorskip("pytorch_grad_cam", reason="needs grad-cam: make test-zoo", exc_type=ImportError)
 timm = pytest.importorskip("timm", reason="needs timm: make test-zoo", exc_type=ImportError)
@@ -60,13 +60,13 @@ def test_maps_are_those_of_pytorch_grad_cam(make: Any, method: str, monkeypatch:
     # their Grad-CAM++ adds 1e-6 to the denominator; the papers' formula does not
     monkeypatch.setitem(cam.WEIGHTS, "gradcam++", lambda a, g: gradcam_plus_plus_weights(a, g, 1e-6))
     model = wrap(net, size=224, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), execution=EAGER)
-    eyes = open_eyes(model, method)  # type: ignore[arg-type]
-    assert eyes.layer.name == layer
+    mapper = open_mapper(model, method)  # type: ignore[arg-type]
+    assert mapper.layer.name == layer
     values = (torch.arange(3 * 3 * 224 * 224) * 2654435761 >> 7) % 256
     inputs = values.to(torch.uint8).view(3, 3, 224, 224)
     classes = [1, 7, 400]
-    with eyes:
-        ours = eyes.maps(inputs, torch.tensor(classes)).numpy()
+    with mapper:
+        ours = mapper.maps(inputs, torch.tensor(classes)).numpy()
     target = theirs.utils.model_targets.ClassifierOutputTarget
     made = {"gradcam": theirs.GradCAM, "gradcam++": theirs.GradCAMPlusPlus}[method]
     with made(net, [net.get_submodule(layer)], reshape_transform=reshape) as their:
@@ -93,9 +93,9 @@ def test_maps_are_those_of_pytorch_grad_cam(make: Any, method: str, monkeypatch:
 def test_the_layer_that_people_would_name_is_found(name: str, layer: str) -> None:
     net = timm.create_model(name).eval()
     model = wrap(net, size=net.default_cfg["input_size"][1], execution=EAGER)
-    assert open_eyes(model).layer.name == layer
+    assert open_mapper(model).layer.name == layer
 
 
-def test_a_model_that_only_answers_has_no_eyes() -> None:
-    with pytest.raises(NoAttention):
-        open_eyes(wrap(nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 4)), size=8, execution=EAGER))
+def test_a_model_that_only_answers_has_no_mapper() -> None:
+    with pytest.raises(NoSaliency):
+        open_mapper(wrap(nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 4)), size=8, execution=EAGER))

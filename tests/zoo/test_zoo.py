@@ -29,7 +29,7 @@ TORCHVISION = ["resnet18", "mobilenet_v3_small", "efficientnet_b1", "vit_b_32", 
 
 @pytest.fixture(scope="module")
 def picture() -> Image.Image:
-    """A smooth picture with some grain, 375x500."""
+    """A smooth picture with some noise, 375x500."""
     generator = np.random.default_rng(3)
     coarse = Image.fromarray(generator.integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize(
         (500, 375), Image.Resampling.BICUBIC
@@ -43,12 +43,12 @@ def as_tensor(picture: Image.Image) -> Tensor:
 
 
 def ours(model: Model, picture: Image.Image) -> Tensor:
-    """What the model is given."""
+    """Return the model's normalised input."""
     return model.preprocess.normalise(model.preprocess.model_input(as_tensor(picture))[None])
 
 
 def assert_same_input(got: Tensor, expected: Tensor, model: Model) -> None:
-    """Equal but for a grey level here and there, where the libraries round at another place."""
+    """Assert equality up to two grey levels, since libraries round at different steps."""
     step = 1 / 255 / min(model.preprocess.std)
     assert got.shape == expected.shape
     assert float((got - expected).abs().max()) <= 2.01 * step
@@ -56,7 +56,7 @@ def assert_same_input(got: Tensor, expected: Tensor, model: Model) -> None:
 
 
 @pytest.mark.parametrize("name", TIMM)
-def test_timm_s_own_preprocessing(name: str, picture: Image.Image) -> None:
+def test_preprocessing_of_timm(name: str, picture: Image.Image) -> None:
     model = brinell.open_model(f"timm:{name}?pretrained=false", PLAIN)
     config = timm.data.resolve_model_data_config(timm.create_model(name))
     expected = timm.data.create_transform(**config, is_training=False)(picture)[None]
@@ -64,7 +64,7 @@ def test_timm_s_own_preprocessing(name: str, picture: Image.Image) -> None:
 
 
 @pytest.mark.parametrize("name", TORCHVISION)
-def test_torchvision_s_own_preprocessing(name: str, picture: Image.Image) -> None:
+def test_preprocessing_of_torchvision(name: str, picture: Image.Image) -> None:
     model = brinell.open_model(f"torchvision:{name}?pretrained=false", PLAIN)
     expected = torchvision.models.get_model_weights(name).DEFAULT.transforms()(picture)[None]
     assert_same_input(ours(model, picture), expected, model)
@@ -91,7 +91,7 @@ def hf_mobilenet(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [hf_vit, hf_convnext, hf_mobilenet])
-def test_hugging_face_s_own_preprocessing_and_answers(
+def test_preprocessing_and_scores_of_hugging_face(
     make: Callable[[Path], None], picture: Image.Image, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
@@ -109,7 +109,7 @@ def test_hugging_face_s_own_preprocessing_and_answers(
 
 
 @pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_mobilenet_v3_large_320_fpn"])
-def test_torchvision_s_own_detections(name: str, picture: Image.Image) -> None:
+def test_detections_of_torchvision(name: str, picture: Image.Image) -> None:
     torch.manual_seed(0)
     model = brinell.open_model(f"torchvision:{name}?pretrained=false", PLAIN)
     torch.manual_seed(0)
@@ -119,12 +119,12 @@ def test_torchvision_s_own_detections(name: str, picture: Image.Image) -> None:
     with torch.inference_mode():
         (expected,) = network([model_input / 255])
     assert_same_detections(model, model_input, expected)
-    assert len(expected["scores"]) > 0 or "rcnn" in name, "where scores of random weights are all too low for its threshold"
+    assert len(expected["scores"]) > 0 or "rcnn" in name, "random weights score below its threshold"
     assert model.classes is not None and model.classes.short_name(1) == "person"
 
 
 def assert_same_detections(model: Model, model_input: Tensor, expected: dict[str, Tensor]) -> None:
-    """The best 100 of the library's detections with a score of 0.01 or more."""
+    """Compare with the library's best 100 detections of a score of at least 0.01."""
     _, found = model.answer(model_input[None])
     assert found is not None
     order = expected["scores"].sort(descending=True, stable=True).indices
@@ -167,7 +167,7 @@ def hf_detr(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [hf_yolos, hf_detr])
-def test_hugging_face_s_own_detections(make: Callable[[Path], None], picture: Image.Image, tmp_path: Path) -> None:
+def test_detections_of_hugging_face(make: Callable[[Path], None], picture: Image.Image, tmp_path: Path) -> None:
     torch.manual_seed(0)
     make(tmp_path)
     model = brinell.open_model(f"hf:{tmp_path}", PLAIN)
@@ -184,7 +184,7 @@ def test_hugging_face_s_own_detections(make: Callable[[Path], None], picture: Im
     assert model.outputs == network.config.num_labels
 
 
-def test_answers_are_the_module_s(picture: Image.Image) -> None:
+def test_scores_are_the_module_s(picture: Image.Image) -> None:
     torch.manual_seed(1)
     model = brinell.open_model("timm:resnet18?pretrained=false", PLAIN)
     torch.manual_seed(1)
@@ -209,8 +209,8 @@ def test_a_whole_run_with_gradients(source: str, picture: Image.Image, tmp_path:
     assert Path(run.report()).stat().st_size > 100_000
 
 
-def test_the_fast_way_agrees_with_plain_torch(picture: Image.Image) -> None:
-    """On a CPU onnxruntime takes the place of eager torch: same weights, same answers."""
+def test_onnxruntime_agrees_with_torch(picture: Image.Image) -> None:
+    """On a CPU onnxruntime replaces eager torch: same weights, same scores."""
     model_input = brinell.open_model("timm:resnet18?pretrained=false", PLAIN).preprocess.model_input(as_tensor(picture))[
         None
     ]
@@ -232,7 +232,7 @@ def test_the_fast_way_agrees_with_plain_torch(picture: Image.Image) -> None:
         ("hf:no-such/model", "can't be opened"),
     ],
 )
-def test_a_name_that_is_not_there(source: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_names_raise(source: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(brinell.ModelError, match=hint):
         brinell.open_model(source, PLAIN)
@@ -240,13 +240,13 @@ def test_a_name_that_is_not_there(source: str, hint: str, monkeypatch: pytest.Mo
 
 def test_torchvision_weights_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # a port where nothing listens
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # a closed port
     with pytest.raises(brinell.ModelError, match=r"pretrained=false"):
         brinell.open_model("torchvision:resnet18", PLAIN)
 
 
 class Opened:
-    """Leaves a trace when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, trace: Path) -> None:
         self.trace = trace
@@ -266,4 +266,4 @@ def test_torchvision_weights_run_no_code_unless_trusted(monkeypatch: pytest.Monk
     assert not trace.exists()
     with pytest.raises(brinell.ModelError):
         brinell.open_model("torchvision:resnet18", PLAIN.model_copy(update={"trust": True}))
-    assert trace.exists(), "the same file, trusted, does run: the test would see it"
+    assert trace.exists(), "the same file runs code if it is trusted, so the test can tell"

@@ -1,5 +1,10 @@
-"""Categorical to calls."""
+"""The command line. A command parses, calls one function and prints."""
 
-from brinell.cli.main import main
+from __future__ import annotations
 
-__all__ = ["main"]
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command `brinell`."""
+    from brinell.cli.main import main as run_command  # importing the package costs nothing
+
+    run_command(arguments)

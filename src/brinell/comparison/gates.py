@@ -1,28 +1,32 @@
-"""Rules that a new model must keep, judged on what was compared."""
+"""Gates: rules that a new model must meet, checked on a comparison."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from brinell.comparison.contrasts import ALPHA, Contrast, Contrasts, operator_title, tell
-from brinell.comparison.measures import AVERAGE, CLEAN_IMAGES, MEASURES
+from brinell.comparison.compare import ALPHA, Comparison, Delta, format_change
+from brinell.comparison.measures import CLEAN_IMAGES, find_measure
 from brinell.comparison.paired import holm
 from brinell.errors import ConfigError
+from brinell.lenses.reader import AVERAGE
 from brinell.registry import nearest
+from brinell.runs.plain import to_plain
 from brinell.validation import read_yaml, validate
+
+State = Literal["passed", "failed", "untested"]
 
 
 class Rule(BaseModel):
     """A measure that may not get worse by more than `drop` (percentage points or percent: the measure's unit).
 
-    `operators` are names, "all" (each of them) or "average". A `significant` rule is broken only by what is more than
-    chance, by the rule's tests of all its operators together (Holm); otherwise by the figure alone.
+    `operators` are names, "all" (each of them) or "average". A `significant` rule fails only on a change that is more than
+    chance, by the rule's tests of all its operators together (Holm); otherwise the figure alone decides.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,7 +41,7 @@ class Rule(BaseModel):
     @field_validator("measure")
     @classmethod
     def _known(cls, value: str) -> str:
-        return MEASURES[value].name
+        return find_measure(value).name
 
     @field_validator("operators", mode="before")
     @classmethod
@@ -45,18 +49,18 @@ class Rule(BaseModel):
         return (value,) if isinstance(value, str) else value
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """The rule in words."""
-        measure = MEASURES[self.measure]
+        measure = find_measure(self.measure)
         unit = "%" if measure.unit == "percent" else "point" if self.drop == 1 else "points"
-        surely = ", significantly" if self.significant else ""
         named = ", ".join(self.operators)
         under = "" if measure.lens is None else f" under {'any operator' if named == 'all' else named}"
-        return self.name or f"{measure.what}{under} may get worse by {self.drop:g} {unit} at most{surely}"
+        significantly = "significantly " if self.significant else ""
+        return self.name or f"{measure.what}{under} may not get {significantly}worse by more than {self.drop:g} {unit}"
 
 
 class Gate(BaseModel):
-    """The rules, and the share of false alarms that a rule may raise."""
+    """The rules, and how often a rule may fail by chance alone (`alpha`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,47 +70,56 @@ class Gate(BaseModel):
 
 @dataclass(frozen=True)
 class Check:
-    """One rule on one line; `untested` where a significant rule has too few images to say."""
+    """One rule on one delta; `untested` if a significant rule has too few images."""
 
     rule: Rule
-    line: Contrast
+    delta: Delta
     adjusted: float
-    state: Literal["kept", "broken", "untested"]
+    state: State
 
     @property
-    def told(self) -> str:
-        """The finding in words."""
-        level = "" if self.line.level is None else f", level {self.line.level}"
-        chance = "" if math.isnan(self.adjusted) else f", p = {self.adjusted:.2g}"
-        return f"{operator_title(self.line.operator)}{level}: {tell(self.line)}{chance}"
+    def summary(self) -> str:
+        """The change that was checked, in words."""
+        level = "" if self.delta.level is None else f", level {self.delta.level}"
+        p = "" if math.isnan(self.adjusted) else f", p = {self.adjusted:.2g}"
+        return f"{self.delta.title}{level}: {format_change(self.delta)}{p}"
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What a gate says about what was compared."""
+class GateResult:
+    """A gate's checks of a comparison."""
 
     gate: Gate
     checks: tuple[Check, ...]
 
-    @property
-    def broken(self) -> list[Check]:
-        """The checks that failed."""
-        return [check for check in self.checks if check.state == "broken"]
+    def select(self, state: State) -> list[Check]:
+        """Return the checks in a state."""
+        return [check for check in self.checks if check.state == state]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+    @property
+    def failed(self) -> list[Check]:
+        """The checks that failed."""
+        return self.select("failed")
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed."""
+        return not self.failed
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain data."""
         return {
-            "passed": not self.broken,
+            "passed": self.passed,
             "checks": [
                 {
-                    "rule": check.rule.told,
+                    "rule": check.rule.title,
                     "measure": check.rule.measure,
-                    "pair": check.line.pair,
-                    "operator": check.line.operator,
-                    "level": check.line.level,
+                    "pair": check.delta.pair,
+                    "operator": check.delta.operator,
+                    "level": check.delta.level,
                     "drop": check.rule.drop,
-                    "effect": {key: None if value != value else value for key, value in asdict(check.line.effect).items()},
-                    "adjusted": None if math.isnan(check.adjusted) else check.adjusted,
+                    "effect": to_plain(check.delta.effect),
+                    "adjusted": to_plain(check.adjusted),
                     "state": check.state,
                 }
                 for check in self.checks
@@ -115,52 +128,53 @@ class Judgement:
 
 
 def load_gate(path: Path) -> Gate:
-    """A gate from its file."""
+    """Read a gate from its file."""
     content = read_yaml(path, "gate", "rules")
     return validate(Gate, content, lambda place: list((Rule if len(place) > 1 else Gate).model_fields))
 
 
-def judge(gate: Gate, found: Contrasts) -> Judgement:
-    """Every rule on every pair. A rule about what was not compared is an error: it would pass unseen."""
+def check_gate(gate: Gate, comparison: Comparison) -> GateResult:
+    """Check every rule on every pair. A rule about something that was not compared raises instead of passing unseen."""
     checks = []
     for rule in gate.rules:
-        for pair in range(len(found.pairs)):
-            lines = _chosen(rule, found, pair)
-            adjusted = holm(np.array([line.p for line in lines]))
+        for pair in range(len(comparison.pairs)):
+            deltas = _select(rule, comparison, pair)
+            adjusted = holm(np.array([delta.p for delta in deltas]))
             alpha = rule.alpha or gate.alpha
             checks += [
-                Check(rule, line, float(p), _state(rule, line, float(p), alpha))
-                for line, p in zip(lines, adjusted, strict=True)
+                Check(rule, delta, float(p), _state(rule, delta, float(p), alpha))
+                for delta, p in zip(deltas, adjusted, strict=True)
             ]
-    return Judgement(gate, tuple(checks))
+    return GateResult(gate, tuple(checks))
 
 
-def _chosen(rule: Rule, found: Contrasts, pair: int) -> list[Contrast]:
-    lines = [line for line in found.lines if (line.pair, line.measure) == (pair, rule.measure)]
-    if not lines:
-        there = ", ".join(dict.fromkeys(line.measure for line in found.lines if line.pair == pair))
+def _select(rule: Rule, comparison: Comparison, pair: int) -> list[Delta]:
+    """Return the deltas that a rule is about."""
+    deltas = [delta for delta in comparison.deltas if (delta.pair, delta.measure.name) == (pair, rule.measure)]
+    if not deltas:
+        known = ", ".join(measure.name for measure in comparison.measures(pair))
         raise ConfigError(
-            f"the gate has a rule about {rule.measure}, but {found.pairs[pair].told} was compared by {there}; measure it, "
-            "or drop the rule"
+            f"the gate has a rule about {rule.measure}, but {comparison.pairs[pair].title} was compared by {known}; "
+            "measure it, or drop the rule"
         )
-    chosen = []
+    selected: list[Delta] = []
     for name in rule.operators:
-        mine = [line for line in lines if _is_named(name, line.operator)]
+        mine = [delta for delta in deltas if _matches(name, delta.operator)]
         if not mine:
-            known = list(dict.fromkeys(["all", *(line.operator for line in lines)]))
-            raise ConfigError(f"the gate's rule about {rule.measure} names {name!r}; {nearest(name, known)}")
-        chosen += [line for line in mine if line not in chosen]
-    return chosen
+            known_names = list(dict.fromkeys(["all", *(delta.operator for delta in deltas)]))
+            raise ConfigError(f"the gate's rule about {rule.measure} names {name!r}; {nearest(name, known_names)}")
+        selected += [delta for delta in mine if delta not in selected]
+    return selected
 
 
-def _is_named(name: str, operator: str) -> bool:
+def _matches(name: str, operator: str) -> bool:
     if name == "all":
         return operator != AVERAGE
     return name in (operator, operator.partition(":")[0]) or (name == AVERAGE and operator == CLEAN_IMAGES)
 
 
-def _state(rule: Rule, line: Contrast, adjusted: float, alpha: float) -> Literal["kept", "broken", "untested"]:
-    if math.isnan(line.gain) or (rule.significant and math.isnan(adjusted)):
+def _state(rule: Rule, delta: Delta, adjusted: float, alpha: float) -> State:
+    if math.isnan(delta.gain) or (rule.significant and math.isnan(adjusted)):
         return "untested"
-    worse = -line.gain > rule.drop + 1e-9
-    return "broken" if worse and (adjusted < alpha or not rule.significant) else "kept"
+    worse = -delta.gain > rule.drop + 1e-9
+    return "failed" if worse and (adjusted < alpha or not rule.significant) else "passed"

@@ -1,35 +1,43 @@
-"""Runs compared, for people and machines: an HTML page, Markdown, and JUnit's XML of a gate."""
+"""A comparison as files: an HTML page, Markdown, and a gate's checks as JUnit XML."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from brinell.comparison.charts import comparison_charts
-from brinell.comparison.contrasts import Contrast, Contrasts, operator_title, tell
-from brinell.comparison.gates import Judgement
-from brinell.comparison.measures import Measure
+from brinell.comparison.compare import Comparison, Delta, format_change
+from brinell.comparison.gates import GateResult
+from brinell.comparison.measures import describe_measure, format_value
 from brinell.errors import ConfigError
-from brinell.lenses.profile.findings import THRESHOLDS
+from brinell.lenses.reader import Measure
 from brinell.report.page import bundle, embedded, template
+from brinell.versions import package_version
+
+TEMPLATE = "brinell.comparison:comparison.html"
 
 
-def write_comparison(found: Contrasts, path: str | os.PathLike[str], judgement: Judgement | None = None) -> None:
-    """Write what was compared as the file's name says: .html, .md, or .xml (JUnit, of a gate)."""
+def write_comparison(comparison: Comparison, path: str | os.PathLike[str], gate: GateResult | None = None) -> None:
+    """Write a comparison in the format of the file's suffix: .html, .md, or .xml (JUnit, for a gate)."""
     path = Path(path)
-    makers = {".html": comparison_page, ".htm": comparison_page, ".md": comparison_markdown, ".xml": _junit}
-    if path.suffix.lower() not in makers:
-        raise ConfigError(f"{path} should end in .html, .md or .xml, which says what is written")
-    write_text(makers[path.suffix.lower()](found, judgement), path)
+    suffix = path.suffix.lower()
+    if suffix in (".html", ".htm"):
+        write_text(comparison_html(comparison, gate), path)
+    elif suffix == ".md":
+        write_text(comparison_markdown(comparison, gate), path)
+    elif suffix != ".xml":
+        raise ConfigError(f"expected a file that ends in .html, .md or .xml, got {path}")
+    elif gate is None:
+        raise ConfigError("a JUnit file reports a gate's checks; give a gate with --gate FILE")
+    else:
+        write_text(gate_junit(comparison, gate), path)
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write a file, or say in a line why that can't be."""
+    """Write a file, or raise an error of one line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -37,136 +45,114 @@ def write_text(text: str, path: Path) -> None:
         raise ConfigError(f"can't write {path}: {error.strerror or error}") from None
 
 
-def comparison_page(
-    found: Contrasts, judgement: Judgement | None = None, hardening: Mapping[str, Any] | None = None
+def comparison_html(
+    comparison: Comparison, gate: GateResult | None = None, *, page: str = TEMPLATE, content: dict[str, Any] | None = None
 ) -> str:
-    """One HTML file with all it needs inside; of a `hardening`, what that came to first."""
+    """Return one HTML file with everything inside; `page` may be a template that extends this one, with more `content`."""
     charts = {
         (number, name): chart
-        for number in range(len(found.pairs))
-        for name, chart in comparison_charts(found, number).items()
+        for number in range(len(comparison.pairs))
+        for name, chart in comparison_charts(comparison, number).items()
     }
-    return template("comparison.html").render(
-        found=found,
-        judgement=judgement,
-        hardening=hardening,
+    return template(page).render(
+        comparison=comparison,
+        gate=gate,
         made=time.strftime("%Y-%m-%d %H:%M"),
-        version=_version(),
-        thresholds=THRESHOLDS,
-        title=operator_title,
-        tell=tell,
+        version=package_version("brinell") or "",
+        describe=describe_measure,
+        format_change=format_change,
+        format_value=format_value,
         drawn=set(charts),
         charts=[(f"{number}-{name}", embedded(chart)) for (number, name), chart in charts.items()],
         bundle=bundle(),
+        **content or {},
     )
 
 
-def comparison_markdown(found: Contrasts, judgement: Judgement | None = None) -> str:
-    """The same as Markdown, for a job's summary or a pull request."""
-    lines = []
-    if judgement is not None:
-        lines += _gate_lines(found, judgement)
-    for number, pair in enumerate(found.pairs):
-        lines += [f"## {_cell(pair.told)}", "", found.verdict(number), ""]
+def comparison_markdown(comparison: Comparison, gate: GateResult | None = None) -> str:
+    """Return a summary as Markdown, for a CI job's summary or a pull request."""
+    lines = _gate_markdown(comparison, gate) if gate is not None else []
+    for number, pair in enumerate(comparison.pairs):
+        lines += [f"## {_cell(pair.title)}", "", comparison.verdict(number), ""]
         lines += [f"*{note[0].upper()}{note[1:]}.*\n" for note in pair.notes]
-        for measure in found.measures(number):
+        for measure in comparison.measures(number):
             if not measure.by_level:
-                lines += _table(found, number, measure)
-    lines += [f"*Left out: {note}.*\n" for note in found.left_out]
+                lines += _measure_markdown(comparison, number, measure)
+    lines += [f"*Left out: {note}.*\n" for note in comparison.left_out]
     lines.append(
-        "Changes are new minus old over the same images, with 95 % intervals; p is adjusted for all operators of a measure "
-        "(Holm). Shares of images: McNemar's exact test; means: a paired bootstrap over images."
+        "Changes are new minus old over the same images, with 95 % intervals; p-values are adjusted for all operators of a "
+        "measure (Holm). Shares of images: McNemar's exact test; means: paired bootstrap over images."
     )
     return "\n".join(lines) + "\n"
 
 
-def _gate_lines(found: Contrasts, judgement: Judgement) -> list[str]:
-    broken = judgement.broken
-    kept = sum(check.state == "kept" for check in judgement.checks)
-    untested = len(judgement.checks) - kept - len(broken)
-    head = f"# Gate: {'broken' if broken else 'passed'}"
-    counts = f"{len(broken)} broken, {kept} kept" + (f", {untested} untested (too few images)" if untested else "")
-    lines = [head, "", f"{len(judgement.checks)} checks of {len(judgement.gate.rules)} rules: {counts}.", ""]
-    if broken:
-        lines += ["| rule | pair | what changed |", "|---|---|---|"]
+def _gate_markdown(comparison: Comparison, gate: GateResult) -> list[str]:
+    failed, passed, untested = (gate.select(state) for state in ("failed", "passed", "untested"))
+    counts = f"{len(failed)} failed, {len(passed)} passed" + (
+        f", {len(untested)} untested (too few images)" * bool(untested)
+    )
+    lines = [f"# Gate: {'passed' if gate.passed else 'failed'}", ""]
+    lines += [f"{len(gate.checks)} checks of {len(gate.gate.rules)} rules: {counts}.", ""]
+    if failed:
+        lines += ["| rule | pair | change |", "|---|---|---|"]
         lines += [
-            f"| {_cell(check.rule.told)} | {_cell(found.pairs[check.line.pair].told)} | {_cell(check.told)} |"
-            for check in broken
+            f"| {_cell(check.rule.title)} | {_cell(comparison.pairs[check.delta.pair].title)} | {_cell(check.summary)} |"
+            for check in failed
         ]
         lines.append("")
     return lines
 
 
-def _table(found: Contrasts, number: int, measure: Measure) -> list[str]:
-    lines = [f"### {measure.what[0].upper()}{measure.what[1:]}", ""]
+def _measure_markdown(comparison: Comparison, number: int, measure: Measure) -> list[str]:
+    what = describe_measure(measure)
+    lines = [f"### {what[0].upper()}{what[1:]}", ""]
     lines += ["| | before | after | change [95 %] | p | |", "|---|--:|--:|--:|--:|---|"]
-    for line in found.of(number, measure.name):
-        chance = "–" if line.adjusted != line.adjusted else f"{line.adjusted:.2g}"
-        verdict = line.verdict(found.alpha)
-        told = f"**{verdict}**" if verdict in ("better", "worse") else verdict
-        before, after = (value(measure, one) for one in (line.old, line.new))
-        lines.append(f"| {_cell(operator_title(line.operator))} | {before} | {after} | {tell(line)} | {chance} | {told} |")
-    lines += ["", *([_alone(found.of(number, measure.name)), ""] if measure.unit == "percent" else [])]
+    deltas = comparison.select(number, measure.name)
+    for delta in deltas:
+        p = "–" if delta.adjusted != delta.adjusted else f"{delta.adjusted:.2g}"
+        verdict = delta.verdict(comparison.alpha)
+        verdict = f"**{verdict}**" if verdict in ("better", "worse") else verdict
+        before, after = (format_value(measure, value) for value in (delta.old, delta.new))
+        lines.append(f"| {_cell(delta.title)} | {before} | {after} | {format_change(delta)} | {p} | {verdict} |")
+    lines += ["", *([_describe_unpaired(deltas), ""] if measure.unit == "percent" else [])]
     return lines
 
 
-def _alone(lines: list[Contrast]) -> str:
-    """Of measures that not all images have: how many have it on one side only."""
-    each = [
-        f"{operator_title(line.operator)} {line.alone[0]} and {line.alone[1]} ({line.images} in both)" for line in lines
-    ]
-    return f"Images with a value before alone, and after alone: {'; '.join(each)}."
+def _describe_unpaired(deltas: list[Delta]) -> str:
+    """Return how many images have a value on one side only, for measures that not all images have."""
+    each = [f"{one.title} {one.unpaired[0]} and {one.unpaired[1]} ({one.images} in both)" for one in deltas]
+    return f"Images with a value only before, and only after: {'; '.join(each)}."
 
 
-def value(measure: Measure, number: float) -> str:
-    """A mean for people."""
-    if number != number:
-        return "–"
-    return f"{number:.1%}" if measure.unit == "points" else f"{number:.3g}"
-
-
-def junit(found: Contrasts, judgement: Judgement) -> str:
-    """A gate's checks as JUnit's XML, a suite a pair and a case a rule and operator."""
+def gate_junit(comparison: Comparison, gate: GateResult) -> str:
+    """Return a gate's checks as JUnit XML: a suite per pair, a case per rule and operator."""
     root = ElementTree.Element("testsuites", name="brinell gate")
-    for number, pair in enumerate(found.pairs):
-        checks = [check for check in judgement.checks if check.line.pair == number]
-        counts = {state: sum(check.state == state for check in checks) for state in ("broken", "untested")}
+    for number, pair in enumerate(comparison.pairs):
+        checks = [check for check in gate.checks if check.delta.pair == number]
+        counts = {state: sum(check.state == state for check in checks) for state in ("failed", "untested")}
         suite = ElementTree.SubElement(
             root,
             "testsuite",
-            name=pair.told,
+            name=pair.title,
             tests=str(len(checks)),
-            failures=str(counts["broken"]),
+            failures=str(counts["failed"]),
             skipped=str(counts["untested"]),
             errors="0",
             time="0",
         )
         for check in checks:
-            level = "" if check.line.level is None else f" at level {check.line.level}"
-            name = f"{check.rule.told}: {operator_title(check.line.operator)}{level}"
+            level = "" if check.delta.level is None else f" at level {check.delta.level}"
+            name = f"{check.rule.title}: {check.delta.title}{level}"
             case = ElementTree.SubElement(suite, "testcase", classname=f"brinell.{check.rule.measure}", name=name, time="0")
-            if check.state == "broken":
-                told = f"{pair.told}: {check.told}; {check.rule.told}"
-                ElementTree.SubElement(case, "failure", message=check.told, type="regression").text = told
+            if check.state == "failed":
+                text = f"{pair.title}: {check.summary}; {check.rule.title}"
+                ElementTree.SubElement(case, "failure", message=check.summary, type="regression").text = text
             elif check.state == "untested":
-                ElementTree.SubElement(case, "skipped", message="too few images to tell a change from chance")
+                ElementTree.SubElement(case, "skipped", message="too few images for a test")
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _junit(found: Contrasts, judgement: Judgement | None) -> str:
-    if judgement is None:
-        raise ConfigError("a JUnit file tells what a gate says; give one with --gate FILE")
-    return junit(found, judgement)
-
-
 def _cell(text: str) -> str:
-    """A text that can't break out of a table's cell."""
+    """Return a text that can't break out of a table's cell."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-def _version() -> str:
-    try:
-        return version("brinell")
-    except PackageNotFoundError:
-        return ""

@@ -1,4 +1,4 @@
-"""What a run is told about looking at attention."""
+"""Options of the comparison of saliency maps."""
 
 from __future__ import annotations
 
@@ -6,26 +6,30 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Method = Literal["gradcam", "gradcam++"]
+CamMethod = Literal["gradcam", "gradcam++"]
 
 
-class AttentionOptions(BaseModel):
-    """How heat maps are made and compared.
-
-    Maps are for the class that the model names, on the clean image and on the changed one, or for the label (`target`); a
-    detector's are for its object's class. Without a `layer` the last convolution is found (or named for one model by a
-    mapping). `pairs` is how many changed images are looked at, for each model and operator, that fail, and as many that
-    don't.
-    """
+class SaliencyOptions(BaseModel):
+    """How saliency maps are computed and compared."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Method = "gradcam++"
-    target: Literal["prediction", "label"] = "prediction"
-    layer: str | dict[str, str] | None = None
-    cells: int = Field(5, ge=1, le=50)
-    pairs: int = Field(200, ge=1)
+    method: CamMethod = Field("gradcam++", description="How saliency maps are computed.")
+    target: Literal["prediction", "label"] = Field(
+        "prediction", description="Class that maps are for: the predicted one, or the correct one; detectors use the label."
+    )
+    layer: str | dict[str, str] | None = Field(
+        None,
+        description="Layer that maps come from, or a layer per model (default: the last convolution, or a transformer's "
+        "last norm).",
+    )
+    cells: int = Field(5, ge=1, le=50, description="Grid cells per side; saliency shifts if another cell is the hottest.")
+    pairs: int = Field(
+        200,
+        ge=1,
+        description="Changed images to compare per model and operator: this many that fail, and as many that don't.",
+    )
 
     def layer_of(self, model: str) -> str | None:
-        """The layer that is named for a model."""
+        """Return the layer that is chosen for a model."""
         return self.layer.get(model) if isinstance(self.layer, dict) else self.layer

@@ -19,17 +19,18 @@ import pyarrow as pa
 import torch
 
 from brinell.config.execution import Execution
-from brinell.criteria.criterion import find_criterion
 from brinell.curation.failing import count, drop_unsure
 from brinell.curation.options import CurateOptions
-from brinell.curation.sources import Asked, Source, opened, regions_of
-from brinell.engine.evaluator import Bench
-from brinell.engine.failures import DISTANCES, FAILURES
+from brinell.curation.sources import Asked, Source, failures_of, opened, regions_of
+from brinell.engine.evaluator import Evaluator, Known
 from brinell.engine.progress import Reporter
+from brinell.engine.setup import criterion_of
 from brinell.engine.shards import id_numbers, load_images
 from brinell.errors import RunError
-from brinell.lenses.lens import LENSES, Trials
+from brinell.lenses.lens import LENSES
+from brinell.lenses.method import Trials
 from brinell.models.model import Model
+from brinell.runs.schema import DISTANCES
 
 SHARD = 64
 OTHERS = "models have to be asked about each other's failures (--fail)"
@@ -74,7 +75,7 @@ class Asking:
 
     def confirm(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Ask about what the table `broken` has no answers to, and leave in it what fails."""
-        lenses = [lens for lens in FAILURES if not FAILURES[lens].answers]
+        lenses = [lens for lens in LENSES if (found := failures_of(lens)) is not None and not found.answers]
         questions = _questions(connection, _CANDIDATES, {"lenses": lenses})
         connection.execute("delete from broken where lens in (select unnest($lenses))", {"lenses": lenses})
         self._ask(connection, "broken", "asking about pictures", questions, OWN)
@@ -87,7 +88,7 @@ class Asking:
     def others(self, connection: duckdb.DuckDBPyConnection, options: CurateOptions) -> None:
         """Add to the table `failures` what other models say to its versions."""
         measured = connection.execute("select distinct lens, operator from failures order by all").fetchall()
-        operators = [operator for lens, operator in measured if not FAILURES[lens].complete(operator)]
+        operators = [operator for lens, operator in measured if not _complete(lens, operator)]
         questions = _questions(connection, _QUESTIONS, {"operators": operators})
         if questions:
             self._ask(connection, "failures", "asking other models", questions, OTHERS)
@@ -116,6 +117,11 @@ class Asking:
                 advance(len(mine))
 
 
+def _complete(lens: str, operator: str) -> bool:
+    failures = failures_of(lens)
+    return failures is not None and failures.complete(operator)
+
+
 def _questions(connection: duckdb.DuckDBPyConnection, sql: str, given: dict[str, Any]) -> list[dict[str, Any]]:
     answer = connection.execute(sql, given)
     columns = [column[0] for column in answer.description or ()]
@@ -137,27 +143,24 @@ def _answers(
     for question in questions:
         seed = source.seed if question["seed"] is None else question["seed"]
         by_kind[question["lens"], question["operator"], seed].append(question)
-    originals = any(LENSES[lens].originals for lens, *_ in by_kind)
+    originals = any(LENSES[lens].method.with_originals for lens, *_ in by_kind)
     with source.found():
         images = load_images(source.dataset, entries, model.preprocess, pool, with_originals=originals)
     regions = regions_of(source, asked.own, entries)
     found = []
     for (lens, operator, seed), mine in by_kind.items():
-        bench = Bench(
+        failures = failures_of(lens)
+        assert failures is not None
+        evaluator = Evaluator.of(
             model,
             images.inputs,
             id_numbers(entries),
             torch.tensor(list(labels.values())),
-            criterion=find_criterion(
-                FAILURES[lens].criterion or source.lenses()[lens]["criterion"],
-                model.classes,
-                model.outputs,
-                detector=model.detector is not None,
-            ),
+            criterion=criterion_of(failures.criterion or source.run.lens(lens)["criterion"], model),
             seed=seed,
-            batch=execution.batch or source.manifest["execution"]["batch"].get(asked.own, 16),
-            regions=regions,
+            batch=execution.batch or source.run.manifest["execution"]["batch"].get(asked.own, 16),
             originals=images.originals,
+            known=Known(regions=regions),
         )
         places = {entry.image: place for place, entry in enumerate(entries)}
         trials = Trials(
@@ -167,7 +170,7 @@ def _answers(
             torch.tensor([question["field"] for question in mine]),
             may_fail=True,
         )
-        outcome = bench.ask(trials)
+        outcome = evaluator.query(trials)
         answers = {name: getattr(outcome.verdict, name).tolist() for name in ("prediction", "confidence", "probability")}
         answers |= {name: getattr(outcome.difference, name).tolist() for name in DISTANCES}
         failed = (outcome.broken & ~outcome.verdict.confidence.isnan()).tolist()

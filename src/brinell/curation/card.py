@@ -18,8 +18,6 @@ from brinell.curation.failing import Picture
 from brinell.curation.options import CurateOptions
 from brinell.curation.records import class_of
 from brinell.curation.sources import Asked, Source
-from brinell.errors import UnknownName
-from brinell.runs.names import title
 
 EXAMPLES = 12
 CLASSES = 50
@@ -44,7 +42,7 @@ def card(
     """README.md."""
     by_operator: dict[tuple[str, str], list[Picture]] = defaultdict(list)
     for picture in pictures:
-        by_operator[picture.version.change.id, picture.lens].append(picture)
+        by_operator[picture.replay.change.id, picture.lens].append(picture)
     failing = Counter(failure.model.name for picture in pictures for failure in picture.failures)
     known = {model.name: model for model in models}
     classes = Counter(map(class_of, pictures)).most_common()
@@ -53,12 +51,12 @@ def card(
         "name": name,
         "version": version,
         "images": len(pictures),
-        "originals": len({picture.version.image for picture in pictures}),
+        "originals": len({picture.replay.image for picture in pictures}),
         "what": _what(options),
         "runs": [
             {
-                "url": source.store.url,
-                "data": source.manifest["identity"]["data"]["name"],
+                "url": source.url,
+                "data": source.run.data["name"],
                 "seed": source.seed,
                 "images": taken[source.number],
             }
@@ -76,7 +74,7 @@ def card(
         "distance": options.distance,
         "operators": [
             {
-                "name": _title(operator),
+                "name": _title(operator, sources),
                 "lens": lens,
                 "images": len(mine),
                 "intensity": f"{fmean(one.intensity for one in mine):.3g}",
@@ -96,11 +94,8 @@ def card(
     return _template().render(facts)
 
 
-def _title(operator: str) -> str:
-    try:
-        return title(operator)
-    except UnknownName:
-        return operator.partition(":")[0]
+def _title(operator: str, sources: Sequence[Source]) -> str:
+    return next((source.run.title(operator) for source in sources if source.run.facts(operator)), operator)
 
 
 def _what(options: CurateOptions) -> str:
@@ -128,7 +123,7 @@ def examples_of(pictures: Sequence[Picture]) -> list[int]:
     turn: dict[str, int] = defaultdict(int)
     keys = []
     for number, picture in enumerate(pictures):
-        operator = picture.version.change.id
+        operator = picture.replay.change.id
         keys.append((turn[operator], operator, number))
         turn[operator] += 1
     return [number for *_, number in sorted(keys)[:EXAMPLES]]
@@ -146,7 +141,7 @@ def contact_sheet(shown: Sequence[tuple[Picture, Tensor, Tensor]]) -> bytes:
         failure = picture.failures[0]
         said = failure.model.class_name(failure.prediction) or ("nothing" if failure.prediction < 0 else failure.prediction)
         sure = "" if failure.confidence is None else f" {failure.confidence:.0%}"
-        first = f"{_title(picture.version.change.id)}, {failure.model.name}"
+        first = f"{picture.replay.change.title}, {failure.model.name}"
         lines = (first, f"{_short(class_of(picture))} > {_short(str(said))}{sure}")
         for number, line in enumerate(lines):
             pen.text((left, top + number * _LINE), _cut(line, wide, font), fill="black", font=font)

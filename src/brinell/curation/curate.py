@@ -23,13 +23,14 @@ from brinell.curation.making import Made, Maker
 from brinell.curation.options import CurateOptions
 from brinell.curation.records import class_of, record
 from brinell.curation.sources import connected, models_of, sources_of
-from brinell.engine.manifest import package_version
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.shards import in_order, worker_count
 from brinell.engine.threads import torch_alone
 from brinell.errors import RunError
 from brinell.models.model import Model
+from brinell.runs.run import Run
 from brinell.runs.store import Store
+from brinell.versions import package_version
 
 A = TypeVar("A")
 
@@ -50,7 +51,7 @@ class Curated:
 
 
 def curate(
-    stores: Sequence[Store],
+    runs: Sequence[Run],
     out: Store,
     options: CurateOptions,
     *,
@@ -62,7 +63,7 @@ def curate(
     """Write the failures of finished runs as a data set. Models that are given needn't be opened."""
     execution, reporter = execution or Execution(), reporter or Silent()
     refuse_full(out)
-    sources = sources_of(stores, data)
+    sources = sources_of(runs, data)
     asked = models_of(sources)
     fail = needed(options, asked)
     connection = connected(sources)
@@ -101,9 +102,9 @@ def curate(
     return Curated(
         folder=out.place(),
         images=len(pictures),
-        originals=len({picture.version.image for picture in pictures}),
+        originals=len({picture.replay.image for picture in pictures}),
         models=dict(sorted(Counter(failure.model.name for one in pictures for failure in one.failures).items())),
-        operators=dict(sorted(Counter(picture.version.change.id for picture in pictures).items())),
+        operators=dict(sorted(Counter(picture.replay.change.id for picture in pictures).items())),
         classes=dict(sorted(Counter(map(class_of, pictures)).items())),
     )
 
@@ -186,7 +187,7 @@ def in_turn(pictures: Sequence[Picture], options: CurateOptions) -> list[int]:
     """Numbers of pictures, the least perturbed of each class and operator first, then the second of each, and so on."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for number, picture in enumerate(pictures):
-        groups[class_of(picture), picture.version.change.id].append(number)
+        groups[class_of(picture), picture.replay.change.id].append(number)
 
     def extent(number: int) -> tuple[float, float, int]:
         distance = pictures[number].distances[options.distance]

@@ -15,11 +15,13 @@ import duckdb
 import pyarrow as pa
 
 from brinell.curation.options import CurateOptions
-from brinell.curation.sources import Asked, Source
-from brinell.engine.failures import COLUMNS, DISTANCES, FAILURES
-from brinell.engine.replay import Version
+from brinell.curation.sources import Asked, Source, failures_of
+from brinell.engine.replay import Replay
 from brinell.errors import ConfigError, RunError
+from brinell.lenses.lens import LENSES
+from brinell.lenses.reader import FAILURE_COLUMNS
 from brinell.registry import nearest
+from brinell.runs.schema import DISTANCES
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Picture:
     key: str
     lens: str
     source: Source
-    version: Version
+    replay: Replay
     seed: int
     direction: str | None
     intensity: float
@@ -54,12 +56,13 @@ class Picture:
     fails: int
 
     @property
-    def before(self) -> Version | None:
+    def before(self) -> Replay | None:
         """What is right beside the failure, in a pair."""
-        if not FAILURES[self.lens].pairs:
+        failures = failures_of(self.lens)
+        if failures is None or not failures.pairs:
             return None
-        own = self.version.parameters
-        return replace(self.version, parameters=own[len(own) // 2 :])
+        own = self.replay.parameters
+        return replace(self.replay, parameters=own[len(own) // 2 :])
 
     @property
     def model_input(self) -> Any:
@@ -80,7 +83,7 @@ def gather(
     parts = [
         f"select {source.number} as source, '{lens}' as lens, * from "
         f"(with rows as (select * from rows_{source.number}), clean as (select * from clean_{source.number}) "
-        f"{FAILURES[lens].question(source.lenses()[lens])}) as found({', '.join(COLUMNS)})"
+        f"{query_of(source, lens)}) as found({', '.join(FAILURE_COLUMNS)})"
         for source, lens in dict.fromkeys((source, lens) for source, lens, _ in measured)
     ]
     # a model that was asked the same in two runs counts once
@@ -92,24 +95,32 @@ def gather(
         qualify row_number() over (partition by version, owner order by source, label) = 1
     """)
     if not count(connection, "broken"):
-        where = ", ".join(source.store.url for source in sources)
+        where = ", ".join(source.url for source in sources)
         raise RunError(
             f"there are no failures in {where}: no image that a model gets right was lost; run more operators or levels"
         )
 
 
+def query_of(source: Source, lens: str) -> str:
+    """Return the SQL of a lens's failures in a run."""
+    failures = failures_of(lens)
+    assert failures is not None
+    return failures.query(source.options(lens))
+
+
 def _measured(connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], options: CurateOptions) -> Measured:
     """What was measured, by lenses that have failures."""
-    lenses = list(dict.fromkeys(lens for source in sources for lens in source.lenses()))
+    lenses = list(dict.fromkeys(lens for source in sources for lens in source.run.lenses))
     if options.lens is not None and options.lens not in lenses:
         raise ConfigError(f"no lens {options.lens!r} is in these runs; {nearest(options.lens, lenses)}")
-    wanted = [lens for lens in lenses if lens in FAILURES and options.lens in (None, lens)]
+    wanted = [lens for lens in lenses if failures_of(lens) is not None and options.lens in (None, lens)]
     found = []
     for source in sources:
         asked = connection.execute(f"select distinct lens, operator from rows_{source.number} order by all").fetchall()
         found += [(source, lens, operator) for lens, operator in asked if lens in wanted]
     if not found:
-        raise RunError(f"these runs have no rows of a lens with failures to take ({', '.join(FAILURES)})")
+        known = ", ".join(lens for lens in LENSES if failures_of(lens) is not None)
+        raise RunError(f"these runs have no rows of a lens with failures ({known})")
     return found
 
 
@@ -133,7 +144,7 @@ def _changes(measured: Measured, models: Sequence[Asked]) -> pa.Table:
     rows = []
     for source, lens, operator in measured:
         change = source.change(lens, operator, models[0].preprocess)
-        seed = source.seed if getattr(change, "stochastic", False) else None
+        seed = source.seed if change.stochastic else None
         rows.append((source.number, lens, operator, seed, change.white_box))
     kinds = (pa.int64(), pa.string(), pa.string(), pa.int64(), pa.bool_())
     arrays = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
@@ -230,7 +241,7 @@ def _picture(
         key=first["version"],
         lens=first["lens"],
         source=source,
-        version=Version(first["image"], change, tuple(first["parameters"]), first["field"]),
+        replay=Replay(first["image"], change, tuple(first["parameters"]), first["field"]),
         seed=source.seed if first["seed"] is None else first["seed"],
         direction=first["direction"],
         intensity=first["intensity"],

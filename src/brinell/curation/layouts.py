@@ -19,7 +19,6 @@ from brinell.boxes import areas
 from brinell.curation.failing import Picture
 from brinell.curation.options import CurateOptions
 from brinell.curation.records import digest, folders, slug, stems
-from brinell.engine.replay import boxes_of
 from brinell.errors import ConfigError
 from brinell.runs.store import Store
 from brinell.types import Label
@@ -39,7 +38,7 @@ Places = list[str]
 
 def _imagefolder(pictures: Sequence[Picture], kind: str) -> Places:
     folder, stem = folders(pictures), stems(pictures)
-    return [f"{folder[one.version.change.id]}/{stem[one.version.image]}-{digest(one)}.{kind}" for one in pictures]
+    return [f"{folder[one.replay.change.id]}/{stem[one.replay.image]}-{digest(one)}.{kind}" for one in pictures]
 
 
 def _coco(pictures: Sequence[Picture], kind: str) -> Places:
@@ -50,7 +49,7 @@ def _paper(pictures: Sequence[Picture], kind: str) -> Places:
     """Property / image / model."""
     folder, stem = folders(pictures), stems(pictures)
     places = [
-        f"{folder[one.version.change.id]}/{stem[one.version.image]}/{slug(one.failures[0].model.name)}" for one in pictures
+        f"{folder[one.replay.change.id]}/{stem[one.replay.image]}/{slug(one.failures[0].model.name)}" for one in pictures
     ]
     often = Counter(places)
     return [
@@ -93,7 +92,7 @@ def check_boxes(pictures: Sequence[Picture]) -> None:
     """Raise if there are no boxes to write as COCO."""
     for source in {picture.source.number: picture.source for picture in pictures}.values():
         if all(original.boxes is None for original in source.originals.values()):
-            raise ConfigError(f"the images of {source.store.url} have no boxes to write as COCO; use --layout imagefolder")
+            raise ConfigError(f"the images of {source.url} have no boxes to write as COCO; use --layout imagefolder")
 
 
 def write_coco(out: Store, pictures: Sequence[Picture], records: Sequence[dict[str, Any]]) -> None:
@@ -139,10 +138,10 @@ def write_coco(out: Store, pictures: Sequence[Picture], records: Sequence[dict[s
 
 def objects_of(picture: Picture) -> list[tuple[Label, list[float], bool]]:
     """The labels and boxes of a picture's objects, and whether one is the object that the image is about."""
-    original = picture.source.originals[picture.version.image]
+    original = picture.source.originals[picture.replay.image]
     given = torch.tensor(original.boxes or [], dtype=torch.float32).reshape(-1, 4)
     pre = picture.failures[0].model.preprocess
-    boxes = boxes_of(picture.version, given, pre, (original.height, original.width))
+    boxes = picture.replay.boxes(given, pre, (original.height, original.width))
     return [
         (label, box, place == original.preferred)
         for place, (label, box, area) in enumerate(

@@ -1,8 +1,8 @@
-"""Training data from a geometry run: its images as its motions left them, with their true labels.
+"""Training data from motions: a run's images as its motions left them, with their true labels.
 
 The minimal version of an image is the one that ManiFool (or another search) found; the random version has one random motion
-of a given score, by default the median score of the smallest motions, as the paper has it. Images that no motion was found
-for are left out. Pixels are the whole image's, at the size before the model's crop.
+of a given score, by default the median score of the smallest motions, as in the paper. Images without a motion are left
+out. Pixels are the whole image's, at the size before the model's crop.
 """
 
 from __future__ import annotations
@@ -14,107 +14,91 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
-from brinell.engine.runner import Parts
+from brinell.engine.moving import MovingImages
+from brinell.engine.setup import RunSetup
 from brinell.engine.shards import Entry
-from brinell.engine.stage import Stage
 from brinell.errors import ConfigError, RunError
-from brinell.motion.groups import GROUPS
-from brinell.registry import nearest
-from brinell.runs.store import Store
+from brinell.lenses.lens import LENSES
+from brinell.models.model import Model
+from brinell.perturb.motion import Motion
+from brinell.pictures import to_picture
+from brinell.runs.run import Run
 from brinell.types import Label, Sample
 
 _BATCH = 64
-_CLOSE = 0.05  # scores that count as the same
 
 
 @dataclass(frozen=True)
-class Written:
-    """What was written: how many images, how many were left out, and the score of random motions."""
+class ExportedMotions:
+    """What was exported: the number of images, how many were left out, and the score of random motions."""
 
-    place: str
+    path: str
     images: int
     left_out: int
     score: float | None
 
 
-def write_moved(store: Store, parts: Parts, file: str | Path, operator: str, score: float | None = None) -> Written:
+def export_moved(run: Run, setup: RunSetup, file: str | Path, operator: str, score: float | None = None) -> ExportedMotions:
     """Write the images of a run as its motions left them: an .npz of images and labels, or a folder of PNG files.
 
-    `operator` is as rows have it, as in "affine:manifool" or "affine:random".
+    `operator` is as in the rows: "affine:manifool" or "affine:random".
     """
-    motions, wanted = _motions(store, operator, score)
-    model = parts.models[0]
-    names = [found.name for found in parts.models]
-    owner = store.connect().execute("select any_value(model) from rows where operator = ?", [operator]).fetchone()
-    if owner is not None and owner[0] in names:
-        model = parts.models[names.index(owner[0])]
-    samples = store.table("samples").to_pylist()
+    lens = _moving_lens(run)
+    read_motions = LENSES[lens].reader.motions
+    assert read_motions is not None
+    motions, score = read_motions(run, operator, score)
+    options = next(options for options in setup.config.lenses if options.name == lens)
+    model = _model(run, setup, operator)
+    change = LENSES[lens].method.replay(options, operator, (model.preprocess.height, model.preprocess.width))
+    assert isinstance(change, Motion)
+    samples = run.store.table("samples").to_pylist()
     known = {row["image"]: Entry(row["index"], row["image"], row["name"]) for row in samples if row["problem"] is None}
-    group = GROUPS[operator.partition(":")[0]]
-    images: list[Tensor] = []
     entries = [entry for image, entry in known.items() if image in motions]
-    truths = []
+    images: list[Tensor] = []
+    labels: list[Label | None] = []
     for start in range(0, len(entries), _BATCH):
         part = entries[start : start + _BATCH]
-        found: list[Sample] = [parts.dataset[entry.index] for entry in part]
-        truths += [sample.label for sample in found]
-        wholes = [model.preprocess.resize(sample.image[None])[0] for sample in found]
-        numbers = torch.arange(len(part))
-        stage = Stage(model, wholes, numbers, numbers, 0)
-        own = torch.tensor([motions[entry.image] for entry in part], dtype=torch.float64)
-        moved = stage.moved(numbers, group.exp(own)).cpu()
-        for place, image in enumerate(moved):
-            height, width = stage.shape(place)
-            images.append(image[:, :height, :width])
+        found: list[Sample] = [setup.dataset[entry.index] for entry in part]
+        labels += [sample.label for sample in found]
+        coordinates = torch.tensor([motions[entry.image] for entry in part], dtype=torch.float64)
+        images += _move(model, found, change.group.exp(coordinates))
     if not images:
-        raise RunError(f"the run has no motions of {operator}; no image was fooled, or none has a motion of this score")
-    _write(Path(file), images, truths, entries, operator)
-    return Written(str(file), len(images), len(known) - len(images), wanted)
+        raise RunError(f"the run has no motions of {operator}: no image was fooled, or none has a motion of this score")
+    _write(Path(file), images, labels, entries, operator)
+    return ExportedMotions(str(file), len(images), len(known) - len(images), score)
 
 
-def _motions(store: Store, operator: str, score: float | None) -> tuple[dict[str, list[float]], float | None]:
-    """Each image's motion."""
-    connection = store.connect()
-    every = connection.execute("select distinct operator from rows where lens = 'geometry'").fetchall()
-    there = [name for (name,) in every]
-    if operator not in there:
-        if not there:
-            raise ConfigError("the run has no motions; make them with the geometry lens: brinell run --lens geometry")
-        raise ConfigError(f"the run has no {operator!r}; {nearest(operator, sorted(there))}")
-    if not operator.endswith(":random"):
-        found = connection.execute(
-            "select image, any_value(motion) from rows where operator = ? and status = 'broken' group by image", [operator]
-        ).fetchall()
-        return dict(found), None
-    asked = connection.execute("select distinct amount from rows where operator = ? order by 1", [operator]).fetchall()
-    radii = [radius for (radius,) in asked]
-    if score is None:
-        middle = connection.execute("select median(score) from rows where draw is null and status = 'broken'").fetchone()
-        if middle is None or middle[0] is None:
-            raise ConfigError("say which score the random motions should have: --score 1.04")
-        score = float(middle[0])
-    near = min(radii, key=lambda r: abs(r - score))
-    if abs(near - score) > _CLOSE:
-        raise ConfigError(
-            f"the run has no random motions of score {score:.3g}; run it with --set lens.radii=[{score:.3g}], or take "
-            f"--score {near:g}"
-        )
-    found = connection.execute(
-        """select image, any_value(motion) from rows
-           where operator = ? and amount = ? and draw = 0 and motion is not null group by image""",
-        [operator, near],
-    ).fetchall()
-    return dict(found), float(near)
+def _moving_lens(run: Run) -> str:
+    """Return the run's lens that moves images."""
+    movers = [name for name, lens in zip(LENSES, LENSES.values(), strict=True) if lens.reader.motions is not None]
+    found = next((name for name in run.lenses if name in movers), None)
+    if found is None:
+        raise ConfigError(f"the run has no motions to export; run it with --lens {' or '.join(movers)}")
+    return found
+
+
+def _model(run: Run, setup: RunSetup, operator: str) -> Model:
+    """Return the model whose rows the motions are from."""
+    [(owner,)] = run.query("select any_value(model) from rows where operator = $operator", {"operator": operator})
+    return next((model for model in setup.models if model.name == owner), setup.models[0])
+
+
+def _move(model: Model, samples: list[Sample], matrices: Tensor) -> list[Tensor]:
+    """Return whole images under motions, each at its own size."""
+    wholes = [model.preprocess.resize(sample.image[None])[0] for sample in samples]
+    moving = MovingImages(model.preprocess, wholes, model.device)
+    moved = moving.moved(torch.arange(len(samples)), matrices).cpu()
+    sizes = [moving.shape(index) for index in range(len(samples))]
+    return [image[:, :height, :width] for image, (height, width) in zip(moved, sizes, strict=True)]
 
 
 def _write(file: Path, images: list[Tensor], labels: list[Label | None], entries: list[Entry], operator: str) -> None:
     """Write images with their labels, and of which originals they are."""
     if file.suffix == ".npz":
         if len({tuple(image.shape) for image in images}) > 1:
-            raise ConfigError(f"the images have several sizes, which an .npz can't hold; name a folder instead of {file}")
+            raise ConfigError(f"the images have several sizes, which an .npz can't hold; give a folder instead of {file}")
         pixels = np.stack([image.permute(1, 2, 0).numpy() for image in images])
         sink = io.BytesIO()
         originals, operators = np.array([entry.image for entry in entries]), np.full(len(entries), operator)
@@ -126,8 +110,7 @@ def _write(file: Path, images: list[Tensor], labels: list[Label | None], entries
     records = []
     for place, (image, label, entry) in enumerate(zip(images, labels, entries, strict=True)):
         own = f"{place:06}.png"
-        array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
-        Image.fromarray(array).save(file / own)
-        told = {"file_name": own, "label": label, "source": entry.name, "original_id": entry.image, "operator": operator}
-        records.append(json.dumps(told))
+        to_picture(image).save(file / own)
+        record = {"file_name": own, "label": label, "source": entry.name, "original_id": entry.image, "operator": operator}
+        records.append(json.dumps(record))
     (file / "metadata.jsonl").write_text("\n".join(records) + "\n", encoding="utf-8")

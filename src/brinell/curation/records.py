@@ -10,21 +10,18 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from brinell.curation.failing import Failure, Picture
-from brinell.curation.sources import Source
+from brinell.curation.sources import Source, failures_of
 from brinell.datasets.decode import SUFFIXES
-from brinell.engine.failures import FAILURES
-from brinell.lenses.lens import Asked
-from brinell.lenses.tasks import Motion
-from brinell.perturb.view import View
 from brinell.types import Label
 
 
 def record(picture: Picture, file: str, before: str | None, sources: Sequence[Source]) -> dict[str, Any]:
     """All that is known of a picture, as plain data; `before` is the file of what is right beside it, in a pair."""
-    original = picture.source.originals[picture.version.image]
-    change = picture.version.change
-    parameters = list(picture.version.parameters)
-    told = FAILURES[picture.lens].told
+    original = picture.source.originals[picture.replay.image]
+    change = picture.replay.change
+    parameters = list(picture.replay.parameters)
+    failures = failures_of(picture.lens)
+    told = failures.parameters if failures is not None else "parameters"
     return {
         "file_name": file,
         "label": label_of(picture),
@@ -36,32 +33,23 @@ def record(picture: Picture, file: str, before: str | None, sources: Sequence[So
         "parameters": {
             told: int(parameters[0]) if told == "level" else parameters,
             "direction": picture.direction,
-            "field": picture.version.field,
+            "field": picture.replay.field,
             "seed": picture.seed,
         },
         "amount": picture.amount,
-        "unit": _unit(change),
+        "unit": change.unit,
         "intensity": round(picture.intensity, 4),
         "distances": picture.distances,
         "models": [failure.model.name for failure in picture.failures],
         "failures": [
-            _failure(failure, picture.version.image, sources[failure.model.source]) for failure in picture.failures
+            _failure(failure, picture.replay.image, sources[failure.model.source]) for failure in picture.failures
         ],
         **({"before": before} if picture.before is not None else {}),
         "models_failing_elsewhere": picture.fails - len(picture.failures),
-        "run": picture.source.store.url,
-        "versions": picture.source.manifest["versions"],
+        "run": picture.source.url,
+        "versions": picture.source.run.manifest["versions"],
         **credits_of(picture.source, original.entry.index),
     }
-
-
-def _unit(change: Asked) -> str | None:
-    """What amounts are in."""
-    if isinstance(change, Motion):
-        return "geodesic score"
-    if isinstance(change, View):
-        return None if change.compares else "pixels"
-    return change.facts.unit
 
 
 def _failure(failure: Failure, image: str, source: Source) -> dict[str, Any]:
@@ -89,7 +77,7 @@ def _failure(failure: Failure, image: str, source: Source) -> dict[str, Any]:
 def label_of(picture: Picture) -> Label | None:
     """A label that means the same class again: the dataset's own, by its name where its numbers are its own."""
     source, failure = picture.source, picture.failures[0]
-    original = source.originals[picture.version.image]
+    original = source.originals[picture.replay.image]
     if source.config["data"]["labels"] == "prediction" or original.label is None:
         return failure.label
     classes = source.dataset.classes
@@ -125,7 +113,7 @@ def stems(pictures: Sequence[Picture]) -> dict[str, str]:
     """A file's stem for each original, from its name; equal ones are told apart by their ids."""
     named = {}
     for picture in pictures:
-        image = picture.version.image
+        image = picture.replay.image
         named[image] = _stem(picture.source.originals[image].entry.name)
     often = Counter(named.values())
     return {image: stem if often[stem] == 1 else f"{stem}-{image[:8]}" for image, stem in named.items()}
@@ -135,7 +123,7 @@ def folders(pictures: Sequence[Picture]) -> dict[str, str]:
     """A folder's name for each operator: its own, with its variant where it is there in several."""
     readings = defaultdict(set)
     for picture in pictures:
-        readings[picture.version.change.name].add(picture.version.change.id)
+        readings[picture.replay.change.name].add(picture.replay.change.id)
     return {name: plain if len(names) == 1 else slug(name) for plain, names in sorted(readings.items()) for name in names}
 
 

@@ -18,16 +18,16 @@ from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.datasets.sources import open_dataset
 from brinell.engine.clean import readable
-from brinell.engine.manifest import preprocess_of
 from brinell.engine.shards import Entry
 from brinell.engine.survey import box_labels_of, labels_of
 from brinell.errors import BrinellError, ConfigError, DataError, RunError
 from brinell.lenses.lens import LENSES
-from brinell.lenses.lens import Asked as Asks
+from brinell.lenses.reader import Failures
 from brinell.models.model import Model
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model
-from brinell.runs.store import Store
+from brinell.perturb.change import Change
+from brinell.runs.run import ModelRecord, Run
 from brinell.types import Dataset, Label
 
 
@@ -82,37 +82,38 @@ class Source:
     """One run. `data` stands for its dataset where that lies elsewhere now, or is an object."""
 
     number: int
-    store: Store
-    manifest: dict[str, Any]
+    run: Run
     data: Any = None
 
     @property
+    def url(self) -> str:
+        """Folder or URL of the run."""
+        return self.run.folder
+
+    @property
     def config(self) -> dict[str, Any]:
-        """As it was given: with paths, and what the user named."""
-        config: dict[str, Any] = self.manifest["source"]
-        return config
+        """The config as it was given, with paths."""
+        return self.run.source
 
     @property
     def seed(self) -> int:
-        """Names its draws."""
-        return int(self.config["seed"])
+        """Names the random draws."""
+        return self.run.seed
 
-    def lenses(self) -> dict[str, dict[str, Any]]:
-        """Its lenses' options by their names."""
-        return {lens["name"]: lens for lens in self.config["lenses"]}
+    def options(self, lens: str) -> dict[str, Any]:
+        """Return a lens's options, with the paths that were given."""
+        return next(options for options in self.config["lenses"] if options["name"] == lens)
 
-    def change(self, lens: str, operator: str, preprocess: Preprocess) -> Asks:
-        """What an operator of a lens is, by its full name, for a model's inputs."""
+    def change(self, lens: str, operator: str, preprocess: Preprocess) -> Change:
+        """Return the change that an operator's id names, for a model's inputs."""
         known = lens, operator, preprocess.height, preprocess.width
         if known not in self._changes:
-            again = LENSES[lens].again
-            assert again is not None
-            options = LENSES[lens].options.model_validate(self.lenses()[lens])
-            self._changes[known] = again.change(options, operator, known[2:])
+            options = LENSES[lens].options.model_validate(self.options(lens))
+            self._changes[known] = LENSES[lens].method.replay(options, operator, known[2:])
         return self._changes[known]
 
     @cached_property
-    def _changes(self) -> dict[tuple[str, str, int, int], Asks]:
+    def _changes(self) -> dict[tuple[str, str, int, int], Change]:
         return {}
 
     @cached_property
@@ -122,9 +123,7 @@ class Source:
         if self.data is not None and not isinstance(self.data, str):
             return open_dataset(self.data)
         if self.data is None and options.source.startswith("object:"):
-            raise ConfigError(
-                f"the data of {self.store.url} was a Python object; give it again with data=…, or --data PATH"
-            )
+            raise ConfigError(f"the data of {self.url} was a Python object; give it again with data=…, or --data PATH")
         with self.found():
             return open_dataset(options.model_copy(update={} if self.data is None else {"source": self.data}))
 
@@ -136,14 +135,14 @@ class Source:
         except DataError as error:
             told = str(error).partition(";")[0]
             raise RunError(
-                f"the images of {self.store.url} are not what they were: {told}; restore them, or say where they lie now "
+                f"the images of {self.url} are not what they were: {told}; restore them, or say where they lie now "
                 "with --data"
             ) from error
 
     @cached_property
     def samples(self) -> pa.Table:
         """Its table of images."""
-        return self.store.table("samples")
+        return self.run.store.table("samples")
 
     @cached_property
     def originals(self) -> dict[str, Original]:
@@ -159,37 +158,42 @@ class Source:
     @cached_property
     def clean(self) -> dict[tuple[str, int], Clean]:
         """What models said to the clean images, by their names and places in the dataset."""
-        table = self.store.table("clean")
+        table = self.run.store.table("clean")
         columns = (table[name].to_pylist() for name in ("model", "index", "prediction", "confidence", "region"))
         return {(model, index): Clean(*told) for model, index, *told in zip(*columns, strict=True)}
 
 
-def sources_of(stores: Sequence[Store], data: Any) -> list[Source]:
-    """The runs, which must be finished."""
-    found = []
-    for number, store in enumerate(stores):
-        manifest = store.manifest()
-        if not manifest.get("finished"):
-            raise RunError(f"the run in {store.url} is not finished; finish it with the command that began it")
-        found.append(Source(number, store, manifest, data))
-    return found
+def failures_of(lens: str) -> Failures | None:
+    """Return how a lens's failures are read; None if it has none."""
+    return LENSES[lens].reader.failures
+
+
+def sources_of(runs: Sequence[Run], data: Any) -> list[Source]:
+    """Return the runs, which must be finished."""
+    return [Source(number, run.require_finished(), data) for number, run in enumerate(runs)]
 
 
 def models_of(sources: Sequence[Source]) -> list[Asked]:
     """All models of all runs. Models of one name that differ are told apart by their runs."""
     prints: dict[str, set[str]] = {}
     for source in sources:
-        for own, told in source.manifest["identity"]["models"].items():
-            prints.setdefault(own, set()).add(told["fingerprint"])
+        for own, record in source.run.models.items():
+            prints.setdefault(own, set()).add(record.fingerprint)
     found = []
     for source in sources:
-        for own, told in source.manifest["identity"]["models"].items():
-            name = own if len(prints[own]) == 1 else f"{own} of {source.store.url.rstrip('/').rpartition('/')[2]}"
-            classes = source.manifest["models"][own]["classes"]
-            preprocess = preprocess_of(source.manifest, own)
-            names = None if classes is None else tuple(classes)
-            found.append(Asked(name, own, source.number, told["fingerprint"], preprocess, names))
+        for own, record in source.run.models.items():
+            name = own if len(prints[own]) == 1 else f"{own} of {source.url.rstrip('/').rpartition('/')[2]}"
+            preprocess = preprocess_of(record)
+            found.append(Asked(name, own, source.number, record.fingerprint, preprocess, record.classes))
     return found
+
+
+def preprocess_of(record: ModelRecord) -> Preprocess:
+    """Return how a run's model gets its inputs, from what the manifest stores."""
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in record.preprocess.items()
+    }
+    return Preprocess(**fields)
 
 
 def opened(asked: Asked, source: Source, given: Sequence[Model], execution: Execution, why: str) -> Model:
@@ -197,13 +201,13 @@ def opened(asked: Asked, source: Source, given: Sequence[Model], execution: Exec
     model = next((one for one in given if one.name == asked.own), None)
     if model is None:
         options = next(one for one in map(ModelOptions.model_validate, source.config["models"]) if one.label == asked.own)
-        precision = source.manifest["identity"]["config"]["precision"]
+        precision = source.run.config["precision"]
         try:
             model = open_model(options, execution.model_copy(update={"precision": precision}))
         except BrinellError as error:
             raise ConfigError(f"{why}, and model {asked.own} can't be opened: {error}") from error
     if model.fingerprint != asked.fingerprint:
-        raise ConfigError(f"{why}, and model {asked.own} is not the one of {source.store.url} any more: restore it")
+        raise ConfigError(f"{why}, and model {asked.own} is not the one of {source.url} any more: restore it")
     return model
 
 
@@ -211,8 +215,8 @@ def connected(sources: Sequence[Source]) -> duckdb.DuckDBPyConnection:
     """A connection in which the rows of run 0 are the table rows_0, its clean answers clean_0, and so on."""
     connection = duckdb.connect()
     for source in sources:
-        connection.register(f"rows_{source.number}", source.store.rows())
-        connection.register("clean", source.store.table("clean"))
+        connection.register(f"rows_{source.number}", source.run.store.rows())
+        connection.register("clean", source.run.store.table("clean"))
         connection.register("samples", source.samples)
         connection.execute(
             f"create temp table clean_{source.number} as select model, image, correct from clean join samples using (index)"

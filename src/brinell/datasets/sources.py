@@ -20,15 +20,15 @@ DEMO = "demo-photos"
 
 @dataclass(frozen=True)
 class Source:
-    """A kind of dataset.
+    """A kind of dataset: how it is written, a one-line description, and its opener, a function or "module:function".
 
-    `form` says how it is written, `fits` which paths are of this kind. The opener is a function or "module:function".
+    `fits` says which paths are of this kind; without it, a dataset of this kind is always written `NAME:PATH`.
     """
 
     form: str
     description: str
-    fits: Callable[[Path], bool]
     opener: str | Opener
+    fits: Callable[[Path], bool] = lambda path: False
 
     def open(self, path: Path, options: DataOptions) -> Dataset:
         """Open a dataset of this kind."""
@@ -85,7 +85,7 @@ def metadata_file(folder: Path) -> Path | None:
 
 
 def _add(name: str, form: str, description: str, fits: Callable[[Path], bool], opener: str) -> None:
-    SOURCES.add(name, Source(form, description, fits, f"brinell.datasets.{opener}"))
+    SOURCES.add(name, Source(form, description, f"brinell.datasets.{opener}", fits))
 
 
 _add(DEMO, DEMO, "the photographs of the demo (extra: demo)", lambda path: str(path) == DEMO, "photos:open_photos")

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from brinell.criteria.verdict import Verdict
-from brinell.lenses.lens import Outcome
+from brinell.lenses.method import Outcome
 from brinell.perturb.difference import no_difference
 from brinell.runs.schema import Unit
 from brinell.runs.store import Store

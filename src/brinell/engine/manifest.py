@@ -8,36 +8,42 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import pyarrow as pa
 
+from brinell.engine.setup import Job, RunSetup
 from brinell.engine.survey import data_fingerprint
 from brinell.engine.tuning import SHARD, best_batch
 from brinell.errors import RunError
+from brinell.lenses.lens import LENSES
 from brinell.models.model import Model
-from brinell.models.preprocess import Preprocess
 from brinell.run_config import RunConfig
-from brinell.runs.store import Store
+from brinell.runs.plain import to_plain
+from brinell.runs.store import FORMAT, Store
 from brinell.types import Dataset
+from brinell.versions import package_version
 
-FORMAT = 1
 _VERSIONED = ("brinell", "torch", "numpy", "pillow", "opencv-python-headless", "onnxruntime", "pyarrow")
 _FIXES = "go on with that run's settings, or give this one a folder of its own with --out"
 
 
-def new_manifest(
-    config: RunConfig, models: Sequence[Model], dataset: Dataset, samples: pa.Table, left_out: list[dict[str, str]]
-) -> dict[str, Any]:
-    """The manifest of a run that begins now. The batch size is found by measuring, unless it was given."""
-    execution = config.execution
+def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dict[str, Any]:
+    """Return the manifest of a run that starts now. The batch size is measured, unless it is given."""
+    config, models, execution = setup.config, setup.models, setup.config.execution
+    unsupported = [
+        {"model": job.model.name, "operator": operator, "reason": reason}
+        for job in jobs
+        for operator, reason in job.unsupported.items()
+    ]
+    changes = [change for options in config.lenses for change in LENSES[options.name].method.changes(options)]
     return {
         "format": FORMAT,
-        "identity": {**_settings(config, models), "data": _data(dataset, samples)},
+        "identity": {**_settings(config, models), "data": _data(setup.dataset, samples)},
         "source": config.model_dump(mode="json", exclude={"track"}),  # a URI may hold a password
         "models": {model.name: {**_described(model), **model.facts} for model in models},
-        "left_out": left_out,
+        "operators": {change.id: change.describe() for change in changes},
+        "unsupported": unsupported,
         "execution": {
             "batch": {model.name: execution.batch or best_batch(model) for model in models},
             "shard": execution.shard or SHARD.get(models[0].device.type, 128),
@@ -74,10 +80,10 @@ def refuse_other_images(store: Store, dataset: Dataset, samples: pa.Table) -> No
 
 
 @contextmanager
-def counted(store: Store, models: Sequence[Model], manifest: dict[str, Any]) -> Iterator[None]:
+def count_queries(store: Store, models: Sequence[Model], manifest: dict[str, Any]) -> Iterator[None]:
     """Count what is asked of services for this run, and put it into its manifest, whether it ends well or not."""
     services = {model.name: model.service for model in models if model.service is not None}
-    before = {name: told.get("unanswered", 0) for name, told in manifest.get("queries", {}).items()}
+    before = {name: counts.get("unanswered", 0) for name, counts in manifest.get("queries", {}).items()}
     for service in services.values():
         service.begin(f"{store.place()} of {manifest['created']}")
     try:
@@ -93,21 +99,6 @@ def counted(store: Store, models: Sequence[Model], manifest: dict[str, Any]) -> 
                 for name, service in services.items()
             }
             store.write_manifest(manifest)
-
-
-def told_queries(manifest: dict[str, Any]) -> list[str]:
-    """What was asked of services, and what it cost, a sentence each."""
-    return [
-        f"{model} was sent {told['sent']:,} images{priced(told['sent'], told['price'])}; {told['cached']:,} answers came "
-        f"from the cache{' (the oldest is of ' + told['oldest'] + ')' if told['oldest'] else ''}"
-        f"{', and ' + format(told['unanswered'], ',') + ' questions got no answer' if told.get('unanswered') else ''}."
-        for model, told in manifest.get("queries", {}).items()
-    ]
-
-
-def priced(queries: int, price: float | None) -> str:
-    """What queries cost, where that is known."""
-    return "" if price is None else f" for {queries * price:,.2f} (at {price:g} each)"
 
 
 def _settings(config: RunConfig, models: Sequence[Model]) -> dict[str, Any]:
@@ -138,28 +129,9 @@ def _described(model: Model) -> dict[str, Any]:
         "outputs": model.outputs,
         "classes": list(model.classes.names) if model.classes is not None else None,
         "input": [pre.channels, pre.height, pre.width],
-        "resize": "stretch" if pre.short_side is None else f"short side to {pre.short_side}, then crop",
-        "interpolation": pre.interpolation,
-        "mean": list(pre.mean),
-        "std": list(pre.std),
+        "preprocess": to_plain(pre),
         **({} if model.detector is None else {"detection": model.detector.decoding.settings()}),
     }
-
-
-def preprocess_of(manifest: dict[str, Any], model: str) -> Preprocess:
-    """How a run's model gets its inputs, from what was described of it."""
-    told = manifest["models"][model]
-    channels, height, width = told["input"]
-    short_side = None if told["resize"] == "stretch" else int(told["resize"].split()[3].rstrip(","))
-    return Preprocess(height, width, channels, short_side, told["interpolation"], tuple(told["mean"]), tuple(told["std"]))
-
-
-def package_version(name: str) -> str | None:
-    """The version of an installed package."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def first_difference(old: Any, new: Any, where: str = "") -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from brinell.engine.runner import Job, Parts, jobs_of
+from brinell.engine.setup import Job, RunSetup, jobs_of
 from brinell.engine.shards import Entry
 from brinell.engine.survey import chosen
 from brinell.engine.threads import CORES, one_each_core, torch_alone
@@ -81,46 +81,46 @@ class Plan:
         return sum(cost.bytes for cost in self.costs)
 
 
-def plan(parts: Parts) -> Plan:
+def plan(setup: RunSetup) -> Plan:
     """The cost of a run on this machine."""
-    indices = chosen(parts.dataset, parts.config.data, parts.config.seed)
-    jobs = jobs_of(parts)
-    looked = _looked_at(parts, indices) if any(job.lens.counted for job in jobs) else []
+    indices = chosen(setup.dataset, setup.config.data, setup.config.seed)
+    jobs = jobs_of(setup)
+    looked = _looked_at(setup, indices) if any(job.method.by_window for job in jobs) else []
     with torch_alone():
-        costs = tuple(_cost(job, len(indices), looked, parts.config.execution.batch) for job in jobs)
-    return Plan(parts.config.folder(), costs)
+        costs = tuple(_cost(job, len(indices), looked, setup.config.execution.batch) for job in jobs)
+    return Plan(setup.config.folder(), costs)
 
 
-def _looked_at(parts: Parts, indices: list[int]) -> list[Entry]:
+def _looked_at(setup: RunSetup, indices: list[int]) -> list[Entry]:
     """Some of the images, for their sizes."""
     found = []
     for index in indices[:: max(1, len(indices) // LOOKED_AT)]:
         with suppress(UnreadableImage):
-            height, width = parts.dataset[index].image.shape[1:]
+            height, width = setup.dataset[index].image.shape[1:]
             found.append(Entry(index, "", "", (height, width)))
     return found
 
 
 def _cost(job: Job, images: int, looked: list[Entry], batch: int | None) -> Cost:
-    pre, lens = job.model.preprocess, job.lens
-    if lens.fits is not None and looked:
-        lens.fits(job.options, torch.tensor([entry.size for entry in looked]), (pre.height, pre.width))
-    entries = looked if lens.counted and looked else [Entry(0, "", "")]
-    each = [round(job.most(operator, entries) / len(entries)) for operator in job.operators]
+    method = job.method
+    if method.check is not None and looked:
+        method.check(job.options, job.model, torch.tensor([entry.size for entry in looked]))
+    entries = looked if method.by_window and looked else [Entry(0, "", "")]
+    each = [round(job.trials(change, entries) / len(entries)) for change in job.changes]
     batch = batch or best_batch(job.model)
     service = job.model.service
     rate = images_per_second(job.model, batch) if service is None else service.rate
-    white = images * sum(count for count, operator in zip(each, job.operators, strict=True) if operator.white_box)
+    white = images * sum(count for count, operator in zip(each, job.changes, strict=True) if operator.white_box)
     trials = images * sum(each)
     forwards = trials + 2 * images  # the clean images are asked once to select, once to compare
     queries = 0 if service is None else trials + images  # the second time, the clean images' answers are known
     seconds = (queries or forwards * OVERHEAD) / rate if rate else 0.0
     seconds += white / _gradients_per_second(job.model, min(batch, 8)) if white else 0
-    searching = lens.searching
+    searching = method.search
     return Cost(
-        lens=lens.name,
+        lens=job.lens.name,
         model=job.model.name,
-        operators=len(job.operators),
+        operators=len(job.changes),
         images=images,
         trials=trials,
         rows=_rows(job, images, each),
@@ -131,17 +131,17 @@ def _cost(job: Job, images: int, looked: list[Entry], batch: int | None) -> Cost
         seconds=seconds,
         queries=queries,
         price=None if service is None else service.price,
-        windows=trials if lens.counted else 0,
+        windows=trials if method.by_window else 0,
         detections=0
-        if searching or lens.counted or job.model.detector is None
+        if searching or method.by_window or job.model.detector is None
         else job.model.detector.decoding.max_detections,
     )
 
 
 def _rows(job: Job, images: int, trials: list[int]) -> int:
-    if job.lens.counted is not None:
+    if job.method.by_window:
         return images * ROWS_OF_MAPS * len(trials)
-    if job.lens.searching:
+    if job.method.search:
         return images * 2 * len(trials)
     return images * sum(count + 1 for count in trials)
 

@@ -1,4 +1,4 @@
-"""A lens's columns as rows of the common schema, in the store."""
+"""Writes a lens's columns as rows: the common columns and the lens's own."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.engine.shards import Entry
-from brinell.lenses.lens import Categorical, Columns, Files, Nullable
+from brinell.lenses.method import Categorical, Columns, Files, Nullable
 from brinell.runs.schema import ROWS, Unit
 from brinell.runs.store import Store
 
 
-def write_rows(store: Store, unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> None:
-    """Store what a lens found: its files first, so that rows speak of nothing that isn't there."""
+def write_rows(
+    store: Store, unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns, own: pa.Schema
+) -> None:
+    """Store what a lens measured: its files first, so that rows refer to nothing that isn't there. `own` are the lens's
+    columns in addition to the common ones.
+    """
     files = columns.pop("files", None)
     if isinstance(files, Files):
         for name, content in files.content.items():
             store.write(content, unit.lens, *name.split("/"))
-    store.write_unit(unit, rows_table(unit, entries, labels, columns))
+    schema = pa.unify_schemas([ROWS, own])
+    store.write_unit(unit, rows_table(unit, entries, labels, columns, schema))
 
 
-def rows_table(unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns) -> pa.Table:
-    """A lens's columns as rows of the common schema; columns it doesn't have are null."""
+def rows_table(
+    unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns, schema: pa.Schema = ROWS
+) -> pa.Table:
+    """Return a lens's columns as rows of a schema; columns that it doesn't provide are null."""
     samples = columns["sample"]
     assert isinstance(samples, Tensor)
     sample = samples.numpy()
@@ -34,7 +41,7 @@ def rows_table(unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Co
     detections = columns.get("detections")
     lists = _lists(detections) if isinstance(detections, Detections) else {}
     arrays = []
-    for field in ROWS:
+    for field in schema:
         if field.name in named:
             indices = pa.array([0] * count, pa.int32())
             arrays.append(pa.DictionaryArray.from_arrays(indices, [named[field.name]]))
@@ -51,11 +58,11 @@ def rows_table(unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Co
             arrays.append(_array(column, field.type))
         else:
             arrays.append(pa.nulls(count, field.type))
-    return pa.table(arrays, schema=ROWS)
+    return pa.table(arrays, schema=schema)
 
 
 def _lists(detections: Detections) -> dict[str, pa.Array]:
-    """Detections as list columns, without the free places."""
+    """Return detections as list columns, without the padding."""
     there = (detections.labels >= 0).cpu()
     ends = pa.array([0, *there.sum(1).cumsum(0).tolist()], pa.int32())
     values = {
@@ -68,11 +75,11 @@ def _lists(detections: Detections) -> dict[str, pa.Array]:
 
 def _array(column: Tensor | Nullable | Categorical, kind: pa.DataType) -> pa.Array:
     if isinstance(column, Categorical):
-        places = column.places.numpy()
-        return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32(), mask=places < 0), list(column.words))
+        codes = column.codes.numpy()
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=codes < 0), list(column.categories))
     if isinstance(column, Nullable) and column.values.ndim == 2:
-        values = [row if known else None for row, known in zip(column.values.tolist(), column.known.tolist(), strict=True)]
+        values = [row if known else None for row, known in zip(column.values.tolist(), column.valid.tolist(), strict=True)]
         return pa.array(values, kind)
     if isinstance(column, Nullable):
-        return pa.array(column.values.numpy(), mask=~column.known.numpy()).cast(kind)
+        return pa.array(column.values.numpy(), mask=~column.valid.numpy()).cast(kind)
     return pa.array(column.cpu().numpy()).cast(kind)

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.engine.failures import LEVELS
 from brinell.errors import ConfigError
 from brinell.hardening.options import AugmentOptions, OperatorOptions
 from brinell.perturb.highlight import add_highlights
@@ -23,6 +22,7 @@ from brinell.registry import nearest
 from brinell.resizing.resample import resize
 from brinell.types import Interpolation
 
+LEVELS = 30  # the highest level that operators have
 # images (B, C, H, W), strengths in [0, 1] (B,) and spare draws (B, 3) in (0, 1), both float64 on the host, a seed, and ids
 # on the images' device
 Apply = Callable[[Tensor, Tensor, Tensor, int, Tensor], Tensor]
@@ -30,6 +30,8 @@ SPARE = 3
 CROP, HIGHLIGHT = "crop", "highlight"
 #: what lenses call that which is trained by a name of its own
 MEASURED_AS = {CROP: ("windows", "minimal"), HIGHLIGHT: (HIGHLIGHT,)}
+
+LEVELS = 30  # the strongest level of an operator
 
 
 @dataclass(frozen=True)

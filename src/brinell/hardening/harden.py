@@ -18,11 +18,12 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from brinell.comparison.contrasts import Contrasts, contrasts
-from brinell.comparison.page import comparison_page
+from brinell.comparison.compare import Comparison, compare_runs
+from brinell.comparison.page import comparison_html
 from brinell.datasets.sources import open_dataset
 from brinell.engine.progress import Reporter, Silent
-from brinell.engine.runner import Parts, execute
+from brinell.engine.runner import execute
+from brinell.engine.setup import RunSetup
 from brinell.engine.shards import worker_count
 from brinell.engine.threads import answers
 from brinell.errors import ConfigError, DataError
@@ -50,9 +51,11 @@ from brinell.models.model import Description, Model
 from brinell.models.modules import from_module
 from brinell.models.sources import open_model
 from brinell.run_config import RunConfig, load_config
+from brinell.runs.run import Run
 from brinell.runs.store import Store
 from brinell.types import Dataset
 
+TEMPLATE = "brinell.hardening:summary.html"
 BATCH = 32  # images that models are asked about at once, of held-out failures
 
 
@@ -62,7 +65,7 @@ class Hardened:
 
     folder: str
     model: Model
-    contrasts: Contrasts
+    comparison: Comparison
     verdict: Verdict
 
     @cached_property
@@ -125,7 +128,7 @@ def harden(
     both = [
         _measured(config, store, name, one, material.test, reporter) for name, one in (("before", before), ("after", after))
     ]
-    found = contrasts([one.url for one in both], [f"{before.name}={after.name}"])
+    found = compare_runs(both, [f"{before.name}={after.name}"])
     verdict = verdict_of(found, record["operators"], failures)
     _summarise(store, record, found, verdict)
     return Hardened(store.url, after, found, verdict)
@@ -236,7 +239,7 @@ def _opened(store: Store, config: HardenConfig, before: Model, *, named: bool) -
 # ---- before and after ----
 
 
-def _measured(config: HardenConfig, store: Store, name: str, model: Model, test: Dataset, reporter: Reporter) -> Store:
+def _measured(config: HardenConfig, store: Store, name: str, model: Model, test: Dataset, reporter: Reporter) -> Run:
     """Measure one of the two models on the test images; by other lenses than before, in a folder beside."""
     options = config.data if config.test is None else config.test
     run: RunConfig = load_config(
@@ -253,7 +256,7 @@ def _measured(config: HardenConfig, store: Store, name: str, model: Model, test:
     if there.exists("manifest.json") and there.manifest()["identity"]["config"]["lenses"] != asked:
         digest = hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=4).hexdigest()
         run = run.model_copy(update={"out": store.place(f"{name}-{digest}")})
-    return execute(Parts(run, (model,), open_dataset(test)), reporter)
+    return execute(RunSetup(run, (model,), open_dataset(test)), reporter)
 
 
 def _held_out_failures(material: Material, before: Model, after: Model, pool: ThreadPoolExecutor) -> Effect | None:
@@ -276,14 +279,15 @@ def _by_original(items: Sequence[Item], model: Model, pool: ThreadPoolExecutor) 
     return np.array([np.mean(own) for own in right.values()])
 
 
-def _summarise(store: Store, record: dict[str, Any], found: Contrasts, verdict: Verdict) -> None:
+def _summarise(store: Store, record: dict[str, Any], found: Comparison, verdict: Verdict) -> None:
     told = verdict.to_dict() | {
         "parts": record["parts"],
         "operators": record["operators"],
         "epochs": record["epochs"],
         "kept": record["kept"],
         "stopped": record["stopped"],
-        "comparison": found.to_dict(),
+        "comparison": found.to_json(),
     }
     store.write(json.dumps(told, indent=1, ensure_ascii=False).encode(), "summary.json")
-    store.write(comparison_page(found, hardening={**told, "rows": verdict.rows()}).encode(), "summary.html")
+    page = comparison_html(found, page=TEMPLATE, content={"hardening": {**told, "rows": verdict.rows()}})
+    store.write(page.encode(), "summary.html")

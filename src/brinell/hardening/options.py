@@ -12,10 +12,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsA
 
 from brinell.config.data import DataOptions
 from brinell.config.execution import Execution, Precision
+from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
 from brinell.curation.options import CurateOptions
 from brinell.errors import ConfigError
-from brinell.lenses.lens import LENSES, LensOptions
+from brinell.lenses.lens import LENSES
 from brinell.models.excitation import REDUCTION
 from brinell.run_config import one_lens, overridden
 from brinell.validation import Location, validate

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from brinell.engine.manifest import first_difference, package_version
+from brinell.engine.manifest import first_difference
 from brinell.errors import RunError
 from brinell.hardening.changes import MEASURED_AS
 from brinell.hardening.checkpoints import Standing
@@ -27,6 +27,7 @@ from brinell.hardening.options import HardenConfig
 from brinell.hardening.splits import Part
 from brinell.models.model import Model
 from brinell.runs.store import Store
+from brinell.versions import package_version
 
 RECORD, ITEMS = "hardening.json", "parts.jsonl"
 _VERSIONED = ("brinell", "torch", "numpy", "pillow", "safetensors")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from brinell.config.execution import Execution
 from brinell.curation.curate import curate
-from brinell.curation.moved import write_moved
+from brinell.curation.moved import export_moved
 from brinell.curation.options import CurateOptions
 from brinell.datasets.sources import open_dataset
 from brinell.engine.progress import Reporter
-from brinell.engine.runner import assemble
+from brinell.engine.setup import assemble
 from brinell.errors import ConfigError, RunError
 from brinell.hardening.options import FailureOptions
 from brinell.models.model import Model
 from brinell.run_config import load_config
+from brinell.runs.run import Run
 from brinell.runs.store import Store
 from brinell.types import Dataset
 
@@ -35,18 +36,19 @@ def opened(
             _move(source, options, made, model)
         else:
             chosen = (options.curate or CurateOptions()).model_copy(update={"layout": "imagefolder"})
-            curate([source], made, chosen, models=[model], execution=execution, reporter=reporter)
+            curate([Run(source)], made, chosen, models=[model], execution=execution, reporter=reporter)
     return open_dataset(options.data.model_copy(update={"source": place, "label_column": None}))
 
 
 def _move(source: Store, options: FailureOptions, made: Store, model: Model) -> None:
     """Write a geometry run's images as its motions left them."""
     assert options.moved is not None
-    config = load_config(source.manifest()["source"])
+    run = Run(source)
+    config = load_config(run.source)
     if config.data.source.startswith("object:"):
         raise RunError(
-            f"the data of {source.url} was a Python object; write its images with Run.write_moved, and name those instead"
+            f"the data of {source.url} was a Python object; export its images with Run.export_moved, and give those instead"
         )
     same = [one for one in config.models if one.label == model.name]
     models = [model] if same and len(config.models) == 1 else None
-    write_moved(source, assemble(config, models), made.place(), options.moved, options.score)
+    export_moved(run, assemble(config, models), made.place(), options.moved, options.score)

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from brinell.comparison.contrasts import Contrast, Contrasts, operator_title
-from brinell.comparison.measures import AVERAGE, MEASURES, Measure, image_values
-from brinell.comparison.paired import Array, mean_effects, ratio_effects, share_effects
-from brinell.perturb.operator import OPERATORS
+from brinell.comparison.compare import Comparison, Delta
+from brinell.comparison.measures import averaged_operators, find_measure, image_values
+from brinell.comparison.paired import mean_effects, ratio_effects, share_effects
+from brinell.comparison.resampling import Array
+from brinell.lenses.reader import AVERAGE, Measure
 from brinell.runs.statistics import Estimate
 
 Group = Literal["trained", "held out", "clean", "failures"]
@@ -99,13 +100,13 @@ class Verdict:
             values = [f"{x:.1%}" if effect.unit == "points" else f"{x:.3g}" for x in (effect.before, effect.after)]
             what = effect.what
             if effect.group in ("trained", "held out"):
-                own = MEASURES[effect.measure]
+                own = find_measure(effect.measure)
                 what += f" ({'1 − ' if own.sign < 0 else ''}{own.what})"
             found.append((what, values[0], values[1], f"{signed(one.value)}{interval} {unit}", str(effect.images)))
         return found
 
 
-def verdict_of(found: Contrasts, trained: Iterable[str], failures: Effect | None = None) -> Verdict:
+def verdict_of(found: Comparison, trained: Iterable[str], failures: Effect | None = None) -> Verdict:
     """What changed from a pair's old model to its new one. `trained` are names of operators, without their variant."""
     known = set(trained)
     effects: list[Effect] = []
@@ -113,17 +114,16 @@ def verdict_of(found: Contrasts, trained: Iterable[str], failures: Effect | None
     for measure in found.measures(0):
         if measure.name not in PRIMARY:
             continue
-        operators = dict.fromkeys(line.operator for line in found.lines if line.measure == measure.name)
-        operators.pop(AVERAGE, None)
+        operators = dict.fromkeys(delta.operator for delta in found.select(0, measure.name) if delta.operator != AVERAGE)
         own = [operator for operator in operators if operator.partition(":")[0] in known]
-        others = [operator for operator in operators if operator not in own and not _is_attack(operator)]
+        others = averaged_operators(measure, found.pairs[0].old.run, (name for name in operators if name not in own))
         sides = _Sides.of(found, measure)
         effects += _told_by_name(sides, own, "trained")
         if known:
             held_out += _together(sides, others, "held out", "held-out operators")
         else:
             held_out += _told_by_name(sides, others, "held out")
-    clean = [_clean(line) for line in found.lines if line.measure == "clean"]
+    clean = [_clean(delta) for delta in found.select(0, "clean")]
     return Verdict(_distinct([*effects, *([failures] if failures else []), *held_out, *clean]))
 
 
@@ -134,25 +134,24 @@ class _Sides:
     measure: Measure
     old: dict[str, Array]
     new: dict[str, Array]
+    titles: dict[str, str]
     seed: int
 
     @staticmethod
-    def of(found: Contrasts, measure: Measure) -> _Sides:
+    def of(found: Comparison, measure: Measure) -> _Sides:
         """Those of the only pair."""
         pair = found.pairs[0]
-        both = [
-            image_values(side.run.store.connect(), measure, side.run.lens(measure.lens), side.model, list(pair.images))
-            for side in (pair.old, pair.new)
-        ]
+        both = [image_values(side.run, measure, side.model, list(pair.images)) for side in (pair.old, pair.new)]
         old, new = ({operator: values for (operator, _), values in side.items()} for side in both)
-        return _Sides(measure, old, new, found.seed)
+        titles = {operator: pair.operator_title(operator) for operator in old}
+        return _Sides(measure, old, new, titles, found.seed)
 
 
 def _told_by_name(sides: _Sides, operators: Sequence[str], group: Group) -> list[Effect]:
     """A few operators one by one, many of them together."""
     if len(operators) > NAMED:
         return _together(sides, operators, group, f"robustness to {len(operators)} operators")
-    return [_effect(sides, [one], group, f"robustness to {_named(one)}") for one in operators]
+    return [_effect(sides, [one], group, f"robustness to {_named(one, sides.titles[one])}") for one in operators]
 
 
 def _together(sides: _Sides, operators: Sequence[str], group: Group, what: str) -> list[Effect]:
@@ -161,14 +160,14 @@ def _together(sides: _Sides, operators: Sequence[str], group: Group, what: str) 
         return [_effect(sides, operators, group, what)]
     word = what.partition(" ")[0]  # held-out, robustness
     joined = f"{word} to" if word == "robustness" else word
-    return [_effect(sides, [one], group, f"{joined} {_named(one)}") for one in operators]
+    return [_effect(sides, [one], group, f"{joined} {_named(one, sides.titles[one])}") for one in operators]
 
 
 def _distinct(effects: list[Effect]) -> tuple[Effect, ...]:
     """Effects of one name are told apart by their lenses."""
     often = Counter(effect.what for effect in effects)
     return tuple(
-        effect if often[effect.what] == 1 else replace(effect, what=f"{effect.what} ({MEASURES[effect.measure].lens})")
+        effect if often[effect.what] == 1 else replace(effect, what=f"{effect.what} ({find_measure(effect.measure).lens})")
         for effect in effects
     )
 
@@ -215,20 +214,16 @@ def effect_of(
     )
 
 
-def _clean(line: Contrast) -> Effect:
-    return Effect("clean", "clean accuracy", "clean", (), "points", line.images, line.old, line.new, line.effect, line.p)
+def _clean(delta: Delta) -> Effect:
+    means = (delta.images, delta.old, delta.new)
+    return Effect("clean", "clean accuracy", "clean", (), "points", *means, delta.effect, delta.p)
 
 
-def _named(operator: str) -> str:
+def _named(operator: str, told: str) -> str:
     """An operator's name in a sentence."""
-    told = operator_title(operator)
     if operator.startswith("windows:"):
         return f"a shift of windows, {told}"
     return told if told[:2].isupper() else told[0].lower() + told[1:]
-
-
-def _is_attack(operator: str) -> bool:
-    return operator in OPERATORS and OPERATORS[operator].white_box
 
 
 def _plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ from brinell.perturb.papers import SWINGLER_2022
         lambda level, h, w: level * (w * h // 5),
         "local",
         "pixel",
-        told="grey",
+        reported_as="grey",
         source=SWINGLER_2022,
     ),
 )
@@ -45,7 +45,7 @@ def _fade(target: str) -> Facts:
         lambda level, h, w: level,
         "global",
         "colour",
-        told="amount" if target == "grey" else "grey",
+        reported_as="amount" if target == "grey" else "grey",
         source=SWINGLER_2022,
     )
 
@@ -139,7 +139,7 @@ _POSTERISE = Facts(
     lambda level, h, w: bins(level),
     "global",
     "colour",
-    told="colours",
+    reported_as="colours",
     source=SWINGLER_2022,
 )
 

@@ -21,6 +21,12 @@ from brinell.resizing.resample import to_device
 
 Colour = tuple[float, float, float]
 WHITE: Colour = (255.0, 255.0, 255.0)
+SPOT = ("spot_x", "spot_y", "sigma", "strength")  # the parameters of a spot
+TITLES = {
+    "exact": "a spot of light",
+    "authors": "a spot of light (the authors' grid)",
+    "least": "the faintest spot of light",
+}
 
 
 def add_highlights(images: Tensor, spots: Tensor, colour: Colour = WHITE, corners: Tensor | None = None) -> Tensor:
@@ -77,7 +83,8 @@ def highlight_boxes(spots: Tensor, height: int, width: int, peak: float = 255.0)
 def highlight_view(variant: str, colour: Colour = WHITE) -> View:
     """Return the view that adds a spot of light to the original; `variant` names who chose the spots."""
     local = _local_change(colour)
-    return View("highlight", variant, local.inputs, local=local)
+    title = TITLES.get(variant, "a spot of light")
+    return View("highlight", variant, local.inputs, title=title, parameters=SPOT, local=local)
 
 
 @cache

@@ -14,7 +14,7 @@ Where a paper's text and its published code differ, the same name is registered 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -24,12 +24,16 @@ from torch import Tensor
 
 from brinell.draws import Draws, key
 from brinell.errors import ModelError
+from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Renderer, rows_of
 from brinell.registry import Registry, find_variant
+from brinell.units import format_amount
 
 Amount = Callable[[int, int, int], float]
 Function = Callable[..., Tensor]
 # the loss gradient at images that stand at the given rows of the batch
 Gradient = Callable[[Tensor, Tensor | slice], Tensor]
+
+EXAMPLE_LEVELS = (0, 1, 2, 5, 10, 20, 30)
 
 
 class Kind(StrEnum):
@@ -43,8 +47,8 @@ class Kind(StrEnum):
 class Facts:
     """What people should know about an operator.
 
-    `amount(level, height, width)` is the level in its natural `unit`; `told` names what a failure point is told by:
-    that amount, or the mean grey value or number of colours measured in the image.
+    `amount(level, height, width)` is the level in its natural `unit`; `reported_as` names what a failure point is
+    reported as: that amount, or the mean grey value or number of colours measured in the image.
     """
 
     title: str
@@ -52,19 +56,16 @@ class Facts:
     amount: Amount
     reach: Literal["global", "local"]
     domain: Literal["colour", "pixel"]
-    told: Literal["amount", "grey", "colours"] = "amount"
+    reported_as: Literal["amount", "grey", "colours"] = "amount"
     source: str = field(kw_only=True)
 
-    def tell(self, amount: float) -> str:
-        """An amount with its unit: "1 line", "4,480 small boxes", "quality 7"."""
-        if self.unit == "quality":
-            return f"quality {amount:g}"
-        unit = self.unit[:-1] if amount == 1 and self.unit.endswith("s") else self.unit
-        return f"{amount:,.0f} {unit}"
+    def format(self, amount: float) -> str:
+        """Return an amount with its unit: "1 line", "4,480 small boxes", "quality 7"."""
+        return format_amount(amount, self.unit)
 
 
 @dataclass(frozen=True)
-class Operator:
+class Operator(ChangeDefaults):
     """A registered operator: one function under one reading of its source."""
 
     name: str
@@ -81,19 +82,81 @@ class Operator:
         return f"{self.name}:{self.variant}"
 
     @property
+    def title(self) -> str:
+        """Name for people, with the variant unless it is the default one."""
+        default = find_operator(self.name).variant
+        return self.facts.title if self.variant == default else f"{self.facts.title} ({self.variant})"
+
+    @property
+    def unit(self) -> str:
+        """Natural unit of its amounts."""
+        return self.facts.unit
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Name of its parameter."""
+        return ("level",)
+
+    @property
+    def acts_on(self) -> ActsOn:
+        """It changes the model input."""
+        return "input"
+
+    @property
+    def sequential(self) -> bool:
+        """Whether a level is made from the level below."""
+        return self.kind is Kind.STEP
+
+    @property
     def stochastic(self) -> bool:
-        """Whether the effect is drawn at random."""
+        """Whether its effect is drawn at random."""
         return "draws" in self.needs
 
     @property
     def white_box(self) -> bool:
-        """Whether the model's gradient is needed."""
+        """Whether it needs the model's gradient."""
         return "gradient" in self.needs
 
     @property
+    def measures(self) -> tuple[str, ...]:
+        """What else to measure in the changed image."""
+        return () if self.facts.reported_as == "amount" else (self.facts.reported_as,)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the facts that a run's manifest stores."""
+        return {**super().describe(), "reported_as": self.facts.reported_as}
+
+    def prepare(self, renderer: Renderer, samples: Tensor) -> None:
+        """Start from the clean images, unless they are under this operator already."""
+        if self.sequential:
+            renderer.steps.begin(self)
+
+    def images(self, renderer: Renderer, samples: Tensor, parameters: Tensor, fields: Tensor | None = None) -> Tensor:
+        """Return samples at their levels; a step operator continues from the levels that they have reached."""
+        levels, rows = parameters[:, 0].to(torch.int64), rows_of(samples, renderer.inputs.device)
+        gradient = renderer.gradient(rows) if self.white_box else None
+        if not self.sequential:
+            start, images = torch.zeros_like(levels), renderer.inputs[rows]
+            return self.advance(images, start, levels, seed=renderer.seed, ids=renderer.ids[rows], gradient=gradient)
+        start, images = renderer.steps.at(samples, rows, levels)
+        images = self.advance(images, start, levels, seed=renderer.seed, ids=renderer.ids[rows], gradient=gradient)
+        renderer.steps.keep(samples, rows, levels, images)
+        return images
+
+    @property
     def tags(self) -> tuple[str, str, str]:
-        """Seed 1's three words for an operator."""
+        """The three tags of an operator (Swingler 2022)."""
         return self.facts.reach, "stochastic" if self.stochastic else "deterministic", self.facts.domain
+
+    def examples(self, height: int, width: int, levels: Sequence[int] = ()) -> Iterator[Examples]:
+        """Yield one row of levels."""
+        examples: list[tuple[str, tuple[float, ...]]] = [
+            (self._caption(level, height, width), (float(level),)) for level in levels or EXAMPLE_LEVELS
+        ]
+        yield self.facts.title, examples
+
+    def _caption(self, level: int, height: int, width: int) -> str:
+        return f"level {level}: {self.facts.format(self.facts.amount(level, height, width))}" if level else "clean"
 
     def at(self, images: Tensor, level: int, *, seed: int, ids: Tensor, gradient: Gradient | None = None) -> Tensor:
         """Clean images brought to one level."""
@@ -142,7 +205,7 @@ class Operator:
         return torch.where(neutral, images, changed) if bool((levels == 0).any()) else changed
 
 
-OPERATORS: Registry[Operator] = Registry("operator")
+OPERATORS: Registry[Operator] = Registry("operator", group="brinell.operators")
 
 
 def step_operator(name: str, facts: Facts, *, variant: str = "published") -> Callable[[Function], Function]:

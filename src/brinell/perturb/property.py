@@ -23,7 +23,7 @@ constants that the paper's figures were made with, `equations` is what its text 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, get_args
@@ -32,10 +32,14 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
+from brinell.errors import ConfigError
+from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Layout, Renderer, rows_of
 from brinell.perturb.warp import warp
 from brinell.registry import Registry, find_variant
+from brinell.units import format_amount
 
 NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
+EXAMPLE_SEVERITIES = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 Category = Literal["luminance", "spatial", "blur", "noise", "weather"]
 # severities (K, P), height and width to natural values (K,)
 Amount = Callable[[Tensor, int, int], Tensor]
@@ -78,17 +82,13 @@ class PropertyFacts:
     grid: Grid = evenly
     source: str = field(kw_only=True)
 
-    def tell(self, amount: float) -> str:
-        """An amount with its unit: "12.6 degrees", "1 flake", "× 1.5"."""
-        number = f"{amount:,.0f}" if float(amount).is_integer() else f"{amount:.3g}"
-        if self.unit in ("×", "sigma"):
-            return f"{self.unit} {number}"
-        one = abs(amount) == 1 and self.unit in ("degrees", "flakes", "grey levels")
-        return f"{number} {self.unit[:-1] if one else self.unit}"
+    def format(self, amount: float) -> str:
+        """Return an amount with its unit: "12.6 degrees", "1 flake", "× 1.5"."""
+        return format_amount(amount, self.unit)
 
 
 @dataclass(frozen=True)
-class Property:
+class Property(ChangeDefaults):
     """A registered property: one function under one reading of its source."""
 
     name: str
@@ -96,14 +96,72 @@ class Property:
     kind: PropertyKind
     facts: PropertyFacts
     function: Function
-    stochastic: bool
-
-    white_box = False
+    needs: frozenset[str]
 
     @property
     def id(self) -> str:
-        """The full name, as rows and configs write it."""
+        """Full name, as rows and configs write it."""
         return f"{self.name}:{self.variant}"
+
+    @property
+    def title(self) -> str:
+        """Name for people, with the variant unless it is the default one."""
+        default = find_property(self.name).variant
+        return self.facts.title if self.variant == default else f"{self.facts.title} ({self.variant})"
+
+    @property
+    def unit(self) -> str:
+        """Natural unit of its amounts."""
+        return self.facts.unit
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether its effect is drawn at random."""
+        return "draws" in self.needs
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its severities."""
+        return ("severity", "severity_x", "severity_y")
+
+    @property
+    def acts_on(self) -> ActsOn:
+        """It changes the model input."""
+        return "input"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the facts that a run's manifest stores: `neutral` is the amount that changes nothing, `order` the position
+        in a listing by category.
+        """
+        neutral = float(self.facts.amount(torch.zeros(1, 3, dtype=torch.float64), 224, 224))
+        order = property_names().index(self.name)
+        facts = self.facts
+        more = {"directions": list(facts.directions), "category": facts.category, "neutral": neutral, "order": order}
+        return {**super().describe(), **more}
+
+    def examples(self, height: int, width: int, levels: Sequence[int] = ()) -> Iterator[Examples]:
+        """Yield one row per direction, from weak to strong along the grid that is searched."""
+        if levels:
+            raise ConfigError(f"{self.name} is a property and has no levels; leave --level out")
+        for direction, track in zip(self.facts.directions, self.tracks(height, width), strict=True):
+            examples: list[tuple[str, tuple[float, ...]]] = [("clean", (0.0,) * track.shape[1])]
+            for severity in EXAMPLE_SEVERITIES:
+                point = track[max(1, round(severity * len(track))) - 1]
+                amount = float(self.amounts(point[None], height, width))
+                examples.append((self.facts.format(amount), tuple(point.tolist())))
+            title = self.facts.title
+            yield f"{title}, {direction}" if len(self.facts.directions) > 1 else title, examples
+
+    def images(self, renderer: Renderer, samples: Tensor, parameters: Tensor, fields: Tensor | None = None) -> Tensor:
+        """Return samples at their severities."""
+        rows = rows_of(samples, renderer.inputs.device)
+        return self.apply(renderer.inputs[rows], parameters, seed=renderer.seed, ids=renderer.ids[rows], fields=fields)
+
+    def matrices(self, parameters: Tensor, layout: Layout) -> Tensor | None:
+        """Return where a motion takes pixels of the model input; None for a property that moves nothing."""
+        if self.kind is not PropertyKind.MOTION:
+            return None
+        return self.function(parameters, layout.preprocess.height, layout.preprocess.width)
 
     def tracks(self, height: int, width: int, points: int | None = None) -> list[Tensor]:
         """Severities from weak to strong, float64 (K, P), for each direction."""
@@ -116,11 +174,6 @@ class Property:
         """Severities (K, P) in the natural unit, float64 (K,)."""
         return self.facts.amount(severities, height, width).to(torch.float64)
 
-    def matrices(self, severities: Tensor, height: int, width: int) -> Tensor:
-        """Where a motion takes pixels, float64 (B, 3, 3)."""
-        assert self.kind is PropertyKind.MOTION
-        return self.function(severities, height, width)
-
     def apply(self, images: Tensor, severities: Tensor, *, seed: int, ids: Tensor, fields: Tensor | None = None) -> Tensor:
         """uint8 images (B, C, H, W) at their severities, float64 (B, P) on the host.
 
@@ -128,7 +181,7 @@ class Property:
         fields is drawn, 0 where it is left out.
         """
         if self.kind is PropertyKind.MOTION:
-            moved = warp(images, self.matrices(severities, *images.shape[2:]))
+            moved = warp(images, self.function(severities, *images.shape[2:]))
         else:
             given: dict[str, Any] = {}
             if self.stochastic:
@@ -142,7 +195,7 @@ class Property:
         return torch.where(neutral.to(images.device)[:, None, None, None], images, moved)
 
 
-PROPERTIES: Registry[Property] = Registry("property")
+PROPERTIES: Registry[Property] = Registry("property", group="brinell.properties")
 
 
 def pixel_property(name: str, facts: PropertyFacts, *, variant: str = "dsn2020") -> Callable[[Function], Function]:
@@ -157,8 +210,8 @@ def motion_property(name: str, facts: PropertyFacts, *, variant: str = "dsn2020"
 
 def _register(kind: PropertyKind, name: str, facts: PropertyFacts, variant: str) -> Callable[[Function], Function]:
     def add(function: Function) -> Function:
-        stochastic = "draws" in inspect.signature(function).parameters
-        found = Property(name, variant, kind, facts, function, stochastic)
+        needs = frozenset(inspect.signature(function).parameters)
+        found = Property(name, variant, kind, facts, function, needs)
         PROPERTIES.add(found.id, found)
         return function
 

@@ -21,7 +21,14 @@ from brinell.types import Interpolation
 
 Fit = Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"]
 Make = Callable[[Tensor, int, Tensor], Tensor]  # from an original, a side and corners (T, 2) to model inputs
+PARAMETERS = ("left", "top", "side")
 CHUNK = 2  # windows per step on a CPU, whose sums stay in the cache
+
+
+def title_of(view: str, size: str) -> str:
+    """Return the name of a view of a size, for people."""
+    text = size.replace("px", " px") if size.endswith("px") else f"P = {size}"
+    return {"windows": text, "location": f"on black ({text})", "minimal": "minimal images"}[view]
 
 
 def window_view(size: str, fit: Fit, height: int, width: int) -> View:
@@ -38,7 +45,7 @@ def window_view(size: str, fit: Fit, height: int, width: int) -> View:
         return _group_by_side(make, original, parameters)
 
     frame = None if fit == "own" else partial(_frame, height, width, fit)
-    return View("windows", size, look, compares=False, frame=frame)
+    return View("windows", size, look, title_of("windows", size), PARAMETERS, "pixels", same_scene=False, frame=frame)
 
 
 def location_view(size: str, height: int, width: int) -> View:
@@ -47,7 +54,7 @@ def location_view(size: str, height: int, width: int) -> View:
     def look(original: Tensor, parameters: Tensor, _: ToInputs) -> Tensor:
         return _group_by_side(partial(_place_on_black, height, width), original, parameters)
 
-    return View("location", size, look, compares=False)
+    return View("location", size, look, title_of("location", size), PARAMETERS, "pixels", same_scene=False)
 
 
 def _group_by_side(make: Make, original: Tensor, parameters: Tensor) -> Tensor:

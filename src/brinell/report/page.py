@@ -1,105 +1,99 @@
-"""The report: one HTML file with all it needs inside, made from a run's rows and stored pictures."""
+"""The report: one HTML file with everything inside, made from a run's rows and stored pictures."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.resources
 import json
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import jinja2
-import vl_convert
 
 from brinell.classes import Classes
 from brinell.config.criterion import DEFAULT_CRITERION, default_criterion
-from brinell.engine.manifest import told_queries
-from brinell.lenses.analysis import findings
-from brinell.lenses.profile.charts import Figure
-from brinell.report.parts import PARTS
-from brinell.report.section import Namer, Section, Told
-from brinell.runs.names import title
-from brinell.runs.store import Store
+from brinell.report.show import Chart, Context, Namer, Show
+from brinell.runs.queries import describe_queries
+from brinell.runs.run import Run
+
+Shown = tuple[Show, str, Any]  # how a lens shows its findings, the lens's name, and the findings
 
 
-def write_report(store: Store) -> str:
-    """Write report.html into the run's folder and give its place."""
-    store.write(render(store).encode(), "report.html")
-    return store.place("report.html")
+def write_report(run: Run, shown: Sequence[Shown]) -> str:
+    """Write report.html into the run's folder and return its path or URL."""
+    run.store.write(render(run, shown).encode(), "report.html")
+    return run.store.place("report.html")
 
 
-def render(store: Store) -> str:
-    """The report's HTML."""
-    manifest = store.manifest()
-    connection = store.connect()
-    sections = _sections(store, manifest)
+def render(run: Run, shown: Sequence[Shown]) -> str:
+    """Return the report's HTML."""
+    sections = [show.section(context_of(run, lens), findings) for show, lens, findings in shown]
+    problems = run.query("select name, problem from samples where problem is not null")
     page = {
-        "manifest": manifest,
-        "manifest_text": json.dumps(_short(manifest), indent=1, ensure_ascii=False),
+        "manifest": run.manifest,
+        "manifest_text": json.dumps(_short(run.manifest), indent=1, ensure_ascii=False),
         "sections": sections,
-        "title": title,
-        "data": _data_facts(connection),
-        "queries": told_queries(manifest),
-        "problems": connection.execute("select name, problem from samples where problem is not null").fetchall(),
+        "title": run.title,
+        "data": _data_facts(run),
+        "queries": describe_queries(run.manifest),
+        "problems": problems,
         "charts": [(name, embedded(chart)) for section in sections for name, chart in section.charts.items()],
         "bundle": bundle(),
     }
     return template("report.html").render(page)
 
 
-def _sections(store: Store, manifest: dict[str, Any]) -> list[Section]:
-    """A part of the page for each lens that the run has."""
-    found = findings(store.connect(), manifest)
-    kinds = dict.fromkeys(default_criterion("detection" in facts) for facts in manifest["models"].values())
-    options = {
-        lens["name"]: {
-            **lens,
-            "criterion": " or ".join(kinds) if lens["criterion"] == DEFAULT_CRITERION else lens["criterion"],
-        }
-        for lens in manifest["identity"]["config"]["lenses"]
-    }
-    names = _names(manifest)
-    return [PARTS[type(own)].section(Told(store, options.get(lens, {}), names), own) for lens, own in found.items()]
+def context_of(run: Run, lens: str) -> Context:
+    """Return what a lens's section needs besides its findings."""
+    options = dict(run.lens(lens))
+    if options.get("criterion") == DEFAULT_CRITERION:
+        kinds = dict.fromkeys(default_criterion(model.detector) for model in run.models.values())
+        options["criterion"] = " or ".join(kinds)
+    return Context(run, options, {name: _namer(model.classes) for name, model in run.models.items()})
 
 
-def _names(manifest: dict[str, Any]) -> dict[str, Namer]:
-    return {model: _namer(facts["classes"]) for model, facts in manifest["models"].items()}
-
-
-def embedded(chart: Figure) -> str:
-    """A chart's JSON, safe inside a script element."""
+def embedded(chart: Chart) -> str:
+    """Return a chart's JSON, safe inside a script element."""
     text: str = chart.to_json(indent=None)
     return text.replace("<", "\\u003c")
 
 
 @cache
 def bundle() -> str:
-    """Vega and its parts as one script."""
+    """Return Vega and its parts as one script."""
+    vl_convert = importlib.import_module("vl_convert")  # slow to import, and needed for pages alone
     script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return script.replace("</script", "<\\/script")
 
 
+def _load_template(name: str) -> str:
+    """Return a template of this package, or of another one as "package:file"."""
+    package, _, file = name.rpartition(":")
+    folder = importlib.resources.files(package) if package else importlib.resources.files("brinell.report") / "templates"
+    return (folder / file).read_text(encoding="utf-8")
+
+
 @cache
 def template(name: str) -> jinja2.Template:
-    """A page's template, with what the pages share."""
-    loader = jinja2.PackageLoader("brinell.report", "templates")
+    """Return a page's template, with the filters that the pages share."""
+    loader = jinja2.FunctionLoader(_load_template)
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["percent"] = lambda value: "–" if value is None or value != value else f"{100 * value:.1f} %"
     return environment.get_template(name)
 
 
-def _namer(classes: list[str] | None) -> Callable[[int], str]:
-    """Class numbers as names for people."""
+def _namer(classes: Sequence[str] | None) -> Namer:
+    """Return a function from class indices to names for people."""
     known = Classes(tuple(classes or ()))
     return lambda index: "nothing" if index < 0 else known.short_name(index)
 
 
-def _data_facts(connection: Any) -> dict[str, int]:
-    total, usable, unreadable = connection.execute(
+def _data_facts(run: Run) -> dict[str, int]:
+    [(total, usable, unreadable)] = run.query(
         "select count(*), count(*) filter (problem is null), count(*) filter (image is null) from samples"
-    ).fetchone()
-    kept, answered = connection.execute(
-        "select count(distinct index) filter (kept), count(distinct index) from clean"
-    ).fetchone()
+    )
+    [(kept, answered)] = run.query("select count(distinct index) filter (kept), count(distinct index) from clean")
     return {
         "total": total,
         "unreadable": unreadable,
@@ -110,28 +104,27 @@ def _data_facts(connection: Any) -> dict[str, int]:
     }
 
 
-def _short(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The manifest without the models' class lists, which are long."""
+def _short(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest without the models' class lists, which are long."""
     models = {name: {k: v for k, v in facts.items() if k != "classes"} for name, facts in manifest["models"].items()}
     return {**manifest, "models": models}
 
 
-def write_figures(store: Store, folder: str = "figures") -> list[str]:
-    """All figures of the run's lenses as SVG and PNG."""
-    charts: dict[str, Figure] = {}
+def write_figures(run: Run, shown: Sequence[Shown], folder: str = "figures") -> list[str]:
+    """Write all figures as SVG and PNG into a folder of the run and return the names of the files."""
+    vl_convert = importlib.import_module("vl_convert")
+    charts: dict[str, Chart] = {}
     pictures: dict[str, bytes] = {}
-    manifest = store.manifest()
-    for found in findings(store.connect(), manifest).values():
-        part = PARTS[type(found)]
-        charts |= part.figures(found)
-        pictures |= part.pictures(Told(store, {}, _names(manifest)), found)
+    for show, lens, findings in shown:
+        charts |= show.charts(findings)
+        pictures |= show.pictures(context_of(run, lens), findings)
     written = []
     for name, content in pictures.items():
-        store.write(content, folder, f"{name}.png")
+        run.store.write(content, folder, f"{name}.png")
         written.append(f"{name}.png")
     for name, chart in charts.items():
         text = chart.to_json(indent=None)
-        store.write(vl_convert.vegalite_to_svg(text).encode(), folder, f"{name}.svg")
-        store.write(vl_convert.vegalite_to_png(text, scale=2), folder, f"{name}.png")
+        run.store.write(vl_convert.vegalite_to_svg(text).encode(), folder, f"{name}.svg")
+        run.store.write(vl_convert.vegalite_to_png(text, scale=2), folder, f"{name}.png")
         written += [f"{name}.svg", f"{name}.png"]
     return written

@@ -1,18 +1,20 @@
-"""Intervals, from counts and moments: pure functions of numbers."""
+"""Confidence intervals from counts and moments: pure functions of numbers."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy import special  # scipy.stats has the same under other names, and takes a second to import
+from scipy import special  # scipy.stats offers the same functions but takes a second to import
 
 CONFIDENCE = 0.95
+THRESHOLDS = (0.9, 0.5, 0.1)  # accuracies whose failure points are reported by default
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its 95 % interval."""
+    """A value with its 95 % confidence interval; the bounds are NaN where there is none."""
 
     value: float
     low: float
@@ -23,7 +25,7 @@ class Estimate:
 
 
 def proportion(successes: int, total: int) -> Estimate:
-    """A share with Wilson's interval, which stays inside [0, 1] and is right for few samples and for shares near 0 or 1."""
+    """Return a proportion with its Wilson interval, which stays in [0, 1] and suits small samples and extreme values."""
     if total == 0:
         return Estimate(math.nan, math.nan, math.nan)
     share = successes / total
@@ -34,9 +36,9 @@ def proportion(successes: int, total: int) -> Estimate:
 
 
 def mean(value: float, deviation: float | None, count: int, most: float = math.inf) -> Estimate:
-    """The mean of numbers in 0..`most` with Student's interval, from the sample's mean and standard deviation.
+    """Return a mean of numbers in [0, `most`] with Student's interval, from the sample's mean and standard deviation.
 
-    Shares that are all 0 or all 1 have no deviation, which doesn't make them certain: theirs is Wilson's interval.
+    Shares that are all 0 or all 1 have no deviation, but that does not make them certain: they get the Wilson interval.
     """
     if most == 1 and value in (0, 1):
         return proportion(round(value * count), count)
@@ -47,10 +49,10 @@ def mean(value: float, deviation: float | None, count: int, most: float = math.i
 
 
 def ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Estimate:
-    """Σa / Σb, a share, over `count` groups of which each gives an a of its b; from the sums of a, b, a², ab and b².
+    """Return the share Σa / Σb over `count` clusters with counts a ≤ b each, from the sums of a, b, a², ab and b².
 
-    What comes from one group, such as an image, is alike, so the interval is over groups: Student's, of the ratio estimator
-    (Cochran 1977, 2.11). Where no group differs from the others, it is Wilson's over the groups.
+    Observations of one cluster, such as an image, are correlated, so the interval is over clusters: Student's, of the ratio
+    estimator (Cochran 1977, 2.11). Where the share is 0 or 1, it is the Wilson interval over clusters.
     """
     if not b:
         return Estimate(math.nan, math.nan, math.nan)
@@ -64,6 +66,6 @@ def ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Es
     return Estimate(share, max(0.0, share - half), min(1.0, share + half))
 
 
-def first_below(values: list[float], threshold: float) -> int | None:
-    """The first place whose value lies below the threshold; None where none does."""
-    return next((place for place, value in enumerate(values) if value < threshold), None)
+def first_below(values: Sequence[float], threshold: float) -> int | None:
+    """Return the index of the first value below the threshold; None if there is none."""
+    return next((index for index, value in enumerate(values) if value < threshold), None)

@@ -5,7 +5,7 @@ samples.parquet     the images, and which could not be read
 clean.parquet       each model's answer on the clean images, and which images were kept
 rows/LENS/MODEL/OPERATOR/SHARD.parquet    what was measured, a file a unit
 precision.parquet   average precision of detectors, computed from the rows once
-attention.parquet   where the models looked, on clean images and on changed ones; pictures in attention/
+saliency.parquet    where the models look, on clean and on changed images; pictures in saliency/
 exhibits/           pictures for people
 LENS/               what a lens keeps beside its rows, such as maps
 unfinished/         what long units were told so far; gone when their rows are there
@@ -30,9 +30,10 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from brinell.errors import RunError
-from brinell.runs.schema import ATTENTION, CLEAN, PRECISION, ROWS, SAMPLES, Unit
+from brinell.runs.schema import CLEAN, ROWS, SAMPLES, Unit
 
-_TABLES = {"samples": SAMPLES, "clean": CLEAN, "precision": PRECISION, "attention": ATTENTION}
+FORMAT = 1  # of a run's folder; another one is refused with instructions
+_TABLES = {"samples": SAMPLES, "clean": CLEAN}
 
 
 class Store:
@@ -103,6 +104,12 @@ class Store:
             content["identity"]
         except (ValueError, KeyError, TypeError):
             raise RunError(f"the manifest.json in {self.url} is not that of a brinell run; use another folder") from None
+        if content.get("format") != FORMAT:
+            version = content.get("versions", {}).get("brinell", "of that time")
+            raise RunError(
+                f"the run in {self.url} has format {content.get('format')!r}, and this version of brinell reads format "
+                f"{FORMAT}; open it with brinell {version}, or run it again"
+            )
         return content
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
@@ -112,7 +119,7 @@ class Store:
     # ---- tables ----
 
     def table(self, name: str) -> pa.Table:
-        """samples.parquet, clean.parquet, precision.parquet or attention.parquet."""
+        """samples.parquet, clean.parquet, precision.parquet or saliency.parquet."""
         return pq.read_table(pa.BufferReader(self.read(f"{name}.parquet")))
 
     def write_table(self, name: str, table: pa.Table) -> None:
@@ -150,22 +157,40 @@ class Store:
         files = self.unit_files()
         if not files:
             return ROWS.empty_table()
-        found = pyarrow.dataset.dataset(files, ROWS, filesystem=self.fs)
+        found = pyarrow.dataset.dataset(files, self._row_schema(files), filesystem=self.fs)
         return found if "file" in self.fs.protocol else found.to_table()
 
+    def _row_schema(self, files: list[str]) -> pa.Schema:
+        """Return the common columns and those of every lens that has rows, from one file of each."""
+        depth = len(self.path("rows").split("/"))
+        first = {file.split("/")[depth]: file for file in reversed(files)}
+        own = []
+        for file in first.values():
+            with self.fs.open(file, "rb") as opened:
+                own.append(pq.read_schema(opened).remove_metadata())
+        return pa.unify_schemas([ROWS, *own])
+
+    def tables(self) -> list[str]:
+        """Return the names of the tables besides the rows: samples, clean and those that lenses add."""
+        found = self.fs.ls(self.path(), detail=False) if self.exists() else []
+        names = (posixpath.basename(path) for path in found)
+        return sorted(name.removesuffix(".parquet") for name in names if name.endswith(".parquet"))
+
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """A DuckDB connection in which `rows` and those that `_TABLES` lists are tables, read as they are asked."""
+        """Return a DuckDB connection with the table `rows` and the run's other tables, read as they are queried."""
         connection = duckdb.connect()
         connection.register("rows", self.rows())
-        for name, schema in _TABLES.items():
-            there = self.exists(f"{name}.parquet")
-            connection.register(name, _whole(self.table(name), schema) if there else schema.empty_table())
+        for name in {*self.tables(), *_TABLES}:
+            if name in _TABLES and not self.exists(f"{name}.parquet"):
+                connection.register(name, _TABLES[name].empty_table())
+            else:
+                connection.register(name, _complete(self.table(name), _TABLES.get(name)))
         return connection
 
 
-def _whole(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table with all columns: those that runs did not have when it was written are empty."""
-    for field in schema:
+def _complete(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
+    """Return a table with all columns of a schema: those that it lacks are null."""
+    for field in schema or ():
         if field.name not in table.column_names:
             table = table.append_column(field, pa.nulls(len(table), field.type))
     return table

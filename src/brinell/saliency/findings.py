@@ -1,25 +1,55 @@
-"""How far models' attention moved, from the table of pairs: for changed images that fail, and for those that don't."""
+"""How far saliency shifts, from the table of pairs: for changed images that fail, and for those that don't."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-import duckdb
+import pyarrow as pa
 
-from brinell.lenses.highlights.findings import plain
-from brinell.runs.names import title
+from brinell.lenses.reader import Figures, Reader
+from brinell.runs.plain import to_plain
+from brinell.runs.run import Run
+from brinell.runs.schema import NAME
 from brinell.runs.statistics import Estimate, mean, ratio
+
+#: the table saliency.parquet: one row per changed image that was compared
+COLUMNS = pa.schema(
+    [
+        ("lens", NAME),
+        ("model", NAME),
+        ("operator", NAME),
+        ("image", NAME),
+        # of the lens's row; null for a control that the lens has no row for
+        ("level", pa.int16()),
+        ("parameters", pa.list_(pa.float64())),
+        ("label", pa.int32()),
+        ("clean_prediction", pa.int32()),
+        ("prediction", pa.int32()),
+        ("failed", pa.bool_()),  # by the criterion; the others are the control
+        ("clean_cell", pa.int16()),  # the fullest cell, by the paper's rule; null where a map is empty
+        ("cell", pa.int16()),
+        ("shifted", pa.bool_()),  # those two differ
+        ("clean_equal_cell", pa.int16()),  # the same with cells of equal size
+        ("equal_cell", pa.int16()),
+        ("equal_shifted", pa.bool_()),
+        ("tied", pa.bool_()),  # several cells are the fullest
+        ("overlap", pa.float64()),  # intersection over union of the hot pixels
+        ("distance", pa.float64()),  # between the maps' centres of mass, as a share of the diagonal
+    ]
+)
 
 
 @dataclass(frozen=True)
-class Moved:
+class ShiftRate:
     """One model under one operator of a lens: changed images that `failed`, or the control, those that did not.
 
-    `moved` is the share of pairs whose fullest cells differ, by the paper's rule; `equal_moved` with cells of one size;
-    `tied` the share in which the rule had to choose among several. `overlap` and `distance` are means over images.
+    `shifted` is the share of pairs whose fullest cells differ, by the paper's rule; `equal_shifted` is the same with
+    cells of equal size; `tied` is the share of pairs in which several cells are the fullest. `overlap` and `distance`
+    are means over images.
     """
 
     lens: str
@@ -28,77 +58,86 @@ class Moved:
     failed: bool
     pairs: int
     images: int
-    moved: Estimate
-    equal_moved: Estimate
+    shifted: Estimate
+    equal_shifted: Estimate
     tied: float
     overlap: Estimate
     distance: Estimate
 
 
 @dataclass(frozen=True)
-class Attention:
-    """All that is known of attention: the figures, which layers were looked at, and which models have none and why."""
+class SaliencyFindings:
+    """Everything about saliency: how often it shifts, from which layers, and which models have no maps (`without`)."""
 
-    moves: list[Moved]
+    shifts: list[ShiftRate]
     options: Mapping[str, Any]
     layers: dict[str, str]
     without: dict[str, str]
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
-        """The models, in the order of the run."""
+        """Models, in the order of the run."""
         return [*self.layers, *self.without]
 
     @property
     def operators(self) -> list[str]:
-        """What they were looked at under."""
-        return list(dict.fromkeys(one.operator for one in self.moves))
+        """Operators, in the order in which they are shown."""
+        return list(dict.fromkeys(one.operator for one in self.shifts))
 
-    def of(self, model: str) -> list[Moved]:
-        """What is known of one model."""
-        return [one for one in self.moves if one.model == model]
+    def of(self, model: str) -> list[ShiftRate]:
+        """Return the rates of one model."""
+        return [one for one in self.shifts if one.model == model]
 
     def verdict(self, model: str) -> str:
-        """The finding about a model in a sentence."""
+        """Return the finding about a model in a sentence."""
         if model in self.without:
-            return f"Nothing is known of where {model} looks: {self.without[model]}."
-        mine = self.of(model)
-        failing = [one for one in mine if one.failed]
+            return f"{model} has no saliency maps: {self.without[model]}."
+        own = self.of(model)
+        failing = [one for one in own if one.failed]
         if not failing:
             return f"No change made {model} fail, so there is nothing to compare."
         one = max(failing, key=lambda one: one.pairs)
-        told = f"When {title(one.operator)} makes {model} fail, it looks elsewhere in {one.equal_moved.value:.0%} of cases"
-        control = [each for each in mine if not each.failed and (each.lens, each.operator) == (one.lens, one.operator)]
+        change = self.titles.get(one.operator, one.operator)
+        sentence = f"Under {change}, the saliency of {model} shifts in {one.equal_shifted.value:.0%} of failing images"
+        control = [each for each in own if not each.failed and (each.lens, each.operator) == (one.lens, one.operator)]
         if control:
-            told += f"; where it does not fail, in {control[0].equal_moved.value:.0%}"
-        return told + "."
+            sentence += f" and in {control[0].equal_shifted.value:.0%} of images that don't fail"
+        return sentence + "."
 
     def table(self) -> list[dict[str, Any]]:
-        """One record a model, operator and kind of pair."""
-        return [plain(asdict(one)) for one in self.moves]
+        """Return one record per model, operator and kind of pair."""
+        return [to_plain(one) for one in self.shifts]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+    def figures(self) -> Iterator[Figures]:
+        """Yield the figures of each model and operator, under the lens that changed the images."""
+        for one in self.shifts:
+            kind = "failing" if one.failed else "control"
+            values = {name: value for name, value in vars(one).items() if name != "failed"}
+            yield one.model, one.operator, 0, {one.lens: {kind: values}}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain data."""
         return {
             "options": dict(self.options),
             "layers": self.layers,
             "without": self.without,
             "verdicts": {model: self.verdict(model) for model in self.models},
-            "moves": self.table(),
+            "shifts": self.table(),
         }
 
     def _repr_html_(self) -> str:
-        """The verdicts, for notebooks."""
+        """Return the verdicts, for notebooks."""
         return "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
 
 
 _IMAGES = """
-    select lens, model, operator, failed, image, count(*) as pairs, count(moved) as b, count(*) filter (moved) as a,
-           count(*) filter (equal_moved) as e, count(*) filter (tied) as tied, avg(overlap) as overlap,
+    select lens, model, operator, failed, image, count(*) as pairs, count(shifted) as b, count(*) filter (shifted) as a,
+           count(*) filter (equal_shifted) as e, count(*) filter (tied) as tied, avg(overlap) as overlap,
            avg(distance) as distance
-    from attention group by all
+    from saliency group by all
 """
-_MOVES = f"""
+_SHIFTS = f"""
     select lens, model, operator, failed, sum(pairs), count(*), sum(tied) / sum(pairs),
            sum(a), sum(b), sum(a * a), sum(a * b), sum(b * b), sum(e), sum(e * e), sum(e * b),
            avg(overlap), stddev_samp(overlap), avg(distance), stddev_samp(distance)
@@ -106,24 +145,29 @@ _MOVES = f"""
 """
 
 
-def attention(connection: duckdb.DuckDBPyConnection, told: Mapping[str, Any]) -> Attention:
-    """Compute everything from the table `attention`; `told` is what the manifest says of it."""
-    moves = []
-    for lens, model, operator, failed, pairs, images, tied, *rest in connection.execute(_MOVES).fetchall():
+def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> SaliencyFindings:
+    """Compute the findings from the table `saliency` and what the manifest stores about it."""
+    stored = run.manifest["saliency"]
+    shifts = []
+    for lens, model, operator, failed, pairs, images, tied, *rest in run.query(_SHIFTS):
         a, b, aa, ab, bb, e, ee, eb, overlap, spread, distance, deviation = rest
-        moves.append(
-            Moved(
+        shifts.append(
+            ShiftRate(
                 lens=lens,
                 model=model,
                 operator=operator,
                 failed=failed,
                 pairs=pairs,
                 images=images,
-                moved=ratio(a, b, aa, ab, bb, images),
-                equal_moved=ratio(e, b, ee, eb, bb, images),
+                shifted=ratio(a, b, aa, ab, bb, images),
+                equal_shifted=ratio(e, b, ee, eb, bb, images),
                 tied=tied,
-                overlap=mean(float("nan") if overlap is None else overlap, spread, images, most=1),
-                distance=mean(float("nan") if distance is None else distance, deviation, images),
+                overlap=mean(math.nan if overlap is None else overlap, spread, images, most=1),
+                distance=mean(math.nan if distance is None else distance, deviation, images),
             )
         )
-    return Attention(moves, told["options"], told["layers"], told["without"])
+    titles = {one.operator: run.title(one.operator) for one in shifts}
+    return SaliencyFindings(shifts, stored["options"], stored["layers"], stored["without"], titles)
+
+
+READER = Reader(columns=COLUMNS, find=find, changed="false", parameters="[]")

@@ -1,8 +1,8 @@
-"""Which layer of a network to look at, and how its output lies in the image.
+"""Which layer of a network saliency maps come from, and how its output maps to image positions.
 
-Of a convolutional network it is the last convolution, with what follows it at the same size: norms, activations, the
-block's sum or concatenation. Of a transformer it is the last norm whose image tokens still speak for the answer: behind
-the last attention only the class token does. Both are found by asking the network about plain images once.
+For a convolutional network it is the last convolution together with what follows at the same size: norms, activations, the
+block's sum or concatenation. For a transformer it is the last norm whose image tokens still influence the output: after the
+last attention only the class token does. Both are found by running the network once on plain images.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from torch import Tensor, nn
 
 from brinell.registry import nearest
 
-PREFIX = 8  # tokens that stand for no place: of the class, of a distillation, registers
+MAX_PREFIX = 8  # tokens without an image position: class, distillation and register tokens
 _NORMS = (nn.LayerNorm, nn.RMSNorm)
-Spread = Callable[[Tensor], Tensor]
+ToMaps = Callable[[Tensor], Tensor]
 
 
-class NoAttention(Exception):
-    """Why a model has no heat maps, for people."""
+class NoSaliency(Exception):
+    """Why a model has no saliency maps, for people."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer by its name in the network, and how its output becomes maps (N, C, h, w)."""
+    """A layer by its name in the network, and the function from its output to maps (N, C, h, w)."""
 
     name: str
     module: nn.Module
-    spread: Spread
+    to_maps: ToMaps
 
 
-def as_maps(output: Tensor) -> Tensor:
-    """Maps as they are."""
+def keep_maps(output: Tensor) -> Tensor:
+    """Return maps as they are."""
     return output
 
 
-def as_last_channels(output: Tensor) -> Tensor:
-    """Maps (N, h, w, C) with their channels last."""
+def channels_first(output: Tensor) -> Tensor:
+    """Return maps (N, h, w, C) with their channels first."""
     return output.permute(0, 3, 1, 2)
 
 
-def token_spread(tokens: int, height: int, width: int) -> Spread | None:
-    """How (N, tokens, C) lies in an image of that shape: row by row, behind a few tokens that stand for no place."""
-    for prefix in range(min(PREFIX, tokens - 4) + 1):
+def arrange_tokens(tokens: int, height: int, width: int) -> ToMaps | None:
+    """Return how (N, tokens, C) map to an image of that shape: row by row, after a few tokens without a position."""
+    for prefix in range(min(MAX_PREFIX, tokens - 4) + 1):
         rows = round(math.sqrt((tokens - prefix) * height / width))
         if rows > 1 and (tokens - prefix) % rows == 0 and rows * width == (tokens - prefix) // rows * height:
             return _Tokens(prefix, rows)
@@ -60,90 +60,96 @@ class _Tokens:
     rows: int
 
     def __call__(self, output: Tensor) -> Tensor:
-        places = output[:, self.prefix :]
-        return places.reshape(len(output), self.rows, -1, output.shape[2]).permute(0, 3, 1, 2)
+        image_tokens = output[:, self.prefix :]
+        return image_tokens.reshape(len(output), self.rows, -1, output.shape[2]).permute(0, 3, 1, 2)
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What a module gave, in the order in which they were done."""
+class _Output:
+    """What a module returned; lists of them are in the order of execution."""
 
     name: str
     module: nn.Module
     output: Tensor
 
 
-def find_layer(module: nn.Module, score: Callable[[Tensor], Tensor], images: Tensor, named: str | None = None) -> Layer:
-    """The layer of that name, or the one that its kind of network is looked at by. `score` gives (N, K) for images."""
-    seen, scores = _watched(module, score, images)
+def find_layer(module: nn.Module, score: Callable[[Tensor], Tensor], images: Tensor, name: str | None = None) -> Layer:
+    """Return the layer of that name, or the default one. `score` returns (N, K) for images."""
+    outputs, scores = _record_outputs(module, score, images)
     height, width = images.shape[2:]
-    if named is not None:
-        own = [one for one in seen if one.name == named]
-        if not own:
-            known = list(dict.fromkeys(one.name for one in seen if one.name))
-            raise NoAttention(f"it has no layer {named!r} that gives a tensor; {nearest(named, known)}")
-        spread = _spread_of(own[-1], height, width)
-        if spread is None:
-            raise NoAttention(f"its layer {named!r} gives {tuple(own[-1].output.shape)}, which has no places in the image")
-        return Layer(named, own[-1].module, spread)
-    found = _last_convolution(seen)
-    tokens = [one for one in seen if isinstance(one.module, _NORMS) and _spread_of(one, height, width) is not None]
-    if tokens and (found is None or seen.index(tokens[-1]) > seen.index(found)):
-        found = _last_that_speaks(tokens, scores, height, width) or found
+    if name is not None:
+        return _named_layer(outputs, name, height, width)
+    found = _last_convolution(outputs)
+    norms = [one for one in outputs if isinstance(one.module, _NORMS) and _to_maps(one, height, width) is not None]
+    if norms and (found is None or outputs.index(norms[-1]) > outputs.index(found)):
+        found = _last_influential(norms, scores, height, width) or found
     if found is None:
-        raise NoAttention("it has no convolution, and no tokens that lie in the image; name a layer with attention.layer")
-    spread = _spread_of(found, height, width)
-    assert spread is not None
-    return Layer(found.name, found.module, spread)
+        raise NoSaliency("it has no convolution and no image tokens; choose a layer with saliency.layer")
+    to_maps = _to_maps(found, height, width)
+    assert to_maps is not None
+    return Layer(found.name, found.module, to_maps)
 
 
-def _last_convolution(seen: list[_Seen]) -> _Seen | None:
-    """The last convolution that has places, and then the last module that gives maps of its size."""
-    convolutions = [one for one in seen if isinstance(one.module, nn.Conv2d) and _places(one.output) > 1]
+def _named_layer(outputs: list[_Output], name: str, height: int, width: int) -> Layer:
+    own = [one for one in outputs if one.name == name]
+    if not own:
+        known = list(dict.fromkeys(one.name for one in outputs if one.name))
+        raise NoSaliency(f"it has no layer {name!r} that returns a tensor; {nearest(name, known)}")
+    to_maps = _to_maps(own[-1], height, width)
+    if to_maps is None:
+        raise NoSaliency(f"its layer {name!r} returns {tuple(own[-1].output.shape)}, which has no image positions")
+    return Layer(name, own[-1].module, to_maps)
+
+
+def _last_convolution(outputs: list[_Output]) -> _Output | None:
+    """Return the last module with maps of the same size as the last convolution that has positions."""
+    convolutions = [one for one in outputs if isinstance(one.module, nn.Conv2d) and _positions(one.output) > 1]
     if not convolutions:
         return None
     last = convolutions[-1]
-    after = seen[seen.index(last) :]
+    after = outputs[outputs.index(last) :]
     return [one for one in after if one.output.ndim == 4 and one.output.shape[2:] == last.output.shape[2:]][-1]
 
 
-def _last_that_speaks(tokens: list[_Seen], scores: Tensor, height: int, width: int) -> _Seen | None:
-    gradients = torch.autograd.grad(scores.amax(1).sum(), [one.output for one in tokens], allow_unused=True)
-    for one, gradient in reversed(list(zip(tokens, gradients, strict=True))):
-        spread = _spread_of(one, height, width)
-        if gradient is not None and spread is not None and bool((spread(gradient) != 0).any()):
+def _last_influential(norms: list[_Output], scores: Tensor, height: int, width: int) -> _Output | None:
+    """Return the last norm whose image tokens influence the scores."""
+    gradients = torch.autograd.grad(scores.amax(1).sum(), [one.output for one in norms], allow_unused=True)
+    for one, gradient in reversed(list(zip(norms, gradients, strict=True))):
+        to_maps = _to_maps(one, height, width)
+        if gradient is not None and to_maps is not None and bool((to_maps(gradient) != 0).any()):
             return one
     return None
 
 
-def _spread_of(one: _Seen, height: int, width: int) -> Spread | None:
+def _to_maps(one: _Output, height: int, width: int) -> ToMaps | None:
+    """Return how an output becomes maps; None if it has no image positions."""
     output = one.output
     if output.ndim == 3:
-        return token_spread(output.shape[1], height, width)
-    if output.ndim != 4 or _places(output) == 1:
+        return arrange_tokens(output.shape[1], height, width)
+    if output.ndim != 4 or _positions(output) == 1:
         return None
     last = isinstance(one.module, _NORMS) and output.shape[3] == one.module.normalized_shape[-1]
-    return as_last_channels if last else as_maps
+    return channels_first if last else keep_maps
 
 
-def _places(output: Tensor) -> int:
+def _positions(output: Tensor) -> int:
     return math.prod(output.shape[2:]) if output.ndim == 4 else 0
 
 
-def _watched(module: nn.Module, score: Callable[[Tensor], Tensor], images: Tensor) -> tuple[list[_Seen], Tensor]:
-    """What each part of a network gives for images, and its scores."""
-    seen: list[_Seen] = []
+def _record_outputs(module: nn.Module, score: Callable[[Tensor], Tensor], images: Tensor) -> tuple[list[_Output], Tensor]:
+    """Return what each part of a network returns for images, and its scores."""
+    outputs: list[_Output] = []
     names = {part: name for name, part in module.named_modules()}
 
-    def note(part: nn.Module, _: Any, output: Any) -> None:
+    def record(part: nn.Module, _: Any, output: Any) -> None:
         if isinstance(output, Tensor) and output.is_floating_point() and output.ndim in (3, 4):
-            seen.append(_Seen(names[part], part, output))
+            outputs.append(_Output(names[part], part, output))
 
-    hooks = [part.register_forward_hook(note) for part in names]
+    hooks = [part.register_forward_hook(record) for part in names]
     try:
         with torch.enable_grad():
             scores = score(images.detach().requires_grad_())
     finally:
         for hook in hooks:
             hook.remove()
-    return seen, scores
+    return outputs, scores

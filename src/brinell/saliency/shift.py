@@ -1,10 +1,11 @@
-"""Where two heat maps differ: has the model's attention moved? Pure functions of maps (N, H, W).
+"""How two saliency maps differ: has the model's saliency shifted? Pure functions of maps (N, H, W).
 
-The paper's rule (seed 5): what lies above a map's third quartile is hot; the image is cut into cells, and the max-cell is
-the one with the most hot pixels; attention has moved if the max-cells of two maps differ. Its cells are of whole pixels,
-and what is left over goes to the last ones, which are larger then and draw the maximum; and often several cells are all
-hot, of which the first counts. With equal cells a pixel on a border counts for both sides in part, all cells are of one
-size, and of those that are equally full the hottest counts. Two continuous measures stand beside the rule.
+The rule of the paper (specular highlights, Vats and Jerripothula 2023): pixels above a map's third quartile are hot;
+the image is divided into cells, and the max-cell is the one with the most hot pixels; saliency has shifted if the
+max-cells of two maps differ. The paper's cells are whole pixels wide and the remainder goes to the last ones, which
+are larger and so win more often; and often several cells are completely hot, of which the first counts. With equal
+cells, a pixel on a border counts for both sides in part, all cells have one size, and of equally full cells the
+hottest counts. Two continuous measures complement the rule.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ QUARTILE = 0.75
 
 
 @dataclass(frozen=True)
-class Drift:
-    """How attention moved from one map to another, (N,) each.
+class Shift:
+    """How saliency shifts from one map to another, (N,) each.
 
-    `cell` is the max-cell by the paper's rule, `equal_cell` with cells of one size, counted row by row from 0 and -1 for
-    a map of which nothing is hot; `tied` says that several cells are the fullest, of which the first counts. `overlap` is
-    intersection over union of the hot pixels, `distance` that of the maps' centres of mass, as a share of the image's
-    diagonal; both are NaN where a map is empty.
+    `cell` is the max-cell by the paper's rule, `equal_cell` the one with cells of equal size, counted row by row from
+    0; -1 for a map without hot pixels. `tied`: several cells are the fullest, and the first counts. `overlap` is the
+    intersection over union of the hot pixels, `distance` the distance between the maps' centres of mass, as a share
+    of the image's diagonal; both are NaN where a map is empty.
     """
 
     clean_cell: Tensor
@@ -36,42 +37,42 @@ class Drift:
     distance: Tensor
 
 
-def drift(clean: Tensor, changed: Tensor, cells: int = 5) -> Drift:
-    """How the model's attention moved between pairs of maps."""
-    before, after = hot(clean), hot(changed)
-    (clean_cell, first), (cell, second) = (fullest(each, cells) for each in (before, after))
-    (clean_equal, _), (equal, _) = (fullest(each, cells, maps) for each, maps in ((before, clean), (after, changed)))
-    either = (before | after).flatten(1).sum(1)
-    return Drift(
+def compare_maps(clean: Tensor, changed: Tensor, cells: int = 5) -> Shift:
+    """Return how saliency shifts between pairs of maps."""
+    before, after = hot_pixels(clean), hot_pixels(changed)
+    (clean_cell, clean_tied), (cell, tied) = (fullest_cell(each, cells) for each in (before, after))
+    (clean_equal, _), (equal, _) = (fullest_cell(each, cells, maps) for each, maps in ((before, clean), (after, changed)))
+    union = (before | after).flatten(1).sum(1)
+    return Shift(
         clean_cell=clean_cell,
         cell=cell,
         clean_equal_cell=clean_equal,
         equal_cell=equal,
-        tied=first | second,
-        overlap=(before & after).flatten(1).sum(1) / either,
+        tied=clean_tied | tied,
+        overlap=(before & after).flatten(1).sum(1) / union,
         distance=(centre(clean) - centre(changed)).norm(dim=1) / sum(side**2 for side in clean.shape[1:]) ** 0.5,
     )
 
 
-def hot(maps: Tensor) -> Tensor:
-    """Pixels strictly above their map's third quartile (linear between neighbours, as NumPy has it)."""
+def hot_pixels(maps: Tensor) -> Tensor:
+    """Return the pixels strictly above their map's third quartile (interpolated linearly, as in NumPy)."""
     flat = maps.flatten(1)
-    place = QUARTILE * (flat.shape[1] - 1)
-    low = flat.kthvalue(int(place) + 1, 1, keepdim=True).values
-    high = flat.kthvalue(min(int(place) + 2, flat.shape[1]), 1, keepdim=True).values
-    return (flat > torch.lerp(low, high, place - int(place))).view_as(maps)
+    position = QUARTILE * (flat.shape[1] - 1)
+    low = flat.kthvalue(int(position) + 1, 1, keepdim=True).values
+    high = flat.kthvalue(min(int(position) + 2, flat.shape[1]), 1, keepdim=True).values
+    return (flat > torch.lerp(low, high, position - int(position))).view_as(maps)
 
 
-def fullest(pixels: Tensor, cells: int, heat: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The cell with the most of some pixels, and whether others have as many; -1 where there are none at all.
+def fullest_cell(pixels: Tensor, cells: int, heat: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the cell with the most of some pixels (-1 if there are none), and whether others have as many.
 
-    With the pixels' `heat` cells are equal, and of several the hottest is told; without it, the first of the paper's.
+    With the maps' `heat`, cells have equal size and the hottest of tied ones counts; without it, the paper's rule holds.
     """
     height, width = pixels.shape[1:]
-    rows, columns = (_shares(side, cells, heat is not None).to(pixels.device) for side in (height, width))
+    rows, columns = (_cell_shares(side, cells, equal=heat is not None).to(pixels.device) for side in (height, width))
     inside = (rows @ pixels.to(torch.float64) @ columns.T).flatten(1)
     most = inside.amax(1, keepdim=True)
-    best = inside >= most - 1e-9 * height * width  # parts of pixels don't add up to the last digit
+    best = inside >= most - 1e-9 * height * width  # sums of parts of pixels are not exact
     none = most[:, 0] <= 0
     weight = best.to(torch.float64)
     if heat is not None:
@@ -79,18 +80,18 @@ def fullest(pixels: Tensor, cells: int, heat: Tensor | None = None) -> tuple[Ten
     return weight.argmax(1).masked_fill(none, -1), (best.sum(1) > 1) & ~none
 
 
-def _shares(side: int, cells: int, equal: bool) -> Tensor:
-    """How much of each pixel of a side lies in each cell, float64 (cells, side)."""
-    places = torch.arange(side, dtype=torch.float64)
+def _cell_shares(side: int, cells: int, *, equal: bool) -> Tensor:
+    """Return how much of each pixel of a side lies in each cell, float64 (cells, side)."""
+    pixels = torch.arange(side, dtype=torch.float64)
     if equal:
         edges = torch.arange(cells + 1, dtype=torch.float64)[:, None] * (side / cells)
-        return (torch.minimum(edges[1:], places + 1) - torch.maximum(edges[:-1], places)).clamp(min=0)
-    cell = (places // max(1, side // cells)).clamp(max=cells - 1)
+        return (torch.minimum(edges[1:], pixels + 1) - torch.maximum(edges[:-1], pixels)).clamp(min=0)
+    cell = (pixels // max(1, side // cells)).clamp(max=cells - 1)
     return (cell == torch.arange(cells)[:, None]).to(torch.float64)
 
 
 def centre(maps: Tensor) -> Tensor:
-    """Each map's centre of mass, y and x in pixels, float64 (N, 2); NaN for an empty map."""
+    """Return each map's centre of mass, y and x in pixels, float64 (N, 2); NaN for an empty map."""
     heat = maps.to(torch.float64)
     height, width = (torch.arange(side, dtype=torch.float64, device=maps.device) for side in maps.shape[1:])
     mass = heat.sum((1, 2))

@@ -1,7 +1,7 @@
-"""The walk of logging a run: the parent, a nested run for each lens, model and operator, and the files.
+"""Logging a run: the parent run, a nested run for each lens, model and operator, and the files.
 
-A run is known by what was measured and when. What was logged before and is the same stays; what changed since, or was left
-unfinished, is logged anew.
+A run is identified by what was measured and when. Logging is idempotent: what was logged before and is unchanged stays;
+what changed since, or was left unfinished, is logged anew.
 """
 
 from __future__ import annotations
@@ -11,28 +11,26 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from brinell.engine.manifest import package_version
 from brinell.engine.progress import Reporter, Silent
-from brinell.errors import RunError, UnknownName
-from brinell.lenses.analysis import Findings, findings
-from brinell.report.page import write_figures, write_report
-from brinell.runs.names import title
-from brinell.runs.store import Store
-from brinell.tracking.figures import Number, Part, figures, summary, word
+from brinell.lenses.reader import Findings
+from brinell.runs.run import Run
+from brinell.tracking.figures import Number, Part, collect_figures, summarise, to_word
 from brinell.tracking.server import Server
+from brinell.versions import package_version
 
-RUN, PART, CONTENT = "brinell.run", "brinell.part", "brinell.content"
+RUN, PART, CONTENT = "brinell.run", "brinell.part", "brinell.content"  # tags
 PARENT = "mlflow.parentRunId"
+MAX_NOTE = 5000  # characters of a run's description
 
 
 @dataclass(frozen=True)
 class Tracked:
-    """A run on a tracking server: where it is shown, and how many of its nested runs were logged now or stood there."""
+    """A run on a tracking server: its link, and how many nested runs were logged now or were already there."""
 
     link: str
     run: str
@@ -41,147 +39,140 @@ class Tracked:
     kept: int
 
 
-def track(store: Store, server: Server, reporter: Reporter | None = None) -> Tracked:
-    """Log a finished run, or what is missing of it there."""
-    reporter = reporter or Silent()
-    manifest = store.manifest()
-    if not manifest.get("finished"):
-        raise RunError(f"the run in {store.url} is not finished; finish it with the command that began it")
-    connection = store.connect()
-    found = findings(connection, manifest)
-    lenses = {lens["name"]: lens for lens in manifest["identity"]["config"]["lenses"]}
-    started = round(1000 * time.mktime(time.strptime(manifest["created"], "%Y-%m-%d %H:%M:%S")))
-    ended = started + round(1000 * manifest["seconds"])
-    numbers, parts = summary(connection, found, lenses), figures(found)
-    # rows stay as they are, and sums of them may differ in the last digit: what tells is what was computed, by which code
-    code = [package_version("brinell"), manifest.get("attention")]
-    contents = {
-        part: _digest([code, _params_of(part, manifest), [(one.name, one.step) for one in of]])
-        for part, of in parts.items()
-    }
-    content = _digest([code, manifest, list(contents.values())])
+@dataclass(frozen=True)
+class Content:
+    """What to log of a run: its findings, and the functions that write its report and its figures into its folder."""
 
-    key = _digest([manifest["identity"], manifest["created"]])
-    there = server.find(RUN, key)
-    tags = {"mlflow.note.content": _note(found), **_versions(manifest, store)}
-    parent = there[0].info.run_id if there else server.begin(_name(store), {RUN: key, **tags}, started)
-    if there and there[0].data.tags.get(CONTENT) == content:
+    run: Run
+    findings: Mapping[str, Findings]
+    write_report: Callable[[], str]
+    write_figures: Callable[[], list[str]]
+
+
+def track(content: Content, server: Server, reporter: Reporter | None = None) -> Tracked:
+    """Log a finished run, or the part of it that is missing on the server."""
+    run = content.run.require_finished()
+    started = round(1000 * time.mktime(time.strptime(run.manifest["created"], "%Y-%m-%d %H:%M:%S")))
+    ended = started + round(1000 * run.manifest["seconds"])
+    parts = collect_figures(content.findings)
+    digests = {part: _digest_part(run, part, numbers) for part, numbers in parts.items()}
+    digest = _digest([package_version("brinell"), run.manifest, list(digests.values())])
+
+    key = _digest([run.manifest["identity"], run.manifest["created"]])
+    known = next(iter(server.find(RUN, key)), None)
+    tags = {"mlflow.note.content": _describe(content.findings), **_versions(run)}
+    parent = server.begin(_name(run), {RUN: key, **tags}, started) if known is None else str(known.info.run_id)
+    if known is not None and known.data.tags.get(CONTENT) == digest:
         return Tracked(server.link(parent), parent, server.experiment, 0, len(parts))
 
-    standing = _standing(server, parent, contents)
-    missing = [part for part in parts if part not in standing]
-    advance = reporter.stage("logging", len(missing) + 1, "runs")
-    several = len({part.model for part in parts}) > 1
+    kept = _drop_outdated(server, parent, digests)
+    missing = [part for part in parts if part not in kept]
+    advance = (reporter or Silent()).stage("logging", len(missing) + 1, "runs")
     for part in missing:
-        run = server.begin(_title(part, several), {PARENT: parent, PART: _key(part)}, started)
-        server.log(run, parts[part], _params_of(part, manifest), ended)
-        server.end(run, ended)
-        server.tag(run, {CONTENT: contents[part]})  # last, so that what was left unfinished is known
+        nested = server.begin(_title(run, part), {PARENT: parent, PART: _key(part)}, started)
+        server.log(nested, parts[part], _part_params(run, part), ended)
+        server.end(nested, ended)
+        server.tag(nested, {CONTENT: digests[part]})  # last: a run without it was left unfinished
         advance(1)
-    known, named = (there[0].data.metrics, there[0].data.params) if there else ({}, {})
-    changed = {one.name for one in numbers if not math.isclose(known.get(one.name, math.nan), _last(numbers, one.name))}
-    params = {key: value for key, value in _params(manifest).items() if key not in named}
-    data = manifest["identity"]["data"]
-    server.log(parent, [one for one in numbers if one.name in changed], params, ended)
-    server.uses(parent, data["name"], data["fingerprint"], manifest["source"]["data"]["source"])
-    with tempfile.TemporaryDirectory() as folder:
-        _gather(store, found, Path(folder))
-        server.keep(parent, Path(folder))
-    server.end(parent, ended)
-    server.tag(parent, {**tags, CONTENT: content})
+    _log_parent(content, server, parent, known, ended)
+    server.tag(parent, {**tags, CONTENT: digest})
     advance(1)
     return Tracked(server.link(parent), parent, server.experiment, len(missing), len(parts) - len(missing))
 
 
-def _standing(server: Server, parent: str, contents: Mapping[Part, str]) -> set[Part]:
-    """The parts that are there as they should be; others are deleted."""
-    wanted = {_key(part): part for part in contents}
-    standing: set[Part] = set()
-    for run in server.find(PARENT, parent):
-        part = wanted.get(run.data.tags.get(PART, ""))
-        if part is None or part in standing or run.data.tags.get(CONTENT) != contents[part]:
-            server.drop(run.info.run_id)
+def _log_parent(content: Content, server: Server, parent: str, known: Any, ended: int) -> None:
+    """Log the run as a whole: figures and parameters that are not there yet, the dataset and the files."""
+    run = content.run
+    numbers = summarise(run, content.findings)
+    metrics, named = (known.data.metrics, known.data.params) if known is not None else ({}, {})
+    changed = {one.name for one in numbers if not math.isclose(metrics.get(one.name, math.nan), _last(numbers, one.name))}
+    params = {key: value for key, value in _params(run).items() if key not in named}
+    server.log(parent, [one for one in numbers if one.name in changed], params, ended)
+    server.log_dataset(parent, run.data["name"], run.data["fingerprint"], run.source["data"]["source"])
+    with tempfile.TemporaryDirectory() as folder:
+        _gather(content, Path(folder))
+        server.upload(parent, Path(folder))
+    server.end(parent, ended)
+
+
+def _drop_outdated(server: Server, parent: str, digests: Mapping[Part, str]) -> set[Part]:
+    """Return the parts that are on the server and up to date; delete the other nested runs."""
+    wanted = {_key(part): part for part in digests}
+    kept: set[Part] = set()
+    for nested in server.find(PARENT, parent):
+        part = wanted.get(nested.data.tags.get(PART, ""))
+        if part is None or part in kept or nested.data.tags.get(CONTENT) != digests[part]:
+            server.drop(nested.info.run_id)
         else:
-            standing.add(part)
-    return standing
+            kept.add(part)
+    return kept
 
 
-def _gather(store: Store, found: Mapping[str, Findings], folder: Path) -> None:
-    """Write the report and the figures, and put them into a folder with what ran and what was found."""
-    write_report(store)
-    names = ["report.html", "manifest.json", *(f"figures/{name}" for name in write_figures(store))]
-    for name in names:
+def _gather(content: Content, folder: Path) -> None:
+    """Copy the report, the figures, the manifest and the findings into a folder."""
+    content.write_report()
+    for name in ["report.html", "manifest.json", *(f"figures/{name}" for name in content.write_figures())]:
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(store.read(*name.split("/")))
-    told = {lens: one.to_dict() for lens, one in found.items()}
-    (folder / "summary.json").write_text(json.dumps(told, ensure_ascii=False, indent=1), encoding="utf-8")
+        file.write_bytes(content.run.store.read(*name.split("/")))
+    findings = {name: found.to_json() for name, found in content.findings.items()}
+    (folder / "summary.json").write_text(json.dumps(findings, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
-def _params(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What was measured: the config, and what models and data are known by."""
-    config = manifest["identity"]["config"]
-    named = {
-        **config,
-        "lenses": {lens["name"]: {key: value for key, value in lens.items() if key != "name"} for lens in config["lenses"]},
-        "models": manifest["identity"]["models"],
-        "data": {**config["data"], **manifest["identity"]["data"]},
+# ---- parameters, tags and names ----
+
+
+def _params(run: Run) -> dict[str, str]:
+    """Return what was measured: the config, and the fingerprints of models and data."""
+    lenses = {name: {key: value for key, value in lens.items() if key != "name"} for name, lens in run.lenses.items()}
+    models = {
+        name: {"source": model.options["source"], "fingerprint": model.fingerprint, "input": list(model.input)}
+        for name, model in run.models.items()
     }
-    sources = dict(zip(named["models"], config["models"], strict=True))
-    named["models"] = {
-        name: {"source": sources[name]["source"], "fingerprint": one["fingerprint"], "input": one["input"]}
-        for name, one in named["models"].items()
-    }
-    return dict(_words(named))
+    return dict(_words({**run.config, "lenses": lenses, "models": models, "data": {**run.config["data"], **run.data}}))
 
 
-def _params_of(part: Part, manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What a nested run is of, and the lens's options."""
-    config, models = manifest["identity"]["config"], manifest["identity"]["models"]
-    lens = next(lens for lens in config["lenses"] if lens["name"] == part.lens)
-    options = {key: value for key, value in lens.items() if key not in ("name", "operators", "methods")}
+def _part_params(run: Run, part: Part) -> dict[str, str]:
+    """Return what a nested run is about, and the options of its lens."""
+    options = run.lens(part.lens) or run.manifest.get(part.lens, {}).get("options", {})
+    options = {key: value for key, value in options.items() if key not in ("name", "operators", "methods")}
     own = {"lens": part.lens, "model": part.model, "operator": part.operator}
-    data = manifest["identity"]["data"]
-    return dict(
-        _words({**own, "fingerprint": models[part.model]["fingerprint"], "data": data, "seed": config["seed"], **options})
-    )
+    fingerprint = run.models[part.model].fingerprint
+    return dict(_words({**own, "fingerprint": fingerprint, "data": run.data, "seed": run.seed, **options}))
 
 
-def _words(told: Any, name: str = "") -> list[tuple[str, str]]:
-    """Settings as words by their paths: data.limit; lists are told in one."""
-    if isinstance(told, Mapping):
-        return [pair for key, value in told.items() for pair in _words(value, f"{name}.{key}" if name else str(key))]
-    if told is None:
+def _words(value: Any, name: str = "") -> list[tuple[str, str]]:
+    """Return settings as text by their paths, such as data.limit; lists are joined."""
+    if isinstance(value, Mapping):
+        return [pair for key, each in value.items() for pair in _words(each, f"{name}.{key}" if name else str(key))]
+    if value is None:
         return []
-    if isinstance(told, list):
-        told = ", ".join(map(str, told))
-    return [(word(name), str(told))] if told != "" else []
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    return [(to_word(name), str(value))] if value != "" else []
 
 
-def _versions(manifest: Mapping[str, Any], store: Store) -> dict[str, str]:
-    versions = {f"version.{name}": value for name, value in manifest["versions"].items() if value is not None}
-    machine = {f"machine.{name}": value for name, value in manifest["machine"].items()}
-    return {**versions, **machine, "brinell.folder": store.place(), "mlflow.source.name": "brinell"}
+def _versions(run: Run) -> dict[str, str]:
+    versions = {f"version.{name}": value for name, value in run.manifest["versions"].items() if value is not None}
+    machine = {f"machine.{name}": value for name, value in run.manifest["machine"].items()}
+    return {**versions, **machine, "brinell.folder": run.store.place(), "mlflow.source.name": "brinell"}
 
 
-def _note(found: Mapping[str, Findings]) -> str:
-    """What was found, in sentences: MLflow shows them on the run's page."""
+def _describe(findings: Mapping[str, Findings]) -> str:
+    """Return the verdicts, which MLflow shows on the run's page."""
     lines = []
-    for lens, one in found.items():
-        lines += [f"**{lens}**", *(f"- {one.verdict(model)}" for model in one.models), ""]
-    return "\n".join(lines)[:5000]
+    for name, found in findings.items():
+        lines += [f"**{name}**", *(f"- {found.verdict(model)}" for model in found.models), ""]
+    return "\n".join(lines)[:MAX_NOTE]
 
 
-def _name(store: Store) -> str:
-    return store.root.rpartition("/")[2] or store.url
+def _name(run: Run) -> str:
+    return run.store.root.rpartition("/")[2] or run.folder
 
 
-def _title(part: Part, several: bool) -> str:
-    try:
-        named = title(part.operator)
-    except UnknownName:
-        named = part.operator
-    return f"{part.lens}: {named}" + (f" ({part.model})" if several else "")
+def _title(run: Run, part: Part) -> str:
+    model = f" ({part.model})" if len(run.models) > 1 else ""
+    return f"{part.lens}: {run.title(part.operator)}{model}"
 
 
 def _key(part: Part) -> str:
@@ -189,10 +180,19 @@ def _key(part: Part) -> str:
 
 
 def _last(numbers: list[Number], name: str) -> float:
-    """What a server takes for a figure's value: that of its last step."""
+    """Return what a server takes as a figure's value: that of its last step."""
     return max((one for one in numbers if one.name == name), key=lambda one: one.step).value
 
 
-def _digest(told: Any) -> str:
-    """32 hex digits of plain data."""
-    return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=16).hexdigest()
+def _digest_part(run: Run, part: Part, numbers: list[Number]) -> str:
+    """Return what identifies a part's content: its settings, the names of its figures and the code that computed them.
+
+    Values are not included: rows don't change, but sums over them may differ in the last digit.
+    """
+    code = [package_version("brinell"), run.manifest.get(part.lens)]
+    return _digest([code, _part_params(run, part), [(one.name, one.step) for one in numbers]])
+
+
+def _digest(content: Any) -> str:
+    """Return 32 hex digits of plain data."""
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,71 +1,70 @@
-"""Figures of fragile windows, as Altair charts."""
+"""Charts of fragile windows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import altair as alt
 
-from brinell.lenses.fragility.findings import Fragility, Share
+from brinell.lenses.fragility.findings import FragilityFindings
 from brinell.lenses.fragility.fragile import KINDS
-from brinell.lenses.profile.charts import PALETTE, Figure
-from brinell.runs.names import title
+from brinell.lenses.fragility.queries import FragileShare
+from brinell.report.charts import Chart, inline_data, menu, model_colour
+from brinell.report.show import Namer
 
-JUDGED = {"correct": "right or wrong", "label": "label"}
-MANY = 40  # classes, of which no more are shown
+JUDGED_BY = {"correct": "right or wrong", "label": "label"}
+MAX_CLASSES = 40  # shown
+SIZE = "P: window side as a share of the image's shorter side"
+PIXELS = "window side in pixels"
 
 
-def fragile_curves(found: Fragility, kind: str | None = None) -> Figure:
-    """The share of fragile windows against their size, a line a model (the paper's Figs. 5 and A.1).
+def fragile_curves(findings: FragilityFindings, kind: str | None = None) -> Chart:
+    """Return the share of fragile windows against their size, one line per model (the paper's Figs. 5 and A.1).
 
-    Without a kind, the reader chooses it, and whether it is the label that has to change.
+    Without a kind, the reader selects it, and whether right or wrong or the label has to change.
     """
-    shares = [one for one in found.shares.values() if one.operator.startswith("windows:") and one.images]
-    records = [_record(one, "share") for one in shares if kind in (None, one.kind)]
+    records = [_record(share, "share") for share in _measured(findings, findings.windows) if kind in (None, share.kind)]
     if kind is not None:
-        records = [record for record in records if record["judged by"] == JUDGED["correct"]]
-    chart = alt.Chart(alt.InlineData(values=records))
-    if kind is None:
-        chart = chart.transform_filter("datum.kind === chosen_kind && datum['judged by'] === chosen_way")
-    layers = _lines(chart, found, "share of windows that are fragile")
-    if kind is not None:
-        return layers.properties(title=f"{kind}, by right or wrong")
-    ways = [way for way in JUDGED.values() if any(record["judged by"] == way for record in records)]
-    return layers.add_params(_menu("chosen_kind", "kind ", list(KINDS)), _menu("chosen_way", "what changes ", ways))
+        records = [record for record in records if record["judged by"] == JUDGED_BY["correct"]]
+        return _lines(records, findings, "fragile windows").properties(title=f"{kind}, judged by right or wrong")
+    ways = [way for way in JUDGED_BY.values() if any(record["judged by"] == way for record in records)]
+    selected = "datum.kind === chosen_kind && datum['judged by'] === chosen_way"
+    lines = _lines(records, findings, "fragile windows", selected)
+    return lines.add_params(menu("chosen_kind", "kind", KINDS), menu("chosen_way", "what changes", ways or [""]))
 
 
-def location_curves(found: Fragility) -> Figure:
-    """The share of places on black at which a shift by a pixel changes the label (Fig. 7a)."""
-    shares = [one for one in found.shares.values() if one.operator.startswith("location:") and one.images]
-    records = [_record(one, "share") for one in shares if one.judged_by == "label" and one.kind == "loose shift"]
-    return _lines(alt.Chart(alt.InlineData(values=records)), found, "share of places where the label changes")
+def location_curves(findings: FragilityFindings) -> Chart:
+    """Return the share of positions on black at which a one-pixel shift changes the label (Fig. 7a)."""
+    shares = _measured(findings, findings.locations)
+    records = [_record(share, "share") for share in shares if (share.kind, share.judged_by) == ("loose shift", "label")]
+    return _lines(records, findings, "positions where the label changes")
 
 
-def recognised_curves(found: Fragility) -> Figure:
-    """The share of windows that are recognised against their size (Figs. A.2 and A.5a)."""
-    shares = [one for one in found.shares.values() if one.operator.startswith("windows:") and one.images]
-    records = [_record(one, "recognised") for one in shares if (one.kind, one.judged_by) == ("loose shrink", "correct")]
-    return _lines(alt.Chart(alt.InlineData(values=records)), found, "share of windows that are right")
+def recognised_curves(findings: FragilityFindings) -> Chart:
+    """Return the share of recognised windows against their size (Figs. A.2 and A.5a)."""
+    shares = _measured(findings, findings.windows)
+    chosen = [share for share in shares if (share.kind, share.judged_by) == ("loose shrink", "correct")]
+    return _lines([_record(share, "recognised") for share in chosen], findings, "recognised windows")
 
 
-def sign_bars(found: Fragility) -> Figure:
-    """Fragile windows that a change makes wrong, and those that it makes right; inside and outside objects, where known."""
+def sign_bars(findings: FragilityFindings) -> Chart:
+    """Return the fragile windows that become wrong and that become right; inside and outside of objects, where known."""
     records = []
-    for one in found.shares.values():
-        if one.judged_by != "correct" or not one.images or not one.operator.startswith("windows:"):
-            continue
-        parts = {
-            "right → wrong": one.lost,
-            "wrong → right": one.gained,
-            "in the object": one.inside,
-            "around it": one.outside,
-        }
-        for part, value in parts.items():
-            if value.value == value.value:
-                records.append(
-                    {"model": one.model, "kind": one.kind, "size": title(one.operator), "part": part} | _numbers(value)
-                )
-    chart = alt.Chart(alt.InlineData(values=records)).transform_filter("datum.kind === chosen_part_kind")
+    for share in _measured(findings, findings.windows):
+        if share.judged_by == "correct":
+            parts = {
+                "right → wrong": share.lost,
+                "wrong → right": share.gained,
+                "on the object": share.inside,
+                "off the object": share.outside,
+            }
+            facts = {"model": share.model, "kind": share.kind, "size": findings.title(share.operator)}
+            records += [
+                facts | {"part": part} | asdict(value) for part, value in parts.items() if value.value == value.value
+            ]
+    chart = alt.Chart(inline_data(records)).transform_filter("datum.kind === chosen_part_kind")
     bars = chart.mark_bar().encode(
         x=alt.X("part:N", title=None, sort=None),
         y=alt.Y("value:Q", axis=alt.Axis(format="%"), title="fragile"),
@@ -74,68 +73,61 @@ def sign_bars(found: Fragility) -> Figure:
     )
     rules = chart.mark_rule().encode(x=alt.X("part:N", sort=None), y="low:Q", y2="high:Q")
     layers = alt.layer(bars, rules).properties(width=130, height=140)
-    faceted = layers.facet(column=alt.Column("size:N", title=None, sort=None), row=alt.Row("model:N", title=None))
-    return faceted.add_params(_menu("chosen_part_kind", "kind ", list(KINDS)))
+    facets = layers.facet(column=alt.Column("size:N", title=None, sort=None), row=alt.Row("model:N", title=None))
+    return facets.add_params(menu("chosen_part_kind", "kind", KINDS))
 
 
-def class_bars(found: Fragility, names: dict[str, Any]) -> Figure:
-    """The share of fragile windows by class, mean over sizes: the classes with the most."""
-    sums: dict[tuple[str, str], list[float]] = {}
-    for record in found.by_class:
-        if record["kind"] == "loose shift" and record["operator"].startswith("windows:"):
+def class_bars(findings: FragilityFindings, names: Mapping[str, Namer]) -> Chart:
+    """Return the share of fragile windows by class, the mean over sizes, for the classes with the most."""
+    shares: dict[tuple[str, str], list[float]] = {}
+    for record in findings.by_class:
+        if record["kind"] == "loose shift" and record["operator"] in findings.windows:
             name = names[record["model"]](record["label"]) if record["model"] in names else str(record["label"])
-            sums.setdefault((record["model"], name), []).append(record["share"])
-    ranked = sorted(sums.items(), key=lambda one: -sum(one[1]) / len(one[1]))[:MANY]
+            shares.setdefault((record["model"], name), []).append(record["share"])
+    ranked = sorted(shares.items(), key=lambda entry: -sum(entry[1]) / len(entry[1]))[:MAX_CLASSES]
     records = [{"model": model, "class": name, "share": sum(own) / len(own)} for (model, name), own in ranked]
     bars = (
-        alt.Chart(alt.InlineData(values=records))
+        alt.Chart(inline_data(records))
         .mark_bar()
         .encode(
             y=alt.Y("class:N", sort="-x", title=None),
-            x=alt.X("share:Q", axis=alt.Axis(format="%"), title="share of windows that are fragile (loose shift)"),
-            color=_colour(found),
+            x=alt.X("share:Q", axis=alt.Axis(format="%"), title="fragile windows (loose shift)"),
+            color=model_colour(findings.models),
             tooltip=["model:N", "class:N", alt.Tooltip("share:Q", format=".2%")],
         )
     )
     return alt.layer(bars).properties(width=560)
 
 
-def _lines(chart: alt.Chart, found: Fragility, name: str) -> Figure:
-    pixels = any(operator.endswith("px") for operator in found.operators)
-    x = alt.X(
-        "size:Q", title="side of the windows, pixels" if pixels else "P: side of the windows over the image's shorter side"
-    )
+def _measured(findings: FragilityFindings, operators: list[str]) -> list[FragileShare]:
+    """Return the shares of some operators, in their order."""
+    shares = [share for share in findings.shares.values() if share.operator in operators and share.images]
+    return sorted(shares, key=lambda share: operators.index(share.operator))
+
+
+def _lines(records: Iterable[dict[str, Any]], findings: FragilityFindings, name: str, selected: str | None = None) -> Chart:
+    """Return one line per model against the size of windows, with its interval; `selected` filters the records."""
+    chart = alt.Chart(inline_data(records))
+    if selected is not None:
+        chart = chart.transform_filter(selected)
+    in_pixels = any(operator.endswith("px") for operator in findings.operators)
+    x = alt.X("size:Q", title=PIXELS if in_pixels else SIZE)
     y = alt.Y("value:Q", axis=alt.Axis(format="%"), title=name, scale=alt.Scale(zero=True))
-    band = chart.mark_area(opacity=0.15).encode(x=x, y="low:Q", y2="high:Q", color=_colour(found))
+    colour = model_colour(findings.models)
+    band = chart.mark_area(opacity=0.15).encode(x=x, y="low:Q", y2="high:Q", color=colour)
     line = chart.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=50)).encode(
-        x=x,
-        y=y,
-        color=_colour(found),
-        tooltip=["model:N", "size:Q", "images:Q", alt.Tooltip("value:Q", format=".2%")],
+        x=x, y=y, color=colour, tooltip=["model:N", "size:Q", "images:Q", alt.Tooltip("value:Q", format=".2%")]
     )
     return alt.layer(band, line).properties(width=740, height=320)
 
 
-def _record(one: Share, name: str) -> dict[str, Any]:
-    size = one.operator.partition(":")[2]
+def _record(share: FragileShare, name: str) -> dict[str, Any]:
+    size = share.operator.partition(":")[2]
     return {
-        "model": one.model,
-        "kind": one.kind,
-        "judged by": JUDGED[one.judged_by],
+        "model": share.model,
+        "kind": share.kind,
+        "judged by": JUDGED_BY[share.judged_by],
         "size": float(size.removesuffix("px")),
-        "images": one.images,
-        **_numbers(getattr(one, name)),
+        "images": share.images,
+        **asdict(getattr(share, name)),
     }
-
-
-def _numbers(value: Any) -> dict[str, float | None]:
-    known = {"value": value.value, "low": value.low, "high": value.high}
-    return {key: None if number != number else number for key, number in known.items()}
-
-
-def _colour(found: Fragility) -> alt.Color:
-    return alt.Color("model:N", title="model", sort=found.models, scale=alt.Scale(range=PALETTE))
-
-
-def _menu(name: str, label: str, options: list[str]) -> alt.Parameter:
-    return alt.param(name=name, value=options[0] if options else "", bind=alt.binding_select(options=options, name=label))

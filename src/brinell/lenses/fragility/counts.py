@@ -1,4 +1,4 @@
-"""Fragile windows counted: maps of one image to rows, and rows to columns."""
+"""Counts of fragile windows: the maps of one image as rows, and rows as columns."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 import torch
-from torch import Tensor
 
-from brinell.lenses.fragility.fragile import KINDS, Answers, By, Change, best_pair, fragile, inside
-from brinell.lenses.fragility.windows import Neighbourhood
-from brinell.lenses.lens import Categorical, Columns, Nullable
+from brinell.lenses.fragility.fragile import (
+    KINDS,
+    JudgedBy,
+    Mask,
+    Move,
+    WindowAnswers,
+    find_fragile,
+    find_inside,
+    find_largest_drop,
+)
+from brinell.lenses.fragility.windows import Array, Neighbourhood
+from brinell.lenses.method import Categorical, Columns, Nullable
 
 MEASURED, TOO_SMALL, MINIMAL_IMAGE, NOT_RECOGNISED, CUT, NO_END = range(6)
-STATES = ("measured", "too small", "minimal", "not recognised", "minimal, not all searched", "recognised to the end")
-BYS: tuple[By, ...] = get_args(By)
+STATUSES = ("measured", "too small", "minimal", "not recognised", "minimal, not all searched", "recognised to the end")
+WAYS: tuple[JudgedBy, ...] = get_args(JudgedBy)
 COUNTS = (
     "side",
     "windows",
@@ -33,54 +41,55 @@ COUNTS = (
 Row = dict[str, Any]
 
 
-def counted_rows(
-    hood: Neighbourhood, large: Answers, small: Answers | None, box: Tensor | None, neighbours: int
+def count_rows(
+    windows: Neighbourhood, large: WindowAnswers, small: WindowAnswers | None, box: Array | None, *, neighbours: int
 ) -> list[Row]:
-    """A row for each kind of fragility, by correctness and by label; `box` is where the object is, if anyone knows."""
-    changes: list[tuple[Change, Answers]] = [("shift", large)]
+    """Return one row per kind of fragility, judged by correctness and by label; `box` is the object's, where known."""
+    moves: list[tuple[Move, WindowAnswers]] = [("shift", large)]
     if small is not None:
-        changes.append(("shrink", small))
-    within = None if box is None else inside(hood.judged, box)
+        moves.append(("shrink", small))
+    inside = None if box is None else find_inside(windows.judged, box)
     rows = []
-    for change, after in changes:
-        for by in BYS:
-            found = fragile(hood, large, after, change, by, neighbours)
+    for move, after in moves:
+        for by in WAYS:
+            found = find_fragile(windows, large, after, move, by=by, neighbours=neighbours)
             for degree, flips in (("loose", found.loose), ("strict", found.strict)):
-                row: Row = {"kind": f"{degree} {change}", "judged_by": by, "side": hood.judged.side}
-                row |= {"windows": _sum(found.judged), "recognised": _sum(found.correct & found.judged)}
-                row |= {"fragile": _sum(flips)}
+                row: Row = {"kind": f"{degree} {move}", "judged_by": by, "side": windows.judged.side}
+                row |= {"windows": _count(found.judged), "recognised": _count(found.correct & found.judged)}
+                row |= {"fragile": _count(flips)}
                 if by == "correct":
-                    row |= {"lost": _sum(flips & found.correct), "gained": _sum(flips & ~found.correct)}
-                if within is not None:
-                    row |= {"inside": _sum(within & found.judged), "inside_fragile": _sum(within & flips)}
+                    row |= {"lost": _count(flips & found.correct), "gained": _count(flips & ~found.correct)}
+                if inside is not None:
+                    row |= {"inside": _count(inside & found.judged), "inside_fragile": _count(inside & flips)}
                 rows.append(row)
-        pair = best_pair(hood, large, after, change, neighbours)
+        pair = find_largest_drop(windows, large, after, move, neighbours=neighbours)
         if pair is not None:
-            first = next(row for row in rows if row["kind"] == f"loose {change}" and row["judged_by"] == "correct")
-            first |= {"x": pair.left, "y": pair.top, "to_x": pair.to_left, "to_y": pair.to_top, "fall": pair.drop}
+            first = next(row for row in rows if row["kind"] == f"loose {move}" and row["judged_by"] == "correct")
+            first |= {"x": pair.left, "y": pair.top, "to_x": pair.to_left, "to_y": pair.to_top, "drop": pair.drop}
     return rows
 
 
-def columns_of(rows: Sequence[Row]) -> Columns:
-    """Rows, each with its `sample`, as columns; what a row doesn't say is empty."""
+def to_columns(rows: Sequence[Row]) -> Columns:
+    """Return rows, each with its `sample`, as columns; values that a row lacks are null."""
     columns: Columns = {
         "sample": torch.tensor([row["sample"] for row in rows]),
-        "status": Categorical(torch.tensor([row.get("status", MEASURED) for row in rows]), STATES),
-        "kind": _words([row.get("kind") for row in rows], KINDS),
-        "judged_by": _words([row.get("judged_by") for row in rows], BYS),
-        "fall": _known([row.get("fall") for row in rows], torch.float32),
+        "status": Categorical(torch.tensor([row.get("status", MEASURED) for row in rows]), STATUSES),
+        "kind": _categorical([row.get("kind") for row in rows], KINDS),
+        "judged_by": _categorical([row.get("judged_by") for row in rows], WAYS),
+        "drop": _nullable([row.get("drop") for row in rows], torch.float32),
     }
-    return columns | {name: _known([row.get(name) for row in rows], torch.int64) for name in COUNTS}
+    return columns | {name: _nullable([row.get(name) for row in rows], torch.int64) for name in COUNTS}
 
 
-def _sum(windows: Tensor) -> int:
-    return int(windows.sum())
+def _count(mask: Mask) -> int:
+    return int(mask.sum())
 
 
-def _words(values: list[str | None], words: Sequence[str]) -> Categorical:
-    return Categorical(torch.tensor([-1 if value is None else words.index(value) for value in values]), tuple(words))
+def _categorical(values: list[str | None], categories: Sequence[str]) -> Categorical:
+    codes = [-1 if value is None else categories.index(value) for value in values]
+    return Categorical(torch.tensor(codes), tuple(categories))
 
 
-def _known(values: list[Any], dtype: torch.dtype) -> Nullable:
-    there = torch.tensor([value is not None for value in values])
-    return Nullable(torch.tensor([value or 0 for value in values], dtype=dtype), there)
+def _nullable(values: list[Any], dtype: torch.dtype) -> Nullable:
+    valid = torch.tensor([value is not None for value in values])
+    return Nullable(torch.tensor([value or 0 for value in values], dtype=dtype), valid)

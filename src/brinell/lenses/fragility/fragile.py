@@ -1,80 +1,82 @@
-"""From maps of answers to maps of fragile windows: pure functions of maps.
+"""Maps of answers to maps of fragile windows: pure functions of arrays.
 
-A window is fragile where a small change flips the answer: a shift by one pixel, or a shrink by two that stays inside it.
-Loose: some such change flips it; strict: all do. Maps are (tops, lefts) of a `Grid`. At the image's border a window has
-fewer neighbours, and one that has none is not judged.
+A window is fragile if a small move flips the answer: a shift by one pixel, or a shrink by two pixels that stays inside
+the window. Loose: at least one such move flips it; strict: all of them do. Maps are (tops, lefts) of a `WindowGrid`.
+Windows at the border have fewer neighbours; a window without any is not judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from brinell.lenses.fragility.windows import SHRINK, Grid, Neighbourhood
+from brinell.lenses.fragility.options import SHRINK
+from brinell.lenses.fragility.windows import Array, Integers, Neighbourhood, WindowGrid
 
-Change = Literal["shift", "shrink"]
-By = Literal["correct", "label"]
+Move = Literal["shift", "shrink"]
+JudgedBy = Literal["correct", "label"]
+Mask = NDArray[np.bool_]
+Offsets = tuple[tuple[int, int], ...]  # down and across
 KINDS = ("loose shift", "strict shift", "loose shrink", "strict shrink")
-SHRUNKEN = tuple((down, across) for down in range(SHRINK + 1) for across in range(SHRINK + 1))
-EIGHT = tuple((down, across) for down in (-1, 0, 1) for across in (-1, 0, 1) if (down, across) != (0, 0))
-FOUR = ((-1, 0), (0, -1), (0, 1), (1, 0))
+SHRUNK: Offsets = tuple((down, across) for down in range(SHRINK + 1) for across in range(SHRINK + 1))
+EIGHT: Offsets = tuple((down, across) for down in (-1, 0, 1) for across in (-1, 0, 1) if (down, across) != (0, 0))
+FOUR: Offsets = ((-1, 0), (0, -1), (0, 1), (1, 0))
 NEIGHBOURS = {8: EIGHT, 4: FOUR}
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What was answered to the windows of a grid, as maps.
+class WindowAnswers:
+    """A model's answers on the windows of a grid, as maps.
 
-    `correct`: right by the criterion; `label`: the answer; `confidence`: the true class's probability; `rank`: how many
-    classes are placed before it, at most 255.
+    `correct`: right by the criterion; `label`: the prediction; `confidence`: probability of the true class (float32);
+    `rank`: number of classes ranked above it, at most 255.
     """
 
-    grid: Grid
-    correct: Tensor
-    label: Tensor
-    confidence: Tensor
-    rank: Tensor
+    grid: WindowGrid
+    correct: Mask
+    label: Integers
+    confidence: Array
+    rank: Array
 
-    def top(self, k: int) -> Answers:
-        """The same answers, right where the true class is among the k best (k up to 255)."""
+    def top(self, k: int) -> WindowAnswers:
+        """Return the same answers, correct where the true class is among the top k (k up to 255)."""
         return replace(self, correct=self.rank < k)
 
-    def at(self, tops: Tensor, lefts: Tensor, name: str) -> tuple[Tensor, Tensor]:
-        """One of the maps where some tops meet some lefts, and at which of these places there is a window."""
-        down, rows = _places(self.grid.tops, tops)
-        across, columns = _places(self.grid.lefts, lefts)
-        values: Tensor = getattr(self, name)
+    def at(self, tops: Integers, lefts: Integers, name: str) -> tuple[Array, Mask]:
+        """Return one of the maps at every combination of tops and lefts, and where the grid has such a window."""
+        down, rows = _look_up(self.grid.tops, tops)
+        across, columns = _look_up(self.grid.lefts, lefts)
+        values: Array = getattr(self, name)
         return values[rows[:, None], columns], down[:, None] & across
 
 
-def _places(known: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
-    """Which of the asked numbers are among the known ones, and where."""
-    places = torch.searchsorted(known, asked).clamp(max=len(known) - 1)
-    return known[places] == asked, places
+def _look_up(known: Integers, wanted: Integers) -> tuple[Mask, Integers]:
+    """Return which of the wanted numbers are among the known ones, and their indices there."""
+    indices = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return known[indices] == wanted, indices
 
 
 @dataclass(frozen=True)
-class Fragile:
-    """Judged windows after one kind of change: maps of which are fragile, which were right, which could be compared."""
+class FragileMaps:
+    """Maps over the judged windows for one move: which are fragile, which were correct, which have a neighbour at all."""
 
-    loose: Tensor
-    strict: Tensor
-    correct: Tensor
-    judged: Tensor
+    loose: Mask
+    strict: Mask
+    correct: Mask
+    judged: Mask
 
-    def signs(self, degree: str) -> Tensor:
-        """+1 where right becomes wrong, -1 where wrong becomes right, 0 elsewhere; told of fragility by correctness."""
-        flips: Tensor = getattr(self, degree)
-        return torch.where(self.correct, 1, -1).to(torch.int8) * flips
+    def signs(self, degree: str) -> NDArray[np.int8]:
+        """Return +1 where right becomes wrong, -1 where wrong becomes right and 0 elsewhere, judged by correctness."""
+        flips: Mask = getattr(self, degree)
+        return np.where(self.correct, 1, -1).astype(np.int8) * flips
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two windows a small change apart, the first right and the second wrong: their corners, and the loss of confidence."""
+class Drop:
+    """Two windows one move apart, the first right and the second wrong: their corners and the drop in confidence."""
 
     left: int
     top: int
@@ -83,51 +85,61 @@ class Pair:
     drop: float
 
 
-def fragile(windows: Neighbourhood, large: Answers, after: Answers, change: Change, by: By, neighbours: int = 8) -> Fragile:
-    """Which windows a change makes answer otherwise; `after` are the answers to the changed windows.
+def find_fragile(
+    windows: Neighbourhood,
+    large: WindowAnswers,
+    after: WindowAnswers,
+    move: Move,
+    *,
+    by: JudgedBy = "correct",
+    neighbours: int = 8,
+) -> FragileMaps:
+    """Return which windows change their answer after a move.
 
-    For a shift these are `large` itself, for a shrink those of the smaller windows.
+    `after` are the answers on the moved windows: `large` itself for a shift, those of the smaller windows for a shrink.
     """
     tops, lefts = windows.judged.tops, windows.judged.lefts
     own, _ = large.at(tops, lefts, by)
-    right, _ = large.at(tops, lefts, "correct")
-    some, every, judged = torch.zeros_like(right), torch.ones_like(right), torch.zeros_like(right)
-    for down, across in _offsets(change, neighbours):
-        values, there = after.at(tops + down, lefts + across, by)
+    correct, _ = large.at(tops, lefts, "correct")
+    some, every, judged = np.zeros_like(correct), np.ones_like(correct), np.zeros_like(correct)
+    for down, across in _offsets(move, neighbours):
+        values, exists = after.at(tops + down, lefts + across, by)
         differs = values != own
-        some |= differs & there
-        every &= differs | ~there
-        judged |= there
-    return Fragile(some, every & judged, right, judged)
+        some |= differs & exists
+        every &= differs | ~exists
+        judged |= exists
+    return FragileMaps(some, every & judged, correct, judged)
 
 
-def best_pair(windows: Neighbourhood, large: Answers, after: Answers, change: Change, neighbours: int = 8) -> Pair | None:
-    """The pair whose confidence in the true class falls the most while right turns to wrong; None where none does."""
+def find_largest_drop(
+    windows: Neighbourhood, large: WindowAnswers, after: WindowAnswers, move: Move, *, neighbours: int = 8
+) -> Drop | None:
+    """Return the right and the wrong window with the largest drop in confidence; None if no move makes one wrong."""
     tops, lefts = windows.judged.tops, windows.judged.lefts
-    right, _ = large.at(tops, lefts, "correct")
-    sure, _ = large.at(tops, lefts, "confidence")
+    correct, _ = large.at(tops, lefts, "correct")
+    confidence, _ = large.at(tops, lefts, "confidence")
     pairs = []
-    for down, across in _offsets(change, neighbours):
-        still, there = after.at(tops + down, lefts + across, "correct")
-        drops = sure - after.at(tops + down, lefts + across, "confidence")[0]
-        lost = right & there & ~still
-        if bool(lost.any()):
-            drops = drops.masked_fill(~lost, -torch.inf)
+    for down, across in _offsets(move, neighbours):
+        still, exists = after.at(tops + down, lefts + across, "correct")
+        drops = confidence - after.at(tops + down, lefts + across, "confidence")[0]
+        lost = correct & exists & ~still
+        if lost.any():
+            drops = np.where(lost, drops, np.float32(-np.inf))
             row, column = divmod(int(drops.argmax()), drops.shape[1])
             left, top = int(lefts[column]), int(tops[row])
-            pairs.append(Pair(left, top, left + across, top + down, float(drops[row, column])))
+            pairs.append(Drop(left, top, left + across, top + down, float(drops[row, column])))
     return max(pairs, key=lambda pair: pair.drop, default=None)
 
 
-def _offsets(change: Change, neighbours: int) -> Iterator[tuple[int, int]]:
-    """How far down and across the changed windows begin."""
-    yield from SHRUNKEN if change == "shrink" else NEIGHBOURS[neighbours]
+def _offsets(move: Move, neighbours: int) -> Offsets:
+    """Return how far down and across the moved windows begin."""
+    return SHRUNK if move == "shrink" else NEIGHBOURS[neighbours]
 
 
-def inside(grid: Grid, box: Tensor) -> Tensor:
-    """Which windows have their middle in a box (xyxy in pixels), as a map."""
+def find_inside(grid: WindowGrid, box: Array) -> Mask:
+    """Return which windows have their centre in a box (xyxy in pixels), as a map."""
     left, top, right, bottom = box.tolist()
     down, across = grid.tops + grid.side / 2, grid.lefts + grid.side / 2
-    rows: Tensor = (down >= top) & (down <= bottom)
-    columns: Tensor = (across >= left) & (across <= right)
+    rows: Mask = (down >= top) & (down <= bottom)
+    columns: Mask = (across >= left) & (across <= right)
     return rows[:, None] & columns

@@ -1,59 +1,70 @@
-"""Minimal images of people beside those of models: how many, and whether they are in the same places.
+"""People's minimal images next to those of models: how many there are, and whether they overlap.
 
 People's are read from a table (CSV: image, left, top, right, bottom), from JSON ({image: [[left, top, right, bottom], …]}),
-or from a folder of black-and-white pictures of maps, named like the images, with a white pixel in the middle of each
-window.
+or from a folder of black-and-white PNG maps, named like the images, with a white pixel at the centre of each window.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import os
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
 
-from brinell.errors import DataError, RunError
-from brinell.lenses.fragility.findings import read_maps
-from brinell.lenses.fragility.fragile import Answers, fragile
-from brinell.lenses.fragility.windows import Grid, Neighbourhood
-from brinell.runs.store import Store
+from brinell.errors import ConfigError, DataError, RunError
+from brinell.lenses.fragility.findings import find, read_maps
+from brinell.lenses.fragility.fragile import Mask, WindowAnswers, find_fragile
+from brinell.lenses.fragility.windows import Neighbourhood, WindowGrid
+from brinell.registry import nearest
+from brinell.runs.run import Run
 
 COLUMNS = ("image", "left", "top", "right", "bottom")
 TOLERANCE = 0.05  # of the shorter side: the paper compares windows of P = 0.4 with people's of 0.35 to 0.45
 
 
 @dataclass(frozen=True)
-class Human:
-    """People's minimal images of one image: boxes (K, 4), xyxy; of a map only their middles are known."""
+class HumanWindows:
+    """People's minimal images in one image: boxes, float32 (K, 4), xyxy. Those of a map are not `sized`: only their centres
+    are known.
+    """
 
-    boxes: Tensor
+    boxes: NDArray[np.float32]
     sized: bool = True
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One image: how many minimal images people and the model have, and the overlap of their places and of their areas."""
+    """One image: the number of people's and the model's minimal images, and the IoU of their positions and areas."""
 
     image: str
     people: int
     model: int
-    places: float
-    area: float
+    position_iou: float
+    area_iou: float
 
 
-def read_human(path: str | Path) -> dict[str, Human]:
-    """People's minimal images by the image's name, without its folder and ending."""
+def compare(run: Run, people: str | os.PathLike[str], operator: str) -> dict[str, list[Comparison]]:
+    """Compare people's minimal images (see `read_human`) with each model's, at a size of windows ("windows:0.4")."""
+    findings = find(run, run.require_lens("fragility"), {})
+    if operator not in findings.windows:
+        raise ConfigError(f"the run in {run.folder} has no {operator!r}; {nearest(operator, findings.windows)}")
+    human = read_human(people)
+    return {model: compare_model(run, human, model, operator) for model in findings.models}
+
+
+def read_human(path: str | os.PathLike[str]) -> dict[str, HumanWindows]:
+    """Return people's minimal images by the image's name without folder and suffix."""
     path = Path(path)
     if path.is_dir():
-        return {file.stem: Human(_middles(file), sized=False) for file in sorted(path.glob("*.png"))}
+        return {file.stem: HumanWindows(_read_centres(file), sized=False) for file in sorted(path.glob("*.png"))}
     if not path.is_file():
-        raise DataError(f"{path} is not there; give a CSV or JSON file of boxes, or a folder of PNG maps")
+        raise DataError(f"{path} does not exist; give a CSV or JSON file of boxes, or a folder of PNG maps")
     boxes: dict[str, list[list[float]]] = defaultdict(list)
     try:
         if path.suffix == ".json":
@@ -63,68 +74,89 @@ def read_human(path: str | Path) -> dict[str, Human]:
             with path.open(newline="", encoding="utf-8") as file:
                 for row in csv.DictReader(file):
                     boxes[Path(row["image"]).stem].append([float(row[name]) for name in COLUMNS[1:]])
-        return {name: Human(torch.tensor(own).reshape(-1, 4)) for name, own in boxes.items()}
-    except (ValueError, KeyError, AttributeError, TypeError, RuntimeError):
-        raise DataError(f"{path} should be a table with the columns {', '.join(COLUMNS)}, or JSON of such boxes") from None
+        return {name: HumanWindows(np.array(own, np.float32).reshape(-1, 4)) for name, own in boxes.items()}
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise DataError(
+            f"{path}: expected a table with the columns {', '.join(COLUMNS)}, or JSON with such boxes by image"
+        ) from None
 
 
-def compared(store: Store, human: dict[str, Human], model: str, operator: str) -> list[Comparison]:
-    """The images of a run that people saw, too, at one size of windows."""
-    names = store.connect().execute("select name, image, height, width from samples where problem is null").fetchall()
-    found = []
-    for name, image, height, width in names:
+def compare_model(run: Run, human: dict[str, HumanWindows], model: str, operator: str) -> list[Comparison]:
+    """Return a comparison for each of the run's images that people saw, at one size of windows."""
+    samples = run.query("select name, image, height, width from samples where problem is null")
+    comparisons = []
+    for name, image, height, width in samples:
         people = human.get(Path(name).stem)
         if people is not None:
-            maps = read_maps(store, model, operator, image)
+            maps = read_maps(run, model, operator, image)
             assert maps.small is not None
-            found.append(overlap(Path(name).stem, people, maps.large, maps.small, (height, width), maps.stride))
-    if not found:
-        raise RunError(f"none of the {len(names)} images of this run is among people's {len(human)}; names are compared")
-    return found
+            size = height, width
+            comparisons.append(
+                compare_image(Path(name).stem, people, maps.large, maps.small, size=size, stride=maps.stride)
+            )
+    if not comparisons:
+        raise RunError(
+            f"none of the run's {len(samples)} images is among the {len(human)} images that people saw; images are matched "
+            "by file name"
+        )
+    return comparisons
 
 
-def overlap(name: str, people: Human, large: Answers, small: Answers, size: tuple[int, int], stride: int = 1) -> Comparison:
-    """People's minimal images of the windows' size beside the strict-shrink map, whichever way the answer flips."""
+def compare_image(
+    name: str,
+    people: HumanWindows,
+    large: WindowAnswers,
+    small: WindowAnswers,
+    *,
+    size: tuple[int, int],
+    stride: int = 1,
+) -> Comparison:
+    """Compare people's minimal images of the windows' size with the strict-shrink map, whichever way the answer flips.
+
+    `size` is the image's height and width.
+    """
     hood = Neighbourhood.of(large.grid.side, *size, stride)
-    models = fragile(hood, large, small, "shrink", "correct").strict
+    models = find_fragile(hood, large, small, "shrink").strict
     boxes = people.boxes
     if people.sized:
         sides = (boxes[:, 2:] - boxes[:, :2]).mean(1)
-        boxes = boxes[(sides - large.grid.side).abs() <= TOLERANCE * min(size)]
-    theirs = placed(boxes, hood.judged)
-    places = _over_union(models, theirs)
-    area = _over_union(covered(models, hood.judged, size), covered(theirs, hood.judged, size))
-    return Comparison(name, int(theirs.sum()), int(models.sum()), places, area)
+        boxes = boxes[np.abs(sides - large.grid.side) <= TOLERANCE * min(size)]
+    theirs = mark_nearest(boxes, hood.judged)
+    positions = _iou(models, theirs)
+    areas = _iou(mark_covered(models, hood.judged, size), mark_covered(theirs, hood.judged, size))
+    return Comparison(name, int(theirs.sum()), int(models.sum()), positions, areas)
 
 
-def placed(boxes: Tensor, grid: Grid) -> Tensor:
-    """A map with True at the window whose middle is the nearest to each box's."""
-    found = torch.zeros(grid.shape, dtype=torch.bool)
+def mark_nearest(boxes: NDArray[np.float32], grid: WindowGrid) -> Mask:
+    """Return a map that is True at the window whose centre is nearest to each box's."""
+    marked = np.zeros(grid.shape, bool)
     if len(boxes):
         corners = (boxes[:, :2] + boxes[:, 2:]) / 2 - grid.side / 2
-        rows = (corners[:, 1:] - grid.tops).abs().argmin(1)
-        columns = (corners[:, :1] - grid.lefts).abs().argmin(1)
-        found[rows, columns] = True
-    return found
+        tops, lefts = grid.tops.astype(np.float32), grid.lefts.astype(np.float32)
+        rows = np.abs(corners[:, 1:] - tops).argmin(1)
+        columns = np.abs(corners[:, :1] - lefts).argmin(1)
+        marked[rows, columns] = True
+    return marked
 
 
-def covered(windows: Tensor, grid: Grid, size: tuple[int, int]) -> Tensor:
-    """The pixels of an image that lie in any of the windows, bool (H, W): sums of corners, whatever their number."""
-    marks = torch.zeros(size[0] + 1, size[1] + 1, dtype=torch.int64)
-    rows, columns = windows.nonzero(as_tuple=True)
+def mark_covered(windows: Mask, grid: WindowGrid, size: tuple[int, int]) -> Mask:
+    """Return the pixels of an image that lie in any of the windows, bool (H, W), by cumulative sums over their corners."""
+    marks = np.zeros((size[0] + 1, size[1] + 1), np.int64)
+    rows, columns = windows.nonzero()
     tops, lefts = grid.tops[rows], grid.lefts[columns]
     for down, across, sign in ((0, 0, 1), (0, grid.side, -1), (grid.side, 0, -1), (grid.side, grid.side, 1)):
-        marks.index_put_((tops + down, lefts + across), torch.tensor(sign), accumulate=True)
-    return marks.cumsum(0).cumsum(1)[: size[0], : size[1]] > 0
+        np.add.at(marks, (tops + down, lefts + across), sign)
+    covered: Mask = marks.cumsum(0).cumsum(1)[: size[0], : size[1]] > 0
+    return covered
 
 
-def _over_union(first: Tensor, second: Tensor) -> float:
+def _iou(first: Mask, second: Mask) -> float:
     union = int((first | second).sum())
     return int((first & second).sum()) / union if union else float("nan")
 
 
-def _middles(file: Path) -> Tensor:
+def _read_centres(file: Path) -> NDArray[np.float32]:
     with Image.open(file) as picture:
         rows, columns = np.nonzero(np.asarray(picture.convert("L")) > 127)
-    middles = torch.from_numpy(np.stack([columns, rows], 1)).to(torch.float32) + 0.5
-    return torch.cat([middles, middles], 1)
+    centres = np.stack([columns, rows], 1).astype(np.float32) + np.float32(0.5)
+    return np.concatenate([centres, centres], 1)

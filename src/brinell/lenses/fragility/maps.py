@@ -1,4 +1,4 @@
-"""Maps of answers as small files: 8 bits a window for the confidence, 8 for the rank, one for right or wrong."""
+"""Maps of answers as small files: one byte per window for the confidence, one for the rank, one bit for right or wrong."""
 
 from __future__ import annotations
 
@@ -6,63 +6,63 @@ import io
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
-from brinell.lenses.fragility.fragile import Answers
-from brinell.lenses.fragility.windows import Grid
+from brinell.lenses.fragility.fragile import WindowAnswers
+from brinell.lenses.fragility.windows import Array, WindowGrid
 
-LEVELS = 255  # of confidence, and the largest rank that is told from others
-NOTHING = 65_535  # the label of a window in which a detector finds nothing
+LEVELS = 255  # of confidence; also the largest rank that is stored
+NOTHING = 65_535  # stored label of a window in which a detector finds nothing
 
 
 @dataclass(frozen=True)
 class Maps:
-    """What is kept of one image at one size of windows: the answers to them and to the shrunken ones, if any."""
+    """What is stored for one image and size of windows: the answers on the windows and, if any, on the shrunken ones."""
 
-    large: Answers
-    small: Answers | None
+    large: WindowAnswers
+    small: WindowAnswers | None
     stride: int
 
 
-def packed(maps: Maps) -> bytes:
-    """Maps as a compressed NumPy file (.npz)."""
-    arrays: dict[str, np.ndarray] = {"stride": np.array(maps.stride)}
+def pack(maps: Maps) -> bytes:
+    """Return maps as a compressed NumPy file (.npz)."""
+    arrays: dict[str, Array] = {"stride": np.array(maps.stride)}
     for name, answers in (("large", maps.large), ("small", maps.small)):
         if answers is not None:
             arrays |= {
                 f"{name}_side": np.array(answers.grid.side, np.int32),
-                f"{name}_tops": answers.grid.tops.numpy().astype(np.int32),
-                f"{name}_lefts": answers.grid.lefts.numpy().astype(np.int32),
-                f"{name}_correct": np.packbits(answers.correct.numpy(), axis=1),
-                f"{name}_confidence": quantised(answers.confidence).numpy(),
-                f"{name}_rank": answers.rank.numpy().astype(np.uint8),
-                f"{name}_label": np.where(answers.label.numpy() < 0, NOTHING, answers.label.numpy()).astype(np.uint16),
+                f"{name}_tops": answers.grid.tops.astype(np.int32),
+                f"{name}_lefts": answers.grid.lefts.astype(np.int32),
+                f"{name}_correct": np.packbits(answers.correct, axis=1),
+                f"{name}_confidence": quantise(answers.confidence),
+                f"{name}_rank": answers.rank.astype(np.uint8),
+                f"{name}_label": np.where(answers.label < 0, NOTHING, answers.label).astype(np.uint16),
             }
     sink = io.BytesIO()
     np.savez_compressed(sink, **arrays)  # type: ignore[arg-type]
     return sink.getvalue()
 
 
-def unpacked(data: bytes) -> Maps:
-    """Maps from such a file."""
+def unpack(data: bytes) -> Maps:
+    """Return the maps in such a file."""
     with np.load(io.BytesIO(data)) as arrays:
-        small = _answers(arrays, "small") if "small_side" in arrays else None
-        return Maps(_answers(arrays, "large"), small, int(arrays["stride"]))
+        small = _read_answers(arrays, "small") if "small_side" in arrays else None
+        return Maps(_read_answers(arrays, "large"), small, int(arrays["stride"]))
 
 
-def quantised(confidence: Tensor) -> Tensor:
-    """Probabilities as bytes."""
-    return (confidence * LEVELS).round().to(torch.uint8)
+def quantise(confidence: Array) -> NDArray[np.uint8]:
+    """Return probabilities as bytes; unknown ones (NaN) are 0."""
+    levels: NDArray[np.uint8] = np.nan_to_num((confidence * LEVELS).round()).astype(np.uint8)
+    return levels
 
 
-def _answers(arrays: np.lib.npyio.NpzFile, name: str) -> Answers:
-    tops, lefts = (torch.from_numpy(arrays[f"{name}_{side}"].astype(np.int64)) for side in ("tops", "lefts"))
+def _read_answers(arrays: np.lib.npyio.NpzFile, name: str) -> WindowAnswers:
+    tops, lefts = (arrays[f"{name}_{side}"].astype(np.int64) for side in ("tops", "lefts"))
     label = arrays[f"{name}_label"].astype(np.int64)
-    return Answers(
-        Grid(int(arrays[f"{name}_side"]), tops, lefts),
-        torch.from_numpy(np.unpackbits(arrays[f"{name}_correct"], axis=1, count=len(lefts)).astype(bool)),
-        torch.from_numpy(np.where(label == NOTHING, -1, label)),
-        torch.from_numpy(arrays[f"{name}_confidence"].astype(np.float32) / LEVELS),
-        torch.from_numpy(arrays[f"{name}_rank"]),
+    return WindowAnswers(
+        WindowGrid(int(arrays[f"{name}_side"]), tops, lefts),
+        np.unpackbits(arrays[f"{name}_correct"], axis=1, count=len(lefts)).astype(bool),
+        np.where(label == NOTHING, -1, label),
+        arrays[f"{name}_confidence"].astype(np.float32) / LEVELS,
+        arrays[f"{name}_rank"],
     )

@@ -1,4 +1,4 @@
-"""Maps of windows as pictures: for the page, where they lie over the photograph, and as sheets of their own."""
+"""Maps of windows as pictures: laid over photographs on the report's page, and as sheets of their own."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ import io
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from PIL import Image, ImageDraw, ImageOps
-from torch import Tensor
 
-from brinell.lenses.fragility.findings import Fragility, map_file, read_maps
-from brinell.lenses.fragility.fragile import KINDS, fragile
+from brinell.lenses.fragility.exhibits import PairPicture, Photo, WindowExhibits
+from brinell.lenses.fragility.findings import FragilityFindings, map_file, read_maps
+from brinell.lenses.fragility.fragile import KINDS, find_fragile
 from brinell.lenses.fragility.maps import Maps
-from brinell.lenses.fragility.pictures import PairPicture, Photo, WindowExhibits
-from brinell.lenses.fragility.windows import Neighbourhood
-from brinell.report.section import Namer, sure
-from brinell.runs.names import title
-from brinell.runs.store import Store
+from brinell.lenses.fragility.windows import Array, Neighbourhood
+from brinell.pictures import encode_png
+from brinell.report.show import Context, Namer, format_confidence
+from brinell.runs.run import Run
 
-Colour = tuple[int, int, int, int]  # red, green, blue, opacity
+Rgba = tuple[int, int, int, int]  # red, green, blue, opacity
 LEVELS = 32  # of confidence, on the page
-# nothing, right and becomes wrong, wrong and becomes right
-FLIPS: tuple[Colour, ...] = ((0, 0, 0, 110), (255, 80, 80, 235), (80, 160, 255, 235))
-RIGHTS: tuple[Colour, ...] = ((214, 90, 160, 130), (60, 180, 75, 130))
-CELL, LINE, GAP = 220, 16, 6  # pixels of a sheet's picture, of a line of text, and between
+# unchanged, right becomes wrong, wrong becomes right
+FLIPS: tuple[Rgba, ...] = ((0, 0, 0, 110), (255, 80, 80, 235), (80, 160, 255, 235))
+CORRECT: tuple[Rgba, ...] = ((214, 90, 160, 130), (60, 180, 75, 130))  # wrong, right
+CELL, LINE, GAP = 220, 16, 6  # of a sheet, in pixels: a picture's side, a line of text, the gap between pictures
 
 
 @dataclass(frozen=True)
 class Overlay:
-    """Maps of one size as pictures with a palette, and the part of the photograph that they lie on: left, top, width and
-    height, as shares.
+    """Maps of one size of windows as pictures, and the part of the photograph that they cover: left, top, width and height
+    as shares.
     """
 
     title: str
@@ -39,106 +37,102 @@ class Overlay:
     maps: dict[str, Image.Image]
 
 
-def overlays(store: Store, found: Fragility, model: str, photo: Photo) -> list[Overlay]:
-    """The maps of a photograph, size by size."""
-    operators = [name for name in found.operators if name.startswith("windows:")]
-    there = [name for name in operators if store.exists(*map_file(model, name, photo.image))]
-    return [_overlay(title(name), read_maps(store, model, name, photo.image), photo, found.neighbours) for name in there]
+def draw_overlays(run: Run, findings: FragilityFindings, model: str, photo: Photo) -> list[Overlay]:
+    """Return the maps of a photograph, size by size."""
+    operators = [name for name in findings.windows if run.store.exists(*map_file(model, name, photo.image))]
+    return [
+        _overlay(findings.title(name), read_maps(run, model, name, photo.image), photo, findings.neighbours)
+        for name in operators
+    ]
 
 
-def _overlay(name: str, maps: Maps, photo: Photo, neighbours: int) -> Overlay:
+def _overlay(title: str, maps: Maps, photo: Photo, neighbours: int) -> Overlay:
     hood = Neighbourhood.of(maps.large.grid.side, photo.height, photo.width, maps.stride)
     tops, lefts, side = hood.judged.tops, hood.judged.lefts, hood.judged.side
-    right, _ = maps.large.at(tops, lefts, "correct")
+    correct, _ = maps.large.at(tops, lefts, "correct")
     confidence, _ = maps.large.at(tops, lefts, "confidence")
     pictures = {
-        "right or wrong": indexed(right.to(torch.uint8), RIGHTS),
-        "confidence": indexed((confidence * (LEVELS - 1)).round().to(torch.uint8), _heat()),
+        "right or wrong": colour(correct.astype(np.uint8), CORRECT),
+        "confidence": colour((confidence * (LEVELS - 1)).round().astype(np.uint8), _heat()),
     }
     assert maps.small is not None
     for kind in KINDS:
-        degree, change = kind.split()
-        after = maps.large if change == "shift" else maps.small
-        flips = fragile(hood, maps.large, after, change, "correct", neighbours).signs(degree)  # type: ignore[arg-type]
-        pictures[kind] = indexed((flips.to(torch.int64) % 3).to(torch.uint8), FLIPS)
-    begin = side / 2 - maps.stride / 2  # each pixel lies over the middle of its window
+        degree, move = kind.split()
+        after = maps.large if move == "shift" else maps.small
+        signs = find_fragile(hood, maps.large, after, move, neighbours=neighbours).signs(degree)  # type: ignore[arg-type]
+        pictures[kind] = colour((signs % 3).astype(np.uint8), FLIPS)
+    start = side / 2 - maps.stride / 2  # each pixel lies over the centre of its window
     across, down = len(lefts) * maps.stride / photo.width, len(tops) * maps.stride / photo.height
-    return Overlay(name, side, (begin / photo.width, begin / photo.height, across, down), pictures)
+    return Overlay(title, side, (start / photo.width, start / photo.height, across, down), pictures)
 
 
-def _heat() -> tuple[Colour, ...]:
-    """From dark blue over red to yellow."""
-    steps = [place / (LEVELS - 1) for place in range(LEVELS)]
+def _heat() -> tuple[Rgba, ...]:
+    """Return colours from dark blue over red to yellow."""
+    steps = [level / (LEVELS - 1) for level in range(LEVELS)]
     return tuple((int(255 * min(1, 1.6 * s)), int(255 * max(0, 1.8 * s - 0.8)), int(110 * (1 - s)), 170) for s in steps)
 
 
-def indexed(values: Tensor, colours: tuple[Colour, ...]) -> Image.Image:
-    """A map of places in a list of colours."""
-    picture = Image.fromarray(np.ascontiguousarray(values.numpy())).convert("P")
-    picture.putpalette([part for colour in colours for part in colour], "RGBA")
+def colour(values: Array, colours: tuple[Rgba, ...]) -> Image.Image:
+    """Return a map of indices into a list of colours as a picture with a palette."""
+    picture = Image.fromarray(np.ascontiguousarray(values)).convert("P")
+    picture.putpalette([part for each in colours for part in each], "RGBA")
     return picture
 
 
-def png(picture: Image.Image) -> bytes:
-    """A picture as a file."""
-    sink = io.BytesIO()
-    picture.save(sink, "png", optimize=True)
-    return sink.getvalue()
-
-
-def sheets(store: Store, found: Fragility, exhibits: WindowExhibits, names: dict[str, Namer]) -> dict[str, bytes]:
-    """Maps over photographs (the paper's Figs. 3, 4, A.7-A.9) and pairs of windows (Figs. 2, A.10-A.12), as PNG files."""
-    made = {}
+def draw_sheets(context: Context, findings: FragilityFindings, exhibits: WindowExhibits) -> dict[str, bytes]:
+    """Return maps over photographs (the paper's Figs. 3, 4, A.7-A.9) and pairs of windows (Figs. 2, A.10-A.12) as PNG."""
+    run, sheets = context.run, {}
     for model, photos in exhibits.photos.items():
         for photo in photos:
-            shown = overlays(store, found, model, photo)
+            shown = draw_overlays(run, findings, model, photo)
             if shown:
-                made[f"maps-{_plain(model)}-{photo.image}"] = png(_map_sheet(store, photo, shown))
+                sheets[f"maps-{_file_name(model)}-{photo.image}"] = encode_png(_map_sheet(run, photo, shown))
     for pair in exhibits.pairs:
-        name = f"pair-{_plain(pair.model)}-{_plain(pair.operator)}-{pair.change}-{pair.image}"
-        made[name] = png(_pair_sheet(store, pair, names[pair.model]))
-    return made
+        name = f"pair-{_file_name(pair.model)}-{_file_name(pair.operator)}-{pair.move}-{pair.image}"
+        sheets[name] = encode_png(_pair_sheet(run, pair, context.names[pair.model]))
+    return sheets
 
 
-def _map_sheet(store: Store, photo: Photo, shown: list[Overlay]) -> Image.Image:
-    """A row a kind of map, a column a size."""
-    under = ImageOps.contain(_opened(store, photo.file), (CELL, CELL))
+def _map_sheet(run: Run, photo: Photo, shown: list[Overlay]) -> Image.Image:
+    """Return one row per kind of map and one column per size."""
+    photograph = ImageOps.contain(_open(run, photo.file), (CELL, CELL))
     kinds = list(shown[0].maps)
-    sheet = Image.new("RGB", ((under.width + GAP) * len(shown), (under.height + LINE + GAP) * len(kinds)), "white")
+    size = (photograph.width + GAP) * len(shown), (photograph.height + LINE + GAP) * len(kinds)
+    sheet = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(sheet)
     for row, kind in enumerate(kinds):
         for column, overlay in enumerate(shown):
-            left, top = column * (under.width + GAP), row * (under.height + LINE + GAP)
+            left, top = column * (photograph.width + GAP), row * (photograph.height + LINE + GAP)
             draw.text((left, top), f"{kind}, {overlay.title}", fill="black")
-            x, y, across, down = (share * side for share, side in zip(overlay.box, [*under.size] * 2, strict=True))
+            x, y, across, down = (share * side for share, side in zip(overlay.box, [*photograph.size] * 2, strict=True))
             over = overlay.maps[kind].convert("RGBA").resize((round(across), round(down)), Image.Resampling.NEAREST)
-            cell = under.copy().convert("RGBA")
+            cell = photograph.copy().convert("RGBA")
             cell.alpha_composite(over, (round(x), round(y)))
             sheet.paste(cell.convert("RGB"), (left, top + LINE))
     return sheet
 
 
-def _pair_sheet(store: Store, pair: PairPicture, name: Namer) -> Image.Image:
-    """Two windows side by side, their activations under them, and what was said."""
+def _pair_sheet(run: Run, pair: PairPicture, name: Namer) -> Image.Image:
+    """Return two windows next to each other, their activations below, and the answers."""
     rows = [(pair.first.file, pair.second.file), *((first, second) for _, first, second in pair.layers)]
-    said = [
-        f"{pair.told}; the label is {name(pair.label)}",
-        *(f"{name(one.prediction)}{sure(one.confidence)}" for one in (pair.first, pair.second)),
+    lines = [
+        f"{pair.caption}; label: {name(pair.label)}",
+        *(f"{name(one.prediction)}{format_confidence(one.confidence)}" for one in (pair.first, pair.second)),
         *(f"activations of {layer}" for layer, _, _ in pair.layers),
     ]
-    sheet = Image.new("RGB", (2 * CELL + GAP, (CELL + GAP) * len(rows) + LINE * len(said)), "white")
+    sheet = Image.new("RGB", (2 * CELL + GAP, (CELL + GAP) * len(rows) + LINE * len(lines)), "white")
     for row, files in enumerate(rows):
         for column, file in enumerate(files):
-            sheet.paste(_opened(store, file).resize((CELL, CELL)), (column * (CELL + GAP), row * (CELL + GAP)))
-    for place, line in enumerate(said):
-        ImageDraw.Draw(sheet).text((0, (CELL + GAP) * len(rows) + place * LINE), line, fill="black")
+            sheet.paste(_open(run, file).resize((CELL, CELL)), (column * (CELL + GAP), row * (CELL + GAP)))
+    for number, line in enumerate(lines):
+        ImageDraw.Draw(sheet).text((0, (CELL + GAP) * len(rows) + number * LINE), line, fill="black")
     return sheet
 
 
-def _opened(store: Store, file: str) -> Image.Image:
-    return Image.open(io.BytesIO(store.read(file))).convert("RGB")
+def _open(run: Run, file: str) -> Image.Image:
+    return Image.open(io.BytesIO(run.store.read(file))).convert("RGB")
 
 
-def _plain(name: str) -> str:
-    """A name for a file."""
-    return "".join(letter if letter.isalnum() or letter in "._" else "-" for letter in name)
+def _file_name(text: str) -> str:
+    """Return a text as part of a file name."""
+    return "".join(letter if letter.isalnum() or letter in "._" else "-" for letter in text)

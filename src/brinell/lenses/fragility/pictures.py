@@ -1,211 +1,163 @@
-"""Pictures of the fragility lens for the report: photographs under their maps, and pairs of windows with what was said.
+"""Draws the lens's pictures for the report: photographs under their maps, and pairs of windows with the model's answers.
 
-They are made again from what the rows say, and stored with the run.
+Windows are rendered and queried again from what the rows say, and stored with the run.
 """
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator
 from urllib.parse import quote
 
-import duckdb
-import numpy as np
 import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.classes import Classes
-from brinell.engine.clean import readable
-from brinell.lenses.fragility.findings import FallingPair, fragility
+from brinell.lenses.fragility.exhibits import (
+    PairPicture,
+    Photo,
+    WindowExhibits,
+    WindowPicture,
+    write_window_exhibits,
+)
+from brinell.lenses.fragility.options import FragilityOptions
+from brinell.lenses.fragility.queries import WindowPair, query_pairs
+from brinell.lenses.method import Drawing
 from brinell.models.activations import activations
 from brinell.models.model import Model
 from brinell.perturb.windows import window_view
-from brinell.runs.store import Store
-from brinell.types import Dataset
+from brinell.pictures import encode_webp, to_picture
+from brinell.runs.run import Run
 
-PHOTOS, PAIRS = 4, 4  # photographs a model; pairs a model, size and change
-SHOWN = (160, 160)  # of activations
-ACTIVATED = 1  # pairs a model whose activations are shown
+PHOTOS = 4  # photographs per model
+PAIRS = 4  # pairs per model, size and move
+ACTIVATED = 1  # pairs per model whose activations are drawn
+ACTIVATION_SIZE = (160, 160)
 LONGEST = 640  # pixels of a photograph's longer side
+QUALITY = 88
 YELLOW = (255, 210, 0)
-FILE = "fragility/exhibits.json"
 
 
-@dataclass(frozen=True)
-class Photo:
-    """A photograph that maps are laid over."""
-
-    image: str
-    name: str
-    file: str
-    height: int
-    width: int
-
-
-@dataclass(frozen=True)
-class WindowPicture:
-    """A window as the model saw it, and its answer: the prediction, how sure it is, and the true class's probability."""
-
-    file: str
-    prediction: int
-    confidence: float | None
-    probability: float | None
-
-
-@dataclass(frozen=True)
-class PairPicture:
-    """Two windows a small change apart. `layers` are pictures of activations: (layer, first, second)."""
-
-    model: str
-    operator: str
-    change: str
-    image: str
-    label: int
-    told: str
-    first: WindowPicture
-    second: WindowPicture
-    layers: tuple[tuple[str, str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class WindowExhibits:
-    """All pictures of the lens: photographs by model, and pairs."""
-
-    photos: dict[str, list[Photo]]
-    pairs: list[PairPicture]
-
-
-def write_window_exhibits(store: Store, dataset: Dataset, models: Sequence[Model], options: dict[str, Any]) -> None:
-    """Choose, make and store the pictures of a finished run."""
-    connection = store.connect()
-    entries = {entry.image: entry for entry in reversed(readable(store.table("samples")))}
-    pairs = fragility(connection).pairs
+def draw(drawing: Drawing, options: FragilityOptions) -> None:
+    """Choose, draw and store the pictures of a finished run."""
+    run = Run(drawing.store)
+    pairs = query_pairs(run)
     photos: dict[str, list[Photo]] = {}
-    made: list[PairPicture] = []
-    for model in models:
-        maker = _Maker(store, model, options, lambda image: dataset[entries[image].index].image)
-        photos[model.name] = [maker.photo(image, entries[image].name) for image in _shown(connection, model.name)]
-        groups: dict[tuple[str, str], int] = {}
-        for pair in pairs:
-            group = pair.operator, pair.change
-            if pair.model == model.name and groups.get(group, 0) < PAIRS:
-                groups[group] = groups.get(group, 0) + 1
-                made.append(maker.pair(pair, with_layers=sum(groups.values()) <= ACTIVATED))
-    content = {
-        "photos": {model: [asdict(photo) for photo in own] for model, own in photos.items()},
-        "pairs": [asdict(pair) for pair in made],
-    }
-    store.write(json.dumps(content).encode(), *FILE.split("/"))
+    drawn: list[PairPicture] = []
+    for model in drawing.models:
+        artist = _Artist(drawing, model, options)
+        photos[model.name] = [artist.draw_photo(image) for image in _most_fragile(run, model.name)]
+        chosen = _choose([pair for pair in pairs if pair.model == model.name])
+        drawn += [artist.draw_pair(pair, with_layers=number < ACTIVATED) for number, pair in enumerate(chosen)]
+    write_window_exhibits(drawing.store, WindowExhibits(photos, drawn))
 
 
-def read_window_exhibits(store: Store) -> WindowExhibits:
-    """The stored pictures, or none."""
-    if not store.exists(*FILE.split("/")):
-        return WindowExhibits({}, [])
-    content = json.loads(store.read(*FILE.split("/")))
-    photos = {model: [Photo(**photo) for photo in own] for model, own in content["photos"].items()}
-    pairs = []
-    for record in content["pairs"]:
-        first, second = (WindowPicture(**record.pop(name)) for name in ("first", "second"))
-        pairs.append(PairPicture(**record | {"layers": tuple(map(tuple, record["layers"]))}, first=first, second=second))
-    return WindowExhibits(photos, pairs)
-
-
-def _shown(connection: duckdb.DuckDBPyConnection, model: str) -> list[str]:
-    """The images that maps are shown of: those with the most fragile windows."""
-    rows = connection.execute(
+def _most_fragile(run: Run, model: str) -> list[str]:
+    """Return the images with the most fragile windows."""
+    rows = run.query(
         """select image from rows where lens = 'fragility' and model = ? group by image
            order by coalesce(avg(fragile / windows) filter (judged_by = 'correct' and windows > 0), 0) desc, image
            limit ?""",
         [model, PHOTOS],
-    ).fetchall()
+    )
     return [image for (image,) in rows]
 
 
-class _Maker:
-    """Makes and stores pictures of one model's."""
+def _choose(pairs: list[WindowPair]) -> Iterator[WindowPair]:
+    """Yield the first pairs of each size and move."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for pair in pairs:
+        counts[pair.operator, pair.move] += 1
+        if counts[pair.operator, pair.move] <= PAIRS:
+            yield pair
 
-    def __init__(self, store: Store, model: Model, options: dict[str, Any], original: Any) -> None:
-        self.store, self.model, self.options, self.original = store, model, options, original
+
+class _Artist:
+    """Draws and stores pictures for one model."""
+
+    def __init__(self, drawing: Drawing, model: Model, options: FragilityOptions) -> None:
+        self.drawing, self.model, self.options = drawing, model, options
         self.folder = f"exhibits/{quote(model.name, safe='')}/fragility"
 
-    def photo(self, image: str, name: str) -> Photo:
+    def draw_photo(self, image: str) -> Photo:
         """Store a photograph."""
-        pixels = self.original(image)
-        picture = _picture(pixels)
+        pixels = self.drawing.original(image)
+        picture = to_picture(pixels)
         picture.thumbnail((LONGEST, LONGEST))
-        file = self._write(picture, image)
-        return Photo(image, name, file, pixels.shape[1], pixels.shape[2])
+        file = self._store(picture, image)
+        return Photo(image, self.drawing.name(image), file, pixels.shape[1], pixels.shape[2])
 
-    def pair(self, pair: FallingPair, *, with_layers: bool) -> PairPicture:
-        """Ask about both windows again, and store them."""
+    def draw_pair(self, pair: WindowPair, *, with_layers: bool) -> PairPicture:
+        """Query both windows again, and store them."""
         pre = self.model.preprocess
-        view = window_view("", self.options["fit"], pre.height, pre.width)
-        original = pre.convert_channels(self.original(pair.image)).to(self.model.device)
+        view = window_view("", self.options.fit, pre.height, pre.width)
+        original = pre.convert_channels(self.drawing.original(pair.image)).to(self.model.device)
         parameters = torch.tensor([[*pair.corner, pair.side], [*pair.to_corner, pair.to_side]], dtype=torch.float64)
-        inputs = view.inputs(original, parameters, pre.inputs)
+        inputs = view.look(original, parameters, pre.inputs)
         probabilities, detections = self.model.answer(inputs)
-        name = f"{pair.image}-{quote(pair.operator, safe='')}-{pair.change}"
+        name = f"{pair.image}-{quote(pair.operator, safe='')}-{pair.move}"
+        pictures = [to_picture(each.cpu()) for each in inputs]
+        if detections is not None and self.model.detector is not None:
+            found = self.model.detector.found(detections)
+            pictures = [
+                _draw_boxes(picture, found.at(slice(index, index + 1)), self.model.classes)
+                for index, picture in enumerate(pictures)
+            ]
         first, second = (
-            self._window(inputs[place].cpu(), probabilities[place].cpu(), detections, place, pair.label, name)
-            for place in (0, 1)
+            self._window(picture, scores.cpu(), pair.label, f"{name}-{index}")
+            for index, (picture, scores) in enumerate(zip(pictures, probabilities, strict=True))
         )
         layers = self._layers(inputs, name) if with_layers and self.model.internals is not None else ()
-        left, top = pair.corner
-        way = f"{pair.to_corner[0] - left:+d}, {pair.to_corner[1] - top:+d}"
-        told = f"{pair.side} px at {left}, {top}" + (f"; moved by {way}" if pair.change == "shift" else "; two pixels less")
-        return PairPicture(pair.model, pair.operator, pair.change, pair.image, pair.label, told, first, second, layers)
+        caption = _describe(pair)
+        return PairPicture(pair.model, pair.operator, pair.move, pair.image, pair.label, caption, first, second, layers)
 
-    def _window(
-        self, model_input: Tensor, scores: Tensor, found: Detections | None, place: int, label: int, name: str
-    ) -> WindowPicture:
-        picture, prediction = _picture(model_input), int(scores.argmax())
-        if found is not None and self.model.detector is not None:
-            picture = _boxed(picture, self.model.detector.found(found).at(slice(place, place + 1)), self.model.classes)
-            prediction = prediction if float(scores.max()) > 0 else -1
-        file = self._write(picture, f"{name}-{place}")
-        sure = (float(scores.max()), float(scores[label])) if self.model.scores else (None, None)
-        return WindowPicture(file, prediction, *sure)
+    def _window(self, picture: Image.Image, scores: Tensor, label: int, name: str) -> WindowPicture:
+        file, prediction = self._store(picture, name), int(scores.argmax())
+        if self.model.detector is not None and not float(scores.max()) > 0:
+            prediction = -1  # it finds nothing
+        answer = (float(scores.max()), float(scores[label])) if self.model.scores else (None, None)
+        return WindowPicture(file, prediction, *answer)
 
     def _layers(self, inputs: Tensor, name: str) -> tuple[tuple[str, str, str], ...]:
-        """The mean strength of a layer's channels, as pictures."""
-        found = []
-        for number, (layer, output) in enumerate(activations(self.model, inputs, tuple(self.options["layers"])).items()):
-            strength = output.abs().mean(1)
-            strength = (strength / strength.max().clamp(min=1e-9) * 255).to(torch.uint8)
+        """Store the mean magnitude over the channels of each layer, as pictures."""
+        drawn = []
+        for number, (layer, output) in enumerate(activations(self.model, inputs, self.options.layers).items()):
+            magnitude = output.abs().mean(1)
+            magnitude = (magnitude / magnitude.max().clamp(min=1e-9) * 255).to(torch.uint8)
             first, second = (
-                self._write(_picture(each[None]).resize(SHOWN, Image.Resampling.NEAREST), f"{name}-layer{number}-{place}")
-                for place, each in enumerate(strength)
+                self._store(
+                    to_picture(each[None]).resize(ACTIVATION_SIZE, Image.Resampling.NEAREST),
+                    f"{name}-layer{number}-{index}",
+                )
+                for index, each in enumerate(magnitude)
             )
-            found.append((layer, first, second))
-        return tuple(found)
+            drawn.append((layer, first, second))
+        return tuple(drawn)
 
-    def _write(self, picture: Image.Image, name: str) -> str:
-        sink = io.BytesIO()
-        picture.save(sink, "webp", quality=88)
+    def _store(self, picture: Image.Image, name: str) -> str:
         file = f"{self.folder}/{name}.webp"
-        self.store.write(sink.getvalue(), *file.split("/"))
+        self.drawing.store.write(encode_webp(picture, QUALITY), *file.split("/"))
         return file
 
 
-def _picture(pixels: Tensor) -> Image.Image:
-    return Image.fromarray(np.ascontiguousarray(pixels[0] if len(pixels) == 1 else pixels.permute(1, 2, 0)))
+def _describe(pair: WindowPair) -> str:
+    """Return where a pair lies and what changes, for people."""
+    (left, top), (to_left, to_top) = pair.corner, pair.to_corner
+    move = f"shifted by ({to_left - left:+d}, {to_top - top:+d})" if pair.move == "shift" else "shrunk by two pixels"
+    return f"{pair.side} px at ({left}, {top}), {move}"
 
 
-def _boxed(picture: Image.Image, found: Detections, classes: Classes | None) -> Image.Image:
-    """A window with what a detector found drawn on it."""
+def _draw_boxes(picture: Image.Image, found: Detections, classes: Classes | None) -> Image.Image:
+    """Return a window with a detector's detections drawn on it."""
     picture = picture.convert("RGB")
     draw = ImageDraw.Draw(picture)
     for box, label, score in zip(found.boxes[0].tolist(), found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
         if label >= 0:
             draw.rectangle(box, outline=YELLOW, width=3)
-            told = f"{classes.short_name(label) if classes is not None else label} {score:.0%}"
-            place = max(0, box[0]) + 5, max(0, box[1]) + 4
-            draw.rectangle(draw.textbbox(place, told, font_size=15), fill=YELLOW)
-            draw.text(place, told, fill=(0, 0, 0), font_size=15)
+            text = f"{classes.short_name(label) if classes is not None else label} {score:.0%}"
+            corner = max(0, box[0]) + 5, max(0, box[1]) + 4
+            draw.rectangle(draw.textbbox(corner, text, font_size=15), fill=YELLOW)
+            draw.text(corner, text, fill=(0, 0, 0), font_size=15)
     return picture

@@ -1,131 +1,163 @@
-"""The report's part on fragile windows: maps over photographs, shares against size, and pairs."""
+"""How fragile windows are shown: maps over photographs, shares against size, and pairs."""
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from PIL import Image
 
-from brinell.lenses.fragility.charts import class_bars, fragile_curves, location_curves, recognised_curves, sign_bars
-from brinell.lenses.fragility.findings import Fragility
+from brinell.lenses.fragility.exhibits import PairPicture, Photo, read_window_exhibits
+from brinell.lenses.fragility.findings import FragilityFindings
 from brinell.lenses.fragility.fragile import KINDS
-from brinell.lenses.fragility.overlays import overlays, png, sheets
-from brinell.lenses.fragility.pictures import PairPicture, Photo, read_window_exhibits
-from brinell.lenses.profile.charts import Figure
-from brinell.report.section import Namer, Picture, Section, Told, inline, sure
-from brinell.runs.names import title
-from brinell.runs.store import Store
+from brinell.lenses.fragility.overlays import draw_overlays, draw_sheets
+from brinell.lenses.fragility.tables import findings_table
+from brinell.pictures import encode_png
+from brinell.report.show import Chart, Context, NamedChart, Namer, Picture, Section, Show, format_confidence, inline
+from brinell.runs.run import Run
+
+PairWithLayers = tuple[Picture, list[tuple[str, str, str]]]
+Gallery = list[tuple[str, list[tuple[str, list[PairWithLayers]]]]]  # by model and size
 
 
-def fragility_section(told: Told, found: Fragility) -> Section:
-    """Shares and maps, where they are fragile, and what the pairs look like."""
-    charts: dict[str, Figure] = {}
-    exhibits = read_window_exhibits(told.store)
-    windows = [operator for operator in found.operators if operator.startswith("windows:")]
-    if windows:
-        charts |= {"fragile": fragile_curves(found), "signs": sign_bars(found), "recognised": recognised_curves(found)}
-        charts["classes"] = class_bars(found, told.names)
-    if len(windows) < len(found.operators):
-        charts["location"] = location_curves(found)
+def section(context: Context, findings: FragilityFindings) -> Section:
+    """Return the report's section."""
+    from brinell.lenses.fragility import charts  # altair is slow to import, and a table needs none
+
+    drawn: dict[str, Chart] = {}
+    exhibits = read_window_exhibits(context.run.store)
+    if findings.windows:
+        drawn = {
+            "fragile": charts.fragile_curves(findings),
+            "signs": charts.sign_bars(findings),
+            "recognised": charts.recognised_curves(findings),
+            "classes": charts.class_bars(findings, context.names),
+        }
+    if findings.locations:
+        drawn["location"] = charts.location_curves(findings)
     return Section(
-        template="fragility.html",
+        template="brinell.lenses.fragility:section.html",
         question="Where does one pixel flip the answer?",
-        what="fragile recognition",
-        found=found,
-        options=told.options,
-        charts=charts,
+        topic="fragile recognition",
+        findings=findings,
+        options=context.options,
+        charts=drawn,
         content={
             "kinds": KINDS,
-            "windows": windows,
             "smallest": {
-                model: [side for (own, _), side in found.smallest.items() if own == model] for model in found.models
+                model: [side for (own, _), side in findings.smallest.items() if own == model] for model in findings.models
             },
             "viewers": {
-                model: json.dumps(viewer(told.store, found, model, exhibits.photos.get(model, [])))
-                for model in found.models
+                model: json.dumps(_viewer(context.run, findings, model, exhibits.photos.get(model, [])))
+                for model in findings.models
             },
-            "pairs": _gallery(told, found, exhibits.pairs),
+            "pairs": _gallery(context, findings, exhibits.pairs),
         },
     )
 
 
-def fragility_figures(found: Fragility) -> dict[str, Figure]:
-    """All figures of the paper's kind that are no maps."""
-    charts: dict[str, Figure] = {}
-    if any(operator.startswith("windows:") for operator in found.operators):
-        charts = {f"fragile-{kind.replace(' ', '-')}": fragile_curves(found, kind) for kind in KINDS}
-        charts["recognised"] = recognised_curves(found)
-    if any(operator.startswith("location:") for operator in found.operators):
-        charts["location"] = location_curves(found)
-    return charts
+def all_charts(findings: FragilityFindings) -> dict[str, Chart]:
+    """Return all charts, by the names of their files."""
+    from brinell.lenses.fragility import charts
+
+    drawn: dict[str, Chart] = {}
+    if findings.windows:
+        drawn = {f"fragile-{kind.replace(' ', '-')}": charts.fragile_curves(findings, kind) for kind in KINDS}
+        drawn["recognised"] = charts.recognised_curves(findings)
+    if findings.locations:
+        drawn["location"] = charts.location_curves(findings)
+    return drawn
 
 
-def fragility_pictures(told: Told, found: Fragility) -> dict[str, bytes]:
-    """Maps over photographs, and pairs."""
-    return sheets(told.store, found, read_window_exhibits(told.store), told.names)
+def pictures(context: Context, findings: FragilityFindings) -> dict[str, bytes]:
+    """Return maps over photographs, and pairs."""
+    return draw_sheets(context, findings, read_window_exhibits(context.run.store))
 
 
-def viewer(store: Store, found: Fragility, model: str, photos: list[Photo]) -> list[dict[str, Any]]:
-    """What the page's viewer of maps needs: photographs, and for each size where its maps lie and their pictures."""
+def _viewer(run: Run, findings: FragilityFindings, model: str, photos: list[Photo]) -> list[dict[str, Any]]:
+    """Return what the page's map viewer needs: photographs, and for each size its maps and the part that they cover."""
     shown = []
     for photo in photos:
         sizes = [
             {
-                "title": one.title,
-                "side": one.side,
-                "box": [round(100 * share, 3) for share in one.box],
-                "maps": {kind: _source(picture) for kind, picture in one.maps.items()},
+                "title": overlay.title,
+                "side": overlay.side,
+                "box": [round(100 * share, 3) for share in overlay.box],
+                "maps": {kind: _source(picture) for kind, picture in overlay.maps.items()},
             }
-            for one in overlays(store, found, model, photo)
+            for overlay in draw_overlays(run, findings, model, photo)
         ]
-        squares = [
-            {"side": side, "x": left, "y": top, "sure": confidence}
-            for one in found.minimal
+        minimal = [
+            {"side": side, "x": left, "y": top, "confidence": confidence}
+            for one in findings.minimal
             if (one.model, one.image) == (model, photo.image)
             for side, left, top, confidence in one.windows
         ]
         size = {"height": photo.height, "width": photo.width}
-        shown.append({"name": photo.name, "source": inline(store, photo.file), **size, "sizes": sizes, "minimal": squares})
+        shown.append({"name": photo.name, "source": inline(run, photo.file), **size, "sizes": sizes, "minimal": minimal})
     return shown
 
 
 def _source(picture: Image.Image) -> str:
-    return "data:image/png;base64," + base64.b64encode(png(picture)).decode()
+    return "data:image/png;base64," + base64.b64encode(encode_png(picture)).decode()
 
 
-def _gallery(
-    told: Told, found: Fragility, pairs: list[PairPicture]
-) -> list[tuple[str, list[tuple[str, list[tuple[Picture, list[tuple[str, str, str]]]]]]]]:
-    """For each model, size and change the pairs of windows, with their activations."""
+def _gallery(context: Context, findings: FragilityFindings, pairs: Sequence[PairPicture]) -> Gallery:
+    """Return the pairs of windows with their activations, by model, size and move."""
     groups = []
-    for model in found.models:
+    for model in findings.models:
         by_size = []
-        for operator in found.operators:
-            for change in ("shift", "shrink"):
-                own = [one for one in pairs if (one.model, one.operator, one.change) == (model, operator, change)]
+        for operator in findings.operators:
+            for move in ("shift", "shrink"):
+                own = [pair for pair in pairs if (pair.model, pair.operator, pair.move) == (model, operator, move)]
                 if own:
-                    shown = [(_pair(told.store, one, told.names[model]), _layers(told.store, one)) for one in own]
-                    by_size.append((f"{title(operator)}, {change}", shown))
+                    shown = [(_pair(context.run, pair, context.names[model]), _layers(context.run, pair)) for pair in own]
+                    by_size.append((f"{findings.title(operator)}, {move}", shown))
         if by_size:
             groups.append((model, by_size))
     return groups
 
 
-def _pair(store: Store, pair: PairPicture, name: Namer) -> Picture:
+def _pair(run: Run, pair: PairPicture, name: Namer) -> Picture:
     first, second = pair.first, pair.second
+    probabilities = f"{_percent(first.probability)} → {_percent(second.probability)}"
     lines = (
-        f"{name(pair.label)}: {_share(first.probability)} → {_share(second.probability)}",
-        f"said {name(first.prediction)}{sure(first.confidence)}",
-        f"then {name(second.prediction)}{sure(second.confidence)}",
+        f"probability of {name(pair.label)}: {probabilities}",
+        f"before: {name(first.prediction)}{format_confidence(first.confidence)}",
+        f"after: {name(second.prediction)}{format_confidence(second.confidence)}",
     )
-    return Picture(inline(store, second.file), pair.told, lines, False, inline(store, first.file))
+    return Picture(inline(run, second.file), pair.caption, lines, False, inline(run, first.file))
 
 
-def _layers(store: Store, pair: PairPicture) -> list[tuple[str, str, str]]:
-    return [(layer, inline(store, first), inline(store, second)) for layer, first, second in pair.layers]
+def _layers(run: Run, pair: PairPicture) -> list[tuple[str, str, str]]:
+    return [(layer, inline(run, first), inline(run, second)) for layer, first, second in pair.layers]
 
 
-def _share(probability: float | None) -> str:
+def _percent(probability: float | None) -> str:
     return "–" if probability is None else f"{probability:.0%}"
+
+
+def _named(name: str, *choices: str) -> NamedChart:
+    """Return a chart of charts.py by its name."""
+
+    def draw(findings: FragilityFindings, **chosen: Any) -> Chart:
+        from brinell.lenses.fragility import charts
+
+        return getattr(charts, name)(findings, **chosen)
+
+    return NamedChart(draw, {choice: lambda findings: list(KINDS) for choice in choices})
+
+
+SHOW = Show(
+    table=findings_table,
+    section=section,
+    charts=all_charts,
+    named={
+        "fragile": _named("fragile_curves", "kind"),
+        "recognised": _named("recognised_curves"),
+        "location": _named("location_curves"),
+    },
+    pictures=pictures,
+)

@@ -1,92 +1,95 @@
-"""Square windows of an image: how large they are, where they begin, and which of them are looked at.
+"""Square windows of an image: their side, their positions, and the windows that each one is compared with.
 
-A window begins at its left and top pixel. There are (H - S + 1) x (W - S + 1) of side S.
+A window's position is its left and top pixel. An image of H × W pixels has (H - S + 1) × (W - S + 1) windows of side S.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-NEARLY = 1e-9  # so that 0.29 of 200 pixels is 58 and not 57.999…
-SHRINK = 2  # pixels that a shrunken window is smaller by: it has a middle, and 3 x 3 places inside the window
-SMALLEST = SHRINK + 1
+from brinell.lenses.fragility.options import SHRINK
+
+Array = NDArray[Any]
+Integers = NDArray[np.int64]
+EPSILON = 1e-9  # makes 0.29 of 200 pixels 58 rather than 57.999…
 
 
 def window_side(size: float, height: int, width: int) -> int:
-    """The side of a window: a share P of the image's shorter side, made odd, 2 floor(P side / 2) + 1; or pixels, above 1.
+    """Return a window's side in pixels, from a share P of the image's shorter side or, above 1, from a number of pixels.
 
-    Where an odd side would be a pixel too many, it is two less.
+    Shares give odd sides, 2 floor(P side / 2) + 1; where that is a pixel too many, the side is two pixels smaller.
     """
     if size > 1:
         return int(size)
     shorter = min(height, width)
-    side = 2 * math.floor(size * shorter / 2 + NEARLY) + 1
+    side = 2 * math.floor(size * shorter / 2 + EPSILON) + 1
     return side if side <= shorter else side - SHRINK
 
 
-def called(size: float) -> str:
-    """A size as names and options have it: 0.2, or 75px."""
+def format_size(size: float) -> str:
+    """Return a size as operator ids write it: 0.2, or 75px."""
     return f"{size:g}px" if size > 1 else f"{size:g}"
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Windows of one side, where each of `tops` meets each of `lefts` (int64, rising)."""
+class WindowGrid:
+    """Windows of one side at every combination of `tops` and `lefts` (increasing int64)."""
 
     side: int
-    tops: Tensor
-    lefts: Tensor
+    tops: Integers
+    lefts: Integers
 
     def __len__(self) -> int:
         return len(self.tops) * len(self.lefts)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of a map of these windows."""
+        """Shape of a map over the grid: (tops, lefts)."""
         return len(self.tops), len(self.lefts)
 
-    def corners(self) -> Tensor:
-        """Left and top of every window, int64 (windows, 2): down the columns, since those of a column are made together."""
-        left, top = torch.meshgrid(self.lefts, self.tops, indexing="ij")
-        return torch.stack([left.flatten(), top.flatten()], 1)
+    def corners(self) -> Integers:
+        """Return left and top of every window, int64 (windows, 2), column by column: a column is resized together."""
+        left, top = np.meshgrid(self.lefts, self.tops, indexing="ij")
+        return np.stack([left.ravel(), top.ravel()], 1)
 
-    def as_map(self, values: Tensor) -> Tensor:
-        """Values of the windows in the order of `corners` as a map (tops, lefts)."""
-        return values.view(len(self.lefts), len(self.tops)).T
+    def to_map(self, values: Array) -> Array:
+        """Return values in the order of `corners` as a map (tops, lefts)."""
+        return values.reshape(len(self.lefts), len(self.tops)).T
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Windows that are judged, those that they are compared with after a shift, and those after a shrink.
+    """The windows that are judged, and those that they are compared with after a shift or a shrink.
 
-    With a stride above 1 one window in stride² is judged, and still by windows that are one pixel away.
+    With a stride above 1 one window in stride² is judged, still against windows that are one pixel away.
     """
 
-    judged: Grid
-    shifted: Grid  # holds the judged ones, too
-    shrunk: Grid
+    judged: WindowGrid
+    shifted: WindowGrid  # includes the judged windows
+    shrunk: WindowGrid
 
     @staticmethod
     def of(side: int, height: int, width: int, stride: int = 1) -> Neighbourhood:
-        """All windows of a side in a height and width."""
+        """Return the windows of a side in an image of a height and width."""
         down, across = height - side + 1, width - side + 1
-        tops, lefts = torch.arange(0, down, stride), torch.arange(0, across, stride)
-        beside, within = (-1, 0, 1), tuple(range(SHRINK + 1))
+        tops, lefts = np.arange(0, down, stride), np.arange(0, across, stride)
+        around, within = np.arange(-1, 2), np.arange(SHRINK + 1)
         return Neighbourhood(
-            judged=Grid(side, tops, lefts),
-            shifted=Grid(side, _near(tops, beside, down), _near(lefts, beside, across)),
-            shrunk=Grid(side - SHRINK, _near(tops, within, down + SHRINK), _near(lefts, within, across + SHRINK)),
+            judged=WindowGrid(side, tops, lefts),
+            shifted=WindowGrid(side, _offset(tops, around, down), _offset(lefts, around, across)),
+            shrunk=WindowGrid(side - SHRINK, _offset(tops, within, down + SHRINK), _offset(lefts, within, across + SHRINK)),
         )
 
     def __len__(self) -> int:
         return len(self.shifted) + len(self.shrunk)
 
 
-def _near(places: Tensor, offsets: tuple[int, ...], count: int) -> Tensor:
-    """Places with those that lie at some offsets from them, in 0..count."""
-    every: Tensor = torch.unique(places[:, None] + torch.tensor(offsets))
+def _offset(positions: Integers, offsets: Integers, count: int) -> Integers:
+    """Return the distinct sums of positions and offsets that lie in 0..count - 1."""
+    every: Integers = np.unique(positions[:, None] + offsets)
     return every[(every >= 0) & (every < count)]

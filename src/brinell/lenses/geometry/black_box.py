@@ -1,8 +1,8 @@
-"""Random motions of given scores, and a grid of motions: searches that need no gradient.
+"""Searches without gradients: random motions of given scores, and a fixed grid of motions.
 
 Directions are independent for every image and draw. In raw units, as published, a radian weighs as much as a pixel, so that
-random motions are nearly all rotation and scale; `metric` directions are drawn so that every one of them changes the image
-alike: v ~ N(0, (JᵀJ)⁻¹).
+random motions are nearly all rotation and scale; `metric` directions are drawn so that all of them change the image
+equally: v ~ N(0, (JᵀJ)⁻¹).
 """
 
 from __future__ import annotations
@@ -16,22 +16,26 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.lenses.tasks import NO_ANSWER, Done, Stage, Task
+from brinell.lenses.geometry.search import PathSteps, query_labels, score_motions
+from brinell.lenses.method import NO_ANSWER, Done, Stage, Task
 from brinell.motion.frames import Frames
-from brinell.motion.geodesic import chords, geodesic_scores, trace_rays
+from brinell.motion.geodesic import chords, trace_rays
 from brinell.motion.groups import Group
 from brinell.motion.jacobian import jacobian_gram
 
 _PURPOSE = 0
 NEAREST = 8  # fooling motions of the grid whose paths are measured at once
-STOPS = 12  # of a path, for a bound of its length
+STOPS = 12  # of a path, for a lower bound of its length
+
+
+# ---- random motions ----
 
 
 @dataclass(frozen=True)
-class Reached:
-    """What random motions did, a row for each sample, draw and score, in this order.
+class RandomMotions:
+    """What random motions did: a row for each sample, draw and score, in this order.
 
-    `reached` says whether the ray got as far as the score; where not, the other figures mean nothing.
+    `reached` is whether the ray reached the `wanted` score; where it did not, the other columns have no meaning.
     """
 
     sample: Tensor
@@ -44,164 +48,143 @@ class Reached:
 
 
 def random_motions(
-    group: Group, count: int, wanted: Tensor, draws: int, *, whitened: bool, eta: float, least: float
-) -> Generator[Task, Done, Reached]:
-    """Move each sample along `draws` random rays to each of the `wanted` scores (R,), and look at it there."""
+    group: Group, count: int, *, wanted: Tensor, draws: int, whitened: bool, path: PathSteps
+) -> Generator[Task, Done, RandomMotions]:
+    """Move each sample along `draws` random rays to each of the `wanted` scores (R,), and query its label there."""
     samples = torch.arange(count).repeat_interleave(draws)
     numbers = torch.arange(draws).repeat(count)
 
-    def go(stage: Stage, part: slice) -> Done:
+    def do(stage: Stage, part: slice) -> Done:
         rows = samples[part]
         frames = stage.frames(rows)
-        ways = normal(stage.seed, stage.ids[rows], group, numbers[part])
+        directions = draw_directions(stage.seed, stage.ids[rows], group, numbers[part])
         if whitened:
-            ways = _whitened(ways, frames, group)
-        ways = ways / ways.norm(dim=1, keepdim=True)
-        rays = trace_rays(frames, group, ways, wanted, eta=eta, least=least)
-        motions = rays.reach[..., None] * ways[:, None]
+            directions = _whiten(directions, frames, group)
+        directions = directions / directions.norm(dim=1, keepdim=True)
+        rays = trace_rays(frames, group, directions, wanted, eta=path.eta, least=path.min_change)
+        motions = rays.reach[..., None] * directions[:, None]
         return {"motion": motions, "score": rays.scores, "reached": rays.reached}
 
-    told = yield Task(len(samples), go)
+    rays = yield Task(len(samples), do)
     many = len(wanted)
-    found = Reached(
+    moved = RandomMotions(
         sample=samples.repeat_interleave(many),
         draw=numbers.repeat_interleave(many),
         wanted=wanted.repeat(len(samples)),
-        motion=told["motion"].flatten(0, 1),
-        score=told["score"].flatten(),
-        reached=told["reached"].flatten(),
+        motion=rays["motion"].flatten(0, 1),
+        score=rays["score"].flatten(),
+        reached=rays["reached"].flatten(),
         label=torch.full((len(samples) * many,), -1),
     )
-    there = found.reached.nonzero()[:, 0]
+    there = moved.reached.nonzero()[:, 0]
     if len(there):
-        found.label[there] = yield from labels_of(group, found.sample[there], found.motion[there])
-    return found
+        moved.label[there] = (yield query_labels(moved.sample[there], group.exp(moved.motion[there])))["label"]
+    return moved
 
 
-def normal(seed: int, ids: Tensor, group: Group, draws: Tensor) -> Tensor:
-    """Independent normal numbers (N, d), named by seed, image, group and draw; on the host."""
+def draw_directions(seed: int, ids: Tensor, group: Group, draws: Tensor) -> Tensor:
+    """Return independent normal numbers (N, d), named by seed, image, group and draw; on the host."""
     shares = Draws.of(key(seed, "motion", group.name), ids, draws).uniform(_PURPOSE, group.dimension)
     numbers: Tensor = torch.special.ndtri(shares)
     return numbers
 
 
-def _whitened(ways: Tensor, frames: Frames, group: Group) -> Tensor:
-    """Directions that change their images alike; unchanged where the metric says nothing."""
+def _whiten(directions: Tensor, frames: Frames, group: Group) -> Tensor:
+    """Return directions that change their images equally; unchanged where the metric is zero."""
     own = jacobian_gram(frames.images, frames, group).cpu()
     values, vectors = torch.linalg.eigh(own)
     good = values > 1e-9 * values.amax(1, keepdim=True)
     inverse = torch.where(good, values.clamp(min=1e-300).rsqrt(), 0.0)
-    found = (vectors @ (inverse * ways)[..., None])[..., 0]
-    return torch.where(good.any(1, keepdim=True), found, ways)
+    whitened = (vectors @ (inverse * directions)[..., None])[..., 0]
+    return torch.where(good.any(1, keepdim=True), whitened, directions)
 
 
-def labels_of(group: Group, samples: Tensor, motions: Tensor) -> Generator[Task, Done, Tensor]:
-    """The labels of samples under motions (N, d)."""
-    matrices = group.exp(motions)
+def measure_parts(group: Group, motions: Tensor) -> Task:
+    """Return the task of measuring what each coordinate of motions (N, d) would add to the score alone, to first order."""
 
-    def look(stage: Stage, part: slice) -> Done:
-        rows = samples[part]
-        return {"label": stage.scores(rows, matrices[part])[1]}
-
-    return (yield Task(len(samples), look, images=len(samples)))["label"]
-
-
-def parts_of(group: Group, motions: Tensor) -> Task:
-    """What each coordinate of motions (N, d), one a sample, would add to the score alone, to first order."""
-
-    def measure(stage: Stage, part: slice) -> Done:
+    def do(stage: Stage, part: slice) -> Done:
         frames = stage.frames(torch.arange(part.start, part.stop))
         own = jacobian_gram(frames.images, frames, group)
         lengths = own.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() / frames.norms().clamp(min=1e-12)[:, None]
         return {"parts": lengths.cpu() * motions[part].abs()}
 
-    return Task(len(motions), measure)
+    return Task(len(motions), do)
 
 
-def grid_motions(group: Group, height: int, width: int, most: int) -> Tensor:
-    """A grid over a group's coordinates, (P, d) without the identity: turns to 30°, moves to a tenth, scales to 1.2.
+# ---- a grid of motions ----
 
-    It has as many points a coordinate as `most` in all allows, an odd number and at least 3.
+
+def grid_motions(group: Group, height: int, width: int, limit: int) -> Tensor:
+    """Return a grid over a group's coordinates, (P, d) without the identity: 30° of rotation, a tenth of a side, scale 1.2.
+
+    It has as many points per coordinate as a `limit` of motions allows, an odd number and at least 3.
     """
-    far = {"rotation": math.pi / 6, "x": width / 10, "y": height / 10, "scale": math.log(1.2)}
-    far |= {"stretch": math.log(1.2), "shear": 0.2, "b12": 0.2, "b21": 0.2, "b31": 0.2 / width, "b32": 0.2 / height}
-    far |= {"b11": 0.06, "b22": 0.06}
-    points = grid_points(group, most)
+    reach = {"rotation": math.pi / 6, "x": width / 10, "y": height / 10, "scale": math.log(1.2)}
+    reach |= {"stretch": math.log(1.2), "shear": 0.2, "b12": 0.2, "b21": 0.2, "b31": 0.2 / width, "b32": 0.2 / height}
+    reach |= {"b11": 0.06, "b22": 0.06}
+    points = grid_points(group, limit)
     steps = torch.linspace(-1, 1, points, dtype=torch.float64).tolist()
     share = torch.tensor(list(itertools.product(steps, repeat=group.dimension)), dtype=torch.float64)
     share = share[share.abs().amax(1) > 1e-9]
-    return share * torch.tensor([far[part] for part in group.parts], dtype=torch.float64)
+    return share * torch.tensor([reach[part] for part in group.parts], dtype=torch.float64)
 
 
-def grid_points(group: Group, most: int) -> int:
-    """How many points a coordinate has."""
-    points = int(most ** (1 / group.dimension) + 1e-9)
+def grid_points(group: Group, limit: int) -> int:
+    """Return the number of points per coordinate."""
+    points = int(limit ** (1 / group.dimension) + 1e-9)
     return max(3, points - 1 + points % 2)
 
 
 @dataclass
-class Nearest:
-    """The motion of the grid with the least score that changes a sample's label, (N,) each; infinite: none does."""
+class NearestMotion:
+    """The motion of the grid with the smallest score that changes a sample's label, (N,) each; infinite: none does."""
 
     score: Tensor
     motion: Tensor
     label: Tensor
     share: Tensor  # of the grid's motions that change the label
-    silent: Tensor  # some motion got no answer
+    unanswered: Tensor  # some motion got no answer
 
 
-def grid_search(
-    group: Group, original: Tensor, motions: Tensor, *, eta: float, least: float
-) -> Generator[Task, Done, Nearest]:
-    """Ask all motions of a grid; of those that change the label, the one with the least score."""
+def grid_search(group: Group, original: Tensor, motions: Tensor, path: PathSteps) -> Generator[Task, Done, NearestMotion]:
+    """Query all motions of a grid and return the one with the smallest score that changes the label."""
     count, many = len(original), len(motions)
     samples = torch.arange(count).repeat_interleave(many)
     matrices = group.exp(motions)
     which = torch.arange(many).repeat(count)
 
-    def look(stage: Stage, part: slice) -> Done:
+    def do(stage: Stage, part: slice) -> Done:
         rows = samples[part]
-        frames, places = stage.frames(rows), matrices[which[part]]
-        return {"label": stage.scores(rows, places)[1], "chord": chords(frames, places)}
+        frames, moves = stage.frames(rows), matrices[which[part]]
+        return {"label": stage.scores(rows, moves)[1], "chord": chords(frames, moves)}
 
-    told = yield Task(len(samples), look, images=len(samples))
-    labels = told["label"].view(count, many)
+    answers = yield Task(len(samples), do, images=len(samples))
+    labels = answers["label"].view(count, many)
     silent = labels == NO_ANSWER
     fooling = (labels != original[:, None]) & ~silent
-    bound = torch.where(fooling, told["chord"].view(count, many), torch.inf)
-    found = Nearest(
+    bound = torch.where(fooling, answers["chord"].view(count, many), torch.inf)
+    nearest = NearestMotion(
         score=torch.full((count,), torch.inf, dtype=torch.float64),
         motion=torch.zeros(count, group.dimension, dtype=torch.float64),
         label=original.clone(),
         share=fooling.to(torch.float64).mean(1),
-        silent=silent.any(1),
+        unanswered=silent.any(1),
     )
     bounded = torch.zeros_like(fooling)
-    while True:  # a path is never shorter than its bound: once the best is below all others', it is the least
+    while True:  # a path is never shorter than its bound: once the best is below all other bounds, it is the shortest
         near = bound.topk(min(NEAREST, many), largest=False)
-        rows, places = (near.values < found.score[:, None]).nonzero(as_tuple=True)
+        rows, columns = (near.values < nearest.score[:, None]).nonzero(as_tuple=True)
         if not len(rows):
-            return found
-        asked = near.indices[rows, places]
-        rough = ~bounded[rows, asked]
+            return nearest
+        chosen = near.indices[rows, columns]
+        rough = ~bounded[rows, chosen]
         if bool(rough.any()):  # a closer bound first
-            rows, asked = rows[rough], asked[rough]
-            bound[rows, asked] = yield from _paths(group, rows, motions[asked], eta, least, STOPS)
-            bounded[rows, asked] = True
+            rows, chosen = rows[rough], chosen[rough]
+            bound[rows, chosen] = (yield score_motions(group, rows, motions[chosen], path, STOPS))["score"]
+            bounded[rows, chosen] = True
             continue
-        length = yield from _paths(group, rows, motions[asked], eta, least)
-        bound[rows, asked] = torch.inf
-        for row, place, score in zip(rows.tolist(), asked.tolist(), length.tolist(), strict=True):
-            if score < found.score[row]:
-                found.score[row], found.motion[row], found.label[row] = score, motions[place], labels[row, place]
-
-
-def _paths(
-    group: Group, rows: Tensor, motions: Tensor, eta: float, least: float, most: int | None = None
-) -> Generator[Task, Done, Tensor]:
-    """The scores of motions of samples, or with at `most` so many stops a bound of them."""
-
-    def measure(stage: Stage, part: slice) -> Done:
-        return {"score": geodesic_scores(stage.frames(rows[part]), group, motions[part], eta=eta, least=least, most=most)}
-
-    return (yield Task(len(rows), measure))["score"]
+        scores = (yield score_motions(group, rows, motions[chosen], path))["score"]
+        bound[rows, chosen] = torch.inf
+        for row, index, score in zip(rows.tolist(), chosen.tolist(), scores.tolist(), strict=True):
+            if score < nearest.score[row]:
+                nearest.score[row], nearest.motion[row], nearest.label[row] = score, motions[index], labels[row, index]

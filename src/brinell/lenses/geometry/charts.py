@@ -1,4 +1,4 @@
-"""Figures of motions that change a label, as Altair charts."""
+"""Charts of the motions that change a label."""
 
 from __future__ import annotations
 
@@ -6,124 +6,104 @@ from typing import Any
 
 import altair as alt
 
-from brinell.lenses.geometry.findings import Motions
-from brinell.lenses.profile.charts import PALETTE, Figure
+from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.motion.names import GROUP_FACTS
-from brinell.runs.names import title
+from brinell.report.charts import Chart, inline_data, menu, model_colour, tooltips
 
 
-def invariance_bars(found: Motions) -> Figure:
-    """The mean geodesic score of the smallest motions, ρ̂, by group, method and model (the paper's Fig. 7, left)."""
+def invariance_bars(findings: GeometryFindings) -> Chart:
+    """Draw ρ̂, the mean geodesic score of the smallest motions, by group, method and model (the paper's Fig. 7, left)."""
     records = [
         {
             "model": one.model,
-            "group": title(one.operator),
+            "group": findings.title(one.operator),
             "value": one.score.value,
-            **_interval(one.score.low, one.score.high),
+            "low": one.score.low,
+            "high": one.score.high,
             "images": one.fooled,
         }
-        for one in found.smallest.values()
+        for one in findings.smallest.values()
         if one.fooled
     ]
-    return _bars(found, records, "mean geodesic score of the smallest motion (ρ̂)")
+    return _bars(findings, records, "mean geodesic score of the smallest motion (ρ̂)")
 
 
-def random_bars(found: Motions) -> Figure:
-    """The score at which random motions change as many labels as the threshold says, r̂ (Fig. 7, right)."""
+def random_bars(findings: GeometryFindings) -> Chart:
+    """Draw r̂, the score at which random motions change `threshold` of the labels (Fig. 7, right)."""
     records = []
-    for model, operator in found.rates:
-        middle = found.middle(model, operator)
-        if middle is not None:
-            records.append({"model": model, "group": title(operator), "value": middle})
-    return _bars(found, records, f"score at which {found.threshold:.0%} of random motions change the label (r̂)")
+    for model, operator in findings.rates:
+        score = findings.threshold_score(model, operator)
+        if score is not None:
+            records.append({"model": model, "group": findings.title(operator), "value": score})
+    return _bars(findings, records, f"score at which random motions change {findings.threshold:.0%} of labels (r̂)")
 
 
-def misclassification(found: Motions) -> Figure:
-    """How often random motions of a score change the label (Figs. 6 and 8), with 95 % intervals over images."""
-    records = [
+def misclassification(findings: GeometryFindings) -> Chart:
+    """Draw the misclassification rate over the score of random motions (Figs. 6 and 8), with 95 % intervals over images."""
+    records: list[dict[str, Any]] = [
         {
             "model": rate.model,
-            "group": title(rate.operator),
-            "score": rate.wanted,
+            "group": findings.title(rate.operator),
+            "score": rate.score,
             "value": rate.changed.value,
+            "low": rate.changed.low,
+            "high": rate.changed.high,
             "worst": rate.worst.value,
             "rejected": rate.rejected,
-            **_interval(rate.changed.low, rate.changed.high),
         }
-        for rates in found.rates.values()
+        for rates in findings.rates.values()
         for rate in rates
         if rate.draws
     ]
     groups = list(dict.fromkeys(record["group"] for record in records)) or [""]
     base = (
-        alt.Chart(alt.InlineData(values=records))
+        alt.Chart(inline_data(records))
         .transform_filter("datum.group === chosen_group")
-        .encode(x=alt.X("score:Q", title="geodesic score of the motion (r)"), color=_colour(found))
+        .encode(x=alt.X("score:Q", title="geodesic score of the motion (r)"), color=model_colour(findings.models))
     )
     band = base.mark_area(opacity=0.15).encode(y="low:Q", y2="high:Q")
     line = base.mark_line(strokeWidth=2.5, point=True).encode(
         y=alt.Y("value:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"), title="labels changed"),
-        tooltip=[
-            "model:N",
-            "group:N",
-            "score:Q",
-            *(alt.Tooltip(f"{field}:Q", format=".1%") for field in ("value", "low", "high", "worst", "rejected")),
-        ],
+        tooltip=["model:N", "group:N", "score:Q", *tooltips("value", "low", "high", "worst", "rejected")],
     )
-    menu = alt.param("chosen_group", value=groups[0], bind=alt.binding_select(options=groups, name="motions "))
-    return alt.layer(band, line).properties(width=740, height=320).add_params(menu)
+    return alt.layer(band, line).properties(width=740, height=320).add_params(menu("chosen_group", "motions", groups))
 
 
-def generator_shares(found: Motions) -> Figure:
-    """How much of the smallest motions each generator has, as its mean share of the squared changes of the image."""
+def coordinate_shares(findings: GeometryFindings) -> Chart:
+    """Draw how much each coordinate contributes to the smallest motions."""
     records = [
         {
             "model": share.model,
-            "group": title(share.operator),
-            "bar": f"{title(share.operator)}, {share.model}",
-            "part": share.part,
+            "group": findings.title(share.operator),
+            "bar": f"{findings.title(share.operator)}, {share.model}",
+            "coordinate": share.coordinate,
             "share": share.mean,
             "size": share.size,
         }
-        for share in found.shares
+        for share in findings.shares
     ]
-    parts = list(dict.fromkeys(part for group in GROUP_FACTS.values() for part in group.parts))
+    coordinates = list(dict.fromkeys(part for group in GROUP_FACTS.values() for part in group.parts))
     bars = (
-        alt.Chart(alt.InlineData(values=records))
+        alt.Chart(inline_data(records))
         .mark_bar()
         .encode(
             y=alt.Y("bar:N", title=None, axis=alt.Axis(labelLimit=320)),
-            x=alt.X("share:Q", stack="normalize", axis=alt.Axis(format="%"), title="share of the change"),
-            color=alt.Color("part:N", sort=parts, title="generator", scale=alt.Scale(scheme="tableau20")),
-            tooltip=[
-                "model:N",
-                "group:N",
-                "part:N",
-                alt.Tooltip("share:Q", format=".1%"),
-                alt.Tooltip("size:Q", format=".3g"),
-            ],
+            x=alt.X("share:Q", stack="normalize", axis=alt.Axis(format="%"), title="share of the squared change"),
+            color=alt.Color("coordinate:N", sort=coordinates, scale=alt.Scale(scheme="tableau20")),
+            tooltip=["model:N", "group:N", "coordinate:N", *tooltips("share"), *tooltips("size", number=".3g")],
         )
     )
     return alt.layer(bars).properties(width=560, height=alt.Step(20))
 
 
-def _bars(found: Motions, records: list[dict[str, Any]], name: str) -> Figure:
-    base = alt.Chart(alt.InlineData(values=records)).encode(
-        y=alt.Y("group:N", title=None, sort=[title(operator) for operator in found.operators]),
-        yOffset=alt.YOffset("model:N", sort=found.models),
-        color=_colour(found),
-        tooltip=["model:N", "group:N", *(alt.Tooltip(f"{field}:Q", format=".3f") for field in ("value", "low", "high"))],
+def _bars(findings: GeometryFindings, records: list[dict[str, Any]], title: str) -> Chart:
+    groups = [findings.title(operator) for operator in findings.operators]
+    base = alt.Chart(inline_data(records)).encode(
+        y=alt.Y("group:N", title=None, sort=groups),
+        yOffset=alt.YOffset("model:N", sort=findings.models),
+        color=model_colour(findings.models),
+        tooltip=["model:N", "group:N", *tooltips("value", "low", "high", number=".3f")],
     )
-    bar = base.mark_bar(opacity=0.75).encode(x=alt.X("value:Q", title=name))
+    bar = base.mark_bar(opacity=0.75).encode(x=alt.X("value:Q", title=title))
     rule = base.mark_rule(strokeWidth=2, color="black").encode(x="low:Q", x2="high:Q", color=alt.value("#333"))
     return alt.layer(bar, rule).properties(width=640, height=alt.Step(16))
-
-
-def _interval(low: float, high: float) -> dict[str, float]:
-    """Both ends, where they can be told: NaN is no JSON."""
-    return {"low": low, "high": high} if low == low and high == high else {}
-
-
-def _colour(found: Motions) -> alt.Color:
-    legend = alt.Legend(symbolOpacity=1)
-    return alt.Color("model:N", title="model", sort=found.models, scale=alt.Scale(range=PALETTE), legend=legend)

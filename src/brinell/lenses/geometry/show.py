@@ -1,36 +1,100 @@
-"""The report's part on motions that change a label."""
+"""How the geometry lens's findings are shown: the table, the charts and the report's section."""
 
 from __future__ import annotations
 
-from brinell.lenses.geometry.charts import generator_shares, invariance_bars, misclassification, random_bars
-from brinell.lenses.geometry.findings import Motions
-from brinell.lenses.profile.charts import Figure
-from brinell.report.section import Section, Told, pairs
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from brinell.lenses.geometry import LENS
+from brinell.lenses.geometry.charts import coordinate_shares, invariance_bars, misclassification, random_bars
+from brinell.lenses.geometry.findings import GeometryFindings
+from brinell.report.exhibits import pairs
+from brinell.report.show import Chart, Context, NamedChart, Section, Show
 
 
-def motion_section(told: Told, found: Motions) -> Section:
-    """The table of scores and costs, the curves of random motions, and the smallest motions that fool."""
-    falls = [
-        {**fall, "before": told.names[fall["model"]](fall["from"]), "after": told.names[fall["model"]](fall["to"])}
-        for fall in found.falls
+def table(findings: GeometryFindings) -> list[Any]:
+    """Return the tables of each model: the smallest motions by group and method, and what random motions do."""
+    lines: list[Any] = []
+    for model in findings.models:
+        tables = [_smallest_table(findings, model), _random_table(findings, model)]
+        lines += [Text(f"\n{model}", style="bold"), *(one for one in tables if one.row_count)]
+        lines += [
+            f"{findings.title(one.operator)}: {one.retry_note}."
+            for one in findings.smallest.values()
+            if one.model == model and one.by_retry
+        ]
+        lines.append(findings.verdict(model))
+    return lines
+
+
+def _smallest_table(findings: GeometryFindings, model: str) -> Table:
+    rows = Table(box=box.SIMPLE_HEAD)
+    for head in ("smallest motions", "mean score (95 %)", "fooled / not / skipped", "s", "queries", "gradients"):
+        rows.add_column(head, justify="left" if head == "smallest motions" else "right")
+    for operator in findings.operators:
+        one = findings.smallest.get((model, operator))
+        if one is not None:
+            interval = f" ({one.score.low:.2f}–{one.score.high:.2f})" if one.fooled > 1 else ""
+            score = f"{one.score.value:.2f}{interval}" if one.fooled else "never fooled"
+            counts = f"{one.fooled} / {one.failed + one.no_answer} / {one.skipped}"
+            costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
+            rows.add_row(findings.title(operator), score, counts, *costs)
+    return rows
+
+
+def _random_table(findings: GeometryFindings, model: str) -> Table:
+    rows = Table(box=box.SIMPLE_HEAD)
+    rows.add_column("random motions")
+    rows.add_column(f"score at which {findings.threshold:.0%} change the label", justify="right")
+    for operator in findings.operators:
+        if (model, operator) in findings.rates:
+            score = findings.threshold_score(model, operator)
+            rows.add_row(findings.title(operator), "not reached" if score is None else f"{score:.2f}")
+    return rows
+
+
+def charts(findings: GeometryFindings) -> dict[str, Chart]:
+    """Return the charts that the run has rows for."""
+    drawn: dict[str, Chart] = {}
+    if any(one.fooled for one in findings.smallest.values()):
+        drawn |= {"invariance": invariance_bars(findings), "generators": coordinate_shares(findings)}
+    if findings.rates:
+        drawn |= {"misclassification": misclassification(findings), "random": random_bars(findings)}
+    return drawn
+
+
+def section(context: Context, findings: GeometryFindings) -> Section:
+    """Return the report's section: the smallest motions as pictures, scores and costs, and random motions."""
+    label_changes = [
+        {**change, "before": name(change["from"]), "after": name(change["to"])}
+        for change in findings.label_changes
+        for name in [context.names[change["model"]]]
     ]
-    by_answer = found.against == "answer"
+    options = dict(context.options)
+    if findings.against == "answer":
+        options["criterion"] = "another label than on the clean image"
     return Section(
-        template="motions.html",
-        question="What is the smallest motion that changes the label?",
-        what="smallest motions",
-        found=found,
-        options={**told.options, **({"criterion": "another label than on the clean image"} if by_answer else {})},
-        charts=motion_figures(found),
-        content={"breakers": pairs(told, found), "falls": falls},
+        template="brinell.lenses.geometry:section.html",
+        question=LENS.question,
+        topic="smallest motions",
+        findings=findings,
+        options=options,
+        charts=charts(findings),
+        content={"breakers": pairs(context, LENS.name, findings), "label_changes": label_changes},
     )
 
 
-def motion_figures(found: Motions) -> dict[str, Figure]:
-    """All figures of the paper's kind that the run has rows for."""
-    charts: dict[str, Figure] = {}
-    if any(one.fooled for one in found.smallest.values()):
-        charts |= {"invariance": invariance_bars(found), "generators": generator_shares(found)}
-    if found.rates:
-        charts |= {"misclassification": misclassification(found), "random": random_bars(found)}
-    return charts
+SHOW = Show(
+    table=table,
+    section=section,
+    charts=charts,
+    named={
+        "invariance": NamedChart(invariance_bars),
+        "generators": NamedChart(coordinate_shares),
+        "misclassification": NamedChart(misclassification),
+        "random": NamedChart(random_bars),
+    },
+)

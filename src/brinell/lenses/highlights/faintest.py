@@ -1,11 +1,12 @@
-"""The faintest spot that breaks: a continuous search over position and size, all samples side by side.
+"""Search for the faintest spot that breaks the model: continuous in position and size, all samples side by side.
 
-First the largest spot is tried in every cell. Where one breaks the model, smaller ones are tried around the one that adds
-the least light, in rounds: whichever breaks with less light is the next to start from, and a round without one makes the
-steps smaller. Where none does, the spot goes where the label is least probable, until one breaks or the budget is spent.
+First the largest spot is tried in every cell. If one breaks the model, smaller spots around the one that adds the least
+light are tried in rounds: whichever breaks with less light is the next starting point, and a round without improvement
+makes the steps smaller. If none breaks, the spot moves to where the label is least probable, until one breaks or the
+queries are used up.
 
-What is tried is no matter of chance: a spiral of golden angles around the best spot so far, each round turned further.
-Light is the mean of the grey levels that the spot adds to the model input: 255 times `mae`.
+The search is deterministic: each round tries a spiral of golden angles around the best spot so far, rotated further every
+time. Light is the mean number of grey levels that the spot adds to the model input: 255 times `mae`.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from brinell.lenses.knob.search import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED, measured
-from brinell.lenses.lens import Categorical, Columns, Nullable, Outcome, Shard, Trials
+from brinell.lenses.method import Categorical, Columns, Nullable, Outcome, Shard, Trials
+from brinell.lenses.outcomes import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED, flatten, wrong_when_clean
+from brinell.perturb.highlight import SPOT
 from brinell.perturb.view import View
 
-AROUND = 8  # spots tried in a round
-GOLDEN = math.pi * (3 - math.sqrt(5))
-FIRST, LAST = 0.5, 0.01  # the largest and the smallest share of its light that a step takes away
-SMALLER_STEPS = 0.6  # after a round without a better spot
-LEAST_SIGMA = 0.5  # pixels: smaller spots are gone after resizing
+SPOTS_PER_ROUND = 8
+GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
+FIRST_STEP, LAST_STEP = 0.5, 0.01  # the largest and the smallest share of its light that a step takes away
+STEP_DECAY = 0.6  # after a round without improvement
+SMALLEST_SIGMA = 0.5  # pixels: smaller spots vanish when the image is resized
 
 
 @dataclass
 class _State:
-    """The best spot of each sample so far, (N, 4); its light, infinite where none broke; how probable the label was under
-    it; and how large the next step is.
+    """The best spot of each sample so far, (N, 4); its light (infinite if none broke); the label's probability under it;
+    and the size of the next step.
     """
 
     spots: Tensor
@@ -42,81 +44,82 @@ class _State:
     queries: Tensor
     found: dict[str, Tensor]
 
-    def learn(self, samples: Tensor, spots: Tensor, outcome: Outcome) -> None:
-        """Take in what a round showed: samples (M,), and for each of them as many spots (M, K, 4)."""
-        tried = spots.shape[1]
-        self.queries[samples] += tried
-        answered = ~outcome.verdict.confidence.isnan().cpu().view(-1, tried)
-        light = outcome.difference.mae.cpu().to(torch.float64).view(-1, tried)
-        light = light.masked_fill(~(outcome.broken.cpu().view(-1, tried) & answered), math.inf)
-        probability = outcome.verdict.probability.cpu().to(torch.float64).view(-1, tried).masked_fill(~answered, math.inf)
+    def update(self, samples: Tensor, spots: Tensor, outcome: Outcome) -> None:
+        """Take in the outcome of a round: samples (M,), and K spots for each of them (M, K, 4)."""
+        count = spots.shape[1]
+        self.queries[samples] += count
+        answered = ~outcome.verdict.confidence.isnan().cpu().view(-1, count)
+        light = outcome.difference.mae.cpu().to(torch.float64).view(-1, count)
+        light = light.masked_fill(~(outcome.broken.cpu().view(-1, count) & answered), math.inf)
+        probability = outcome.verdict.probability.cpu().to(torch.float64).view(-1, count).masked_fill(~answered, math.inf)
         self.status[samples[~answered.any(1) & (self.status[samples] != BROKEN)]] = FAILED
-        least, place = light.min(1)
-        better = least < self.light[samples]
-        self._move(samples, spots, least, place, better)
-        self.status[samples[better]] = BROKEN
-        for name, values in measured(outcome).items():
+        least, index = light.min(1)
+        fainter = least < self.light[samples]
+        self._replace(samples, spots, least, index, fainter)
+        self.status[samples[fainter]] = BROKEN
+        for name, values in flatten(outcome).items():
             kept = self.found.setdefault(name, torch.zeros(len(self.spots), dtype=values.dtype))
-            kept[samples[better]] = values.view(-1, tried)[better, place[better]]
-        lowest, place = probability.min(1)
+            kept[samples[fainter]] = values.view(-1, count)[fainter, index[fainter]]
+        lowest, index = probability.min(1)
         closer = (lowest < self.probability[samples]) & self.light[samples].isinf()
-        self._move(samples, spots, self.light[samples], place, closer)
+        self._replace(samples, spots, self.light[samples], index, closer)
         self.probability[samples[closer]] = lowest[closer]
-        self.step[samples[~better & ~closer]] *= SMALLER_STEPS
+        self.step[samples[~fainter & ~closer]] *= STEP_DECAY
 
-    def _move(self, samples: Tensor, spots: Tensor, light: Tensor, place: Tensor, where: Tensor) -> None:
-        self.spots[samples[where]] = spots[where, place[where]]
+    def _replace(self, samples: Tensor, spots: Tensor, light: Tensor, index: Tensor, where: Tensor) -> None:
+        """Replace the best spot of some samples by the one at an index of their round."""
+        self.spots[samples[where]] = spots[where, index[where]]
         self.light[samples[where]] = light[where]
 
 
-def searched(
-    shard: Shard, view: View, starts: Tensor, budget: int, *, fainter: bool
+def search_faintest(
+    shard: Shard, view: View, starts: Tensor, queries: int, *, vary_strength: bool
 ) -> Generator[Trials, Outcome, Columns]:
-    """The least light that breaks each sample, from spots to start with (N, K, 4); a row a sample."""
+    """Search the least light that breaks each sample, starting from spots (N, K, 4); one row per sample."""
     assert shard.sizes is not None
-    wrong = shard.clean.broken.cpu()
-    if shard.clean.detections is None:  # a detector is right if it finds its object, whatever else it finds
-        wrong = wrong | (shard.clean.verdict.rank > 0).cpu()
+    wrong = wrong_when_clean(shard)
     state = _State(
         spots=starts[:, 0].clone(),
         light=torch.full((shard.count,), math.inf, dtype=torch.float64),
         probability=torch.full((shard.count,), math.inf, dtype=torch.float64),
-        step=torch.full((shard.count,), FIRST, dtype=torch.float64),
+        step=torch.full((shard.count,), FIRST_STEP, dtype=torch.float64),
         status=torch.where(wrong, SKIPPED, SURVIVED),
         queries=torch.zeros(shard.count, dtype=torch.int64),
         found={},
     )
     alive = (~wrong).nonzero()[:, 0]
-    proposed, turn = starts[:, :budget], 0
+    proposed, number = starts[:, :queries], 0
     while len(alive):
         spots = proposed[alive]
         outcome = yield Trials(alive.repeat_interleave(spots.shape[1]), view, spots.flatten(0, 1), may_fail=True)
-        state.learn(alive, spots, outcome)
-        spent = int(state.queries.max())
-        alive = alive[(state.step[alive] > LAST) & (spent < budget) & (state.status[alive] != FAILED)]
-        proposed = _around(state, shard.sizes, min(AROUND, budget - spent), turn, fainter) if len(alive) else proposed
-        turn += 1
+        state.update(alive, spots, outcome)
+        used = int(state.queries.max())
+        alive = alive[(state.step[alive] > LAST_STEP) & (used < queries) & (state.status[alive] != FAILED)]
+        if len(alive):
+            count = min(SPOTS_PER_ROUND, queries - used)
+            proposed = _propose(state, shard.sizes, count, number, vary_strength=vary_strength)
+        number += 1
     return _columns(state)
 
 
-def _around(state: _State, sizes: Tensor, count: int, turn: int, fainter: bool) -> Tensor:
-    """Spots around the best ones (N, count, 4): beside them, and with less light where those broke."""
-    places = torch.arange(count, dtype=torch.float64)
-    angle = GOLDEN * (places + count * turn)
-    far = torch.sqrt((places + 0.5) / count) * state.step[:, None]
+def _propose(state: _State, sizes: Tensor, count: int, number: int, *, vary_strength: bool) -> Tensor:
+    """Return the spots of a round around the best ones, (N, count, 4); with less light where those broke."""
+    indices = torch.arange(count, dtype=torch.float64)
+    angle = GOLDEN_ANGLE * (indices + count * number)
+    distance = torch.sqrt((indices + 0.5) / count) * state.step[:, None]
     x, y, sigma, strength = state.spots.unbind(1)
     broke = state.light.isfinite()[:, None]
-    # the share of the light that is left: the nearest give up the most of it
-    left = torch.where(broke, 1 - state.step[:, None] * (1 - places / count), 1.0)
-    shrunk, dimmed = (left**0.25, left**0.5) if fainter else (left**0.5, torch.ones_like(left))
-    radius = 2 * sigma[:, None] * far
-    most = (sizes - 1).to(torch.float64)
+    # the share of the light that is kept: the nearest spots give up the most
+    kept = torch.where(broke, 1 - state.step[:, None] * (1 - indices / count), 1.0)
+    shrink, dim = (kept**0.25, kept**0.5) if vary_strength else (kept**0.5, torch.ones_like(kept))
+    radius = 2 * sigma[:, None] * distance
+    last = (sizes - 1).to(torch.float64)
     return torch.stack(
         [
-            (x[:, None] + radius * torch.cos(angle)).clamp(min=0).minimum(most[:, 1:]),
-            (y[:, None] + radius * torch.sin(angle)).clamp(min=0).minimum(most[:, :1]),
-            (sigma[:, None] * shrunk).clamp(min=LEAST_SIGMA),
-            strength[:, None] * dimmed,
+            (x[:, None] + radius * torch.cos(angle)).clamp(min=0).minimum(last[:, 1:]),
+            (y[:, None] + radius * torch.sin(angle)).clamp(min=0).minimum(last[:, :1]),
+            (sigma[:, None] * shrink).clamp(min=SMALLEST_SIGMA),
+            strength[:, None] * dim,
         ],
         -1,
     )
@@ -130,6 +133,6 @@ def _columns(state: _State) -> Columns:
         "status": Categorical(state.status, STATUSES),
         "queries": state.queries,
     }
-    for name, values in zip(("spot_x", "spot_y", "sigma", "strength"), state.spots.unbind(1), strict=True):
+    for name, values in zip(SPOT, state.spots.unbind(1), strict=True):
         columns[name] = Nullable(values, broke)
     return columns | {name: Nullable(values, broke) for name, values in state.found.items()}

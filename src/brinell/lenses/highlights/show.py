@@ -1,93 +1,101 @@
-"""The report's parts on spots of light, and on where models look."""
+"""How the findings of the highlights lens are shown: table, charts and report section."""
 
 from __future__ import annotations
 
-from brinell.lenses.highlights.charts import accuracy_bars, cell_map, drift_bars, place_bars, scene_bars, size_bars
-from brinell.lenses.highlights.findings import Highlights
-from brinell.lenses.photographs.findings import Photographs
-from brinell.lenses.profile.charts import Figure
-from brinell.report.section import Namer, Picture, Section, Told, inline, pairs
-from brinell.runs.names import title
-from brinell.runs.store import Store
-from brinell.saliency.compare import Glance, read_glances
-from brinell.saliency.findings import Attention
+from typing import Any
+
+from rich.table import Table
+
+from brinell.lenses.highlights import LENS
+from brinell.lenses.highlights.charts import accuracy_bars, cell_map, location_bars, size_bars
+from brinell.lenses.highlights.findings import HighlightFindings
+from brinell.lenses.highlights.glare import LEAST
+from brinell.report.exhibits import pairs
+from brinell.report.show import Chart, Context, NamedChart, Section, Show
 
 
-def highlight_section(told: Told, found: Highlights) -> Section:
-    """Accuracies, sizes, places, and the images that the least light breaks."""
+def table(findings: HighlightFindings) -> list[Any]:
+    """Return accuracy with and without spots of light, by how many variants may fail, and the least light."""
+    shown: list[Any] = []
+    for operator in findings.grids:
+        shown += [_grid_table(findings, operator), "* over images whose original is right"]
+    if findings.least:
+        shown.append(_search_table(findings))
+    return [*shown, *(findings.verdict(model) for model in findings.models)]
+
+
+def _grid_table(findings: HighlightFindings, operator: str) -> Table:
+    results = findings.of_grid(operator)
+    counts = list(results[0].at_least)
+    grid = Table(title=f"\n{findings.titles.get(operator, operator)}", title_justify="left", title_style="bold")
+    for head in ("model", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}*" for k in counts)):
+        grid.add_column(head)
+    grid.add_column("failing", no_wrap=True)
+    for one in results:
+        figures = [one.top1, one.average, *one.at_least.values(), *one.over_right.values()]
+        shares = (f"{each.value:.1%}\n{100 * each.low:.0f}–{100 * each.high:.0f}" for each in figures)
+        grid.add_row(one.model, *shares, f"{one.failing} of\n{one.failing_images} images")
+    return grid
+
+
+def _search_table(findings: HighlightFindings) -> Table:
+    title = findings.titles.get(LEAST, LEAST)
+    search = Table(title=f"\n{title} that breaks an image", title_justify="left", title_style="bold")
+    heads = ("model", "mean light, grey levels (95 %)", "median", "broken / survived / skipped / failed", "queries")
+    for head in heads:
+        search.add_column(head)
+    for one in findings.least.values():
+        light = f"{one.light.value:.2g} ({one.light.low:.2g}–{one.light.high:.2g})" if one.broken else "–"
+        median = "–" if one.median is None else f"{one.median:.2g}"
+        counts = " / ".join(map(str, (one.broken, one.survived, one.skipped, one.failed)))
+        search.add_row(one.model, light, median, counts, f"{one.queries:.0f}")
+    return search
+
+
+def section(context: Context, findings: HighlightFindings) -> Section:
+    """Return accuracies, sizes, locations and the images that break with the least light."""
     return Section(
-        template="highlight.html",
-        question="Where does a spot of light break the model?",
-        what="highlights",
-        found=found,
-        options=told.options,
-        charts=_grid_charts(found, found.grids[0]) if found.grids else {},
-        content={"breakers": pairs(told, found)},
+        template="brinell.lenses.highlights:section.html",
+        question=LENS.question,
+        topic="highlights",
+        findings=findings,
+        options=context.options,
+        charts=_grid_charts(findings, findings.grids[0]) if findings.grids else {},
+        content={"breakers": pairs(context, "highlights", findings)},
     )
 
 
-def highlight_figures(found: Highlights) -> dict[str, Figure]:
-    """All figures of the paper's kind, for each grid."""
-    charts: dict[str, Figure] = {}
-    for operator in found.grids:
-        name = operator.replace(":", "-")
-        charts |= {f"{key}-{name}": chart for key, chart in _grid_charts(found, operator).items()}
-    return charts
-
-
-def _grid_charts(found: Highlights, operator: str) -> dict[str, Figure]:
-    placed = any(one.place is not None and one.failing for (_, own), one in found.glare.items() if own == operator)
+def charts(findings: HighlightFindings) -> dict[str, Chart]:
+    """Return all charts, for each grid."""
     return {
-        "highlight-accuracy": accuracy_bars(found, operator),
-        "highlight-sizes": size_bars(found, operator),
-        "highlight-cells": cell_map(found, operator),
-        **({"highlight-place": place_bars(found, operator)} if placed else {}),
+        f"{name}-{operator.replace(':', '-')}": chart
+        for operator in findings.grids
+        for name, chart in _grid_charts(findings, operator).items()
     }
 
 
-def photograph_section(told: Told, found: Photographs) -> Section:
-    """Accuracies on scenes that were photographed under something real."""
-    return Section(
-        template="photographs.html",
-        question="Does the model know what it sees when the light is real?",
-        what="photographed variants",
-        found=found,
-        options=told.options,
-        charts={"photographs": scene_bars(found)},
-        content={},
-    )
+def _grid_charts(findings: HighlightFindings, operator: str) -> dict[str, Chart]:
+    located = any(one.location is not None and one.failing for one in findings.of_grid(operator))
+    return {
+        "highlight-accuracy": accuracy_bars(findings, operator),
+        "highlight-sizes": size_bars(findings, operator),
+        "highlight-cells": cell_map(findings, operator),
+        **({"highlight-location": location_bars(findings, operator)} if located else {}),
+    }
 
 
-def attention_section(told: Told, found: Attention) -> Section:
-    """How often attention moved, and pairs of maps."""
-    shown, glances = [], read_glances(told.store)
-    for model in found.models:
-        own = [glance for glance in glances if glance.model == model]
-        pictures = [_pair(told.store, glance, told.names[model]) for glance in own]
-        if pictures:
-            shown.append((model, pictures))
-    return Section(
-        template="attention.html",
-        question="Where does the model look, and does that change?",
-        what="attention",
-        found=found,
-        options=found.options,
-        charts=attention_figures(found),
-        content={"pairs": shown},
-    )
+def _grids_of(findings: Any) -> list[str]:
+    return list(findings.grids)
 
 
-def attention_figures(found: Attention) -> dict[str, Figure]:
-    """The bars of attention that moved, by both rules."""
-    if not found.moves:
-        return {}
-    return {"attention-moved": drift_bars(found), "attention-equal": drift_bars(found, "equal_moved")}
-
-
-def _pair(store: Store, glance: Glance, name: Namer) -> Picture:
-    lines = (
-        f"clean: {name(glance.label)}",
-        f"then: {name(glance.prediction)}",
-        f"overlap of the hot parts {glance.overlap:.2f}",
-    )
-    return Picture(inline(store, glance.file), title(glance.operator), lines, False)
+SHOW = Show(
+    table=table,
+    section=section,
+    charts=charts,
+    named={
+        "highlight-accuracy": NamedChart(accuracy_bars, {"operator": _grids_of}),
+        "highlight-sizes": NamedChart(size_bars, {"operator": _grids_of}),
+        "highlight-cells": NamedChart(cell_map, {"operator": _grids_of}),
+        "highlight-location": NamedChart(location_bars, {"operator": _grids_of}),
+    },
+)

@@ -1,192 +1,176 @@
-"""The knob lens (seed 3): each property is turned up until the model breaks; the smallest change that does is the finding.
+"""The knob lens (Zhong, Hu and Chen, DSN 2020): increase each property until the model breaks, and report the smallest
+change that does.
 
-The search (see `search`) goes over a property's grid of severities, once for each of its directions.
+`search` goes over a property's grid of severities, once for each of its directions.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import inspect
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from brinell.errors import ConfigError
-from brinell.lenses.knob.search import BROKEN, FAILED, SEARCHES, STATUSES, SURVIVED, Search
-from brinell.lenses.lens import (
-    LENSES,
-    Again,
-    Asking,
-    Categorical,
-    Change,
-    Columns,
-    Lens,
-    LensOptions,
-    Nullable,
-    Shard,
-    Size,
-    half,
-)
+from brinell.lenses.knob.options import KnobOptions
+from brinell.lenses.knob.search import SEARCHES, Search
+from brinell.lenses.lens import Entry
+from brinell.lenses.method import Categorical, Columns, Measuring, Method, Nullable, Shard, Size, halve
+from brinell.lenses.outcomes import BROKEN, FAILED, STATUSES, SURVIVED
+from brinell.perturb.change import Change
 from brinell.perturb.frost import use_frost_template
 from brinell.perturb.operator import operator_names
 from brinell.perturb.property import PROPERTIES, Property, find_property, property_names
 from brinell.registry import select_variants
 
 
-class KnobOptions(LensOptions):
-    """How the smallest breaking change is searched.
-
-    `exact`: the first of the grid's points that breaks. `bracket`: doubling, then bisection, for when queries cost money;
-    it assumes that a model that broke stays broken. `bands`: the whole grid, and every interval in which the model fails.
-    `points` a direction are the property's own unless given. With `resample` a random property is drawn afresh at every
-    point, as the authors did; without it each image has one field that is scaled. `distance` decides which of two
-    directions is the smaller change. `frost` is a photograph of frost to take instead of the one that is grown.
-    """
-
-    name: Literal["knob"] = "knob"
-    variant: str = "dsn2020"
-    search: Literal["exact", "bracket", "bands"] = "exact"
-    points: int | None = Field(None, ge=1, le=30_000)
-    resample: bool = False
-    distance: Literal["mse", "mae", "l1", "l2", "linf", "l0", "changed"] = "mse"
-    frost: str | None = None
-
-
-def knob(shard: Shard, operator: Property, options: LensOptions) -> Asking:
-    """Search the smallest breaking change of every sample; a row a sample and direction, or a breaking interval of it."""
-    assert isinstance(options, KnobOptions)
-    points, lengths = _points(operator, shard.height, shard.width, options)
-    search = Search.of(shard, operator, points, lengths, resample=options.resample)
-    if len(search.alive):
-        search = yield from SEARCHES[options.search](search, search.alive)
+def measure(shard: Shard, change: Property, options: KnobOptions) -> Measuring:
+    """Search the smallest breaking change of every sample; one row per sample and direction, or per breaking interval."""
+    points, lengths = _grid(change, shard.height, shard.width, options)
+    search = Search.of(shard, change, points, lengths, resample=options.resample)
+    if len(search.active):
+        search = yield from SEARCHES[options.search](search, search.active)
     return _columns(search, options)
 
 
-def _points(operator: Property, height: int, width: int, options: KnobOptions) -> tuple[Tensor, Tensor]:
-    """Each direction's severities, padded to (directions, K, P), and how many they are.
+def _grid(change: Property, height: int, width: int, options: KnobOptions) -> tuple[Tensor, Tensor]:
+    """Return each direction's severities, padded to (directions, K, P), and their number.
 
-    Points that mean the same, such as shifts by as many whole pixels, are asked once, unless each is drawn afresh.
+    Points that have the same effect, such as shifts by the same number of whole pixels, are queried once, unless each is
+    drawn afresh.
     """
-    tracks = operator.tracks(height, width, options.points)
-    if not (options.resample and operator.stochastic):
-        tracks = [_distinct(track, operator.amounts(track, height, width)) for track in tracks]
+    tracks = change.tracks(height, width, options.points)
+    if not (options.resample and change.stochastic):
+        tracks = [_drop_repeats(track, change.amounts(track, height, width)) for track in tracks]
     lengths = torch.tensor([len(track) for track in tracks])
     return torch.nn.utils.rnn.pad_sequence(tracks, batch_first=True), lengths
 
 
-def _distinct(track: Tensor, amounts: Tensor) -> Tensor:
-    """A track of one number without points that repeat the one before."""
+def _drop_repeats(track: Tensor, amounts: Tensor) -> Tensor:
+    """Return a track of one parameter without points that repeat the one before."""
     if track.shape[1] > 1:
         return track
-    fresh = torch.ones(len(track), dtype=torch.bool)
-    fresh[1:] = amounts[1:] != amounts[:-1]
-    return track[fresh]
+    distinct = torch.ones(len(track), dtype=torch.bool)
+    distinct[1:] = amounts[1:] != amounts[:-1]
+    return track[distinct]
 
 
 def _columns(search: Search, options: KnobOptions) -> Columns:
     broke = search.status == BROKEN
     severities = torch.zeros(len(search.samples), 3, dtype=torch.float64)
-    own = search.points[search.directions, search.place.clamp(min=0)]
+    own = search.points[search.directions, search.start.clamp(min=0)]
     severities[:, : own.shape[1]] = own
-    until = search.points[search.directions, search.until.clamp(min=0), 0]
-    amounts = search.operator.amounts(own, search.shard.height, search.shard.width)
+    until = search.points[search.directions, search.stop.clamp(min=0), 0]
+    amounts = search.change.amounts(own, search.shard.height, search.shard.width)
     several = broke & (own.shape[1] > 1)
     columns: Columns = {
         "sample": search.samples,
         "correct": Nullable(search.status == SURVIVED, search.status != FAILED),
         "status": Categorical(search.status, STATUSES),
-        "direction": Categorical(search.directions, search.operator.facts.directions),
+        "direction": Categorical(search.directions, search.change.facts.directions),
         "smallest": _smallest(search, options.distance),
         "queries": search.queries,
-        "level": Nullable(search.place + 1, broke),
+        "level": Nullable(search.start + 1, broke),
         "severity": Nullable(severities[:, 0], broke),
         "severity_x": Nullable(severities[:, 1], several),
         "severity_y": Nullable(severities[:, 2], several),
         "until": Nullable(until, broke if options.search == "bands" else torch.zeros_like(broke)),
         "amount": Nullable(amounts, broke),
     }
-    if search.uneven is not None:
-        columns["uneven"] = Nullable(search.uneven, broke)
+    if search.non_monotone is not None:
+        columns["non_monotone"] = Nullable(search.non_monotone, broke)
     return columns | {name: Nullable(values, broke) for name, values in search.found.items()}
 
 
 def _smallest(search: Search, distance: str) -> Tensor:
-    """Which row stands for its sample: the smaller of the first breaks of its directions.
+    """Return which row stands for its sample: the smaller of the first breaks of its directions.
 
-    Where none broke, it is a direction that got no answer: of such a sample nobody knows that it survives.
+    If none broke, it is a direction without an answer: such a sample can't be said to survive.
     """
-    turn = torch.tensor([0, 2, 3, 1])[search.status]  # broken, no answer, survived, skipped
-    turn[_later_intervals(search)] = 4
-    distances = search.found.get(distance, torch.zeros(len(turn)))
-    order = _sorted_by(search.samples, turn, distances)
-    chosen = torch.zeros_like(turn, dtype=torch.bool)
-    chosen[order] = ~_same_as_before(search.samples[order])
+    priority = torch.tensor([0, 2, 3, 1])[search.status]  # broken, failed, survived, skipped
+    priority[_later_intervals(search)] = 4
+    distances = search.found.get(distance, torch.zeros(len(priority)))
+    order = _sort_by(search.samples, priority, distances)
+    chosen = torch.zeros_like(priority, dtype=torch.bool)
+    chosen[order] = ~_repeats(search.samples[order])
     return chosen
 
 
 def _later_intervals(search: Search) -> Tensor:
-    """The breaking intervals behind the first one of their sample and direction."""
+    """Return which rows are breaking intervals after the first one of their sample and direction."""
     pair = search.samples * len(search.lengths) + search.directions
-    order = _sorted_by(pair, search.place)
+    order = _sort_by(pair, search.start)
     later = torch.zeros_like(pair, dtype=torch.bool)
-    later[order] = _same_as_before(pair[order])
+    later[order] = _repeats(pair[order])
     return later
 
 
-def _sorted_by(*keys: Tensor) -> Tensor:
-    """The order by the first key, then by the next, and so on."""
+def _sort_by(*keys: Tensor) -> Tensor:
+    """Return the order by the first key, then by the next, and so on."""
     order = torch.arange(len(keys[0]))
     for key in reversed(keys):
         order = order[torch.argsort(key[order], stable=True)]
     return order
 
 
-def _same_as_before(values: Tensor) -> Tensor:
+def _repeats(values: Tensor) -> Tensor:
+    """Return which values equal the one before."""
     same = torch.zeros_like(values, dtype=torch.bool)
     same[1:] = values[1:] == values[:-1]
     return same
 
 
-def chosen_properties(options: LensOptions) -> list[Property]:
-    """The properties that were asked for, each once; "all" are all of them in the preferred variant."""
-    names = [name for asked in options.operators for name in (property_names() if asked == "all" else [asked])]
+def select_properties(options: KnobOptions) -> list[Property]:
+    """Return the properties that the options name, each once."""
+    names = [name for given in options.operators for name in (property_names() if given == "all" else [given])]
     for name in names:
         if name.partition(":")[0] in operator_names():
-            raise ConfigError(f"{name} is an operator with levels, which the profile lens takes: --lens profile")
-    if isinstance(options, KnobOptions) and options.frost is not None:
+            raise ConfigError(f"{name} is an operator with levels; use it with --lens profile")
+    if options.frost is not None:
         if "frost" not in names:
-            raise ConfigError("a photograph of frost is given, but the property frost is not asked for")
+            raise ConfigError(
+                "a photograph of frost is given, but the property frost is not selected; add --operator frost"
+            )
         own = use_frost_template(options.frost).id
         names = [own if name == "frost" else name for name in names]
     return select_variants(PROPERTIES, names, options.variant)
 
 
-def most_trials(options: LensOptions, operator: Change, height: int, width: int) -> int:
-    """The points of the grid, in all directions; as many queries as bracketing can need, where that is asked for."""
-    assert isinstance(options, KnobOptions) and isinstance(operator, Property)
-    _, lengths = _points(operator, height, width, options)
+def count_trials(options: KnobOptions, change: Change, image: Size, model_input: Size) -> int:
+    """Return the number of grid points of all directions, or of queries that bracketing needs at most."""
+    assert isinstance(change, Property)
+    _, lengths = _grid(change, *model_input, options)
     if options.search == "bracket":
         return sum(2 * int(length).bit_length() for length in lengths)
     return int(lengths.sum())
 
 
-def named(options: KnobOptions, name: str, size: Size) -> Property:
-    """A property by its full name, with the options' own photograph of frost."""
+def replay(options: KnobOptions, name: str, size: Size) -> Property:
+    """Return a property by its id, with the options' own photograph of frost."""
     if options.frost is not None and name.partition(":")[0] == "frost":
         use_frost_template(options.frost)
     return find_property(name)
 
 
-LENSES.add(
-    "knob",
-    Lens(
-        name="knob",
-        what="the smallest real-world change that breaks a model (DSN 2020)",
-        options=KnobOptions,
-        ask=knob,
-        operators=chosen_properties,
-        trials=most_trials,
-        searching=True,
-        again=Again(named, ("severity", "severity_x", "severity_y"), lambda options: bool(options.resample), half),
-    ),
+def catalogue() -> list[Entry]:
+    """Return all properties, each with its variants."""
+    return [
+        Entry(
+            found.name if find_property(found.name) is found else f"  :{found.variant}",
+            (found.facts.category, "stochastic" if found.stochastic else "deterministic"),
+            (inspect.getdoc(found.function) or "").partition("\n")[0],
+        )
+        for found in PROPERTIES.values()
+        if found.function.__module__.startswith("brinell.")  # others are listed by their entry points
+    ]
+
+
+METHOD = Method(
+    changes=select_properties,
+    measure=measure,
+    trials=count_trials,
+    replay=replay,
+    search=True,
+    weaker=halve,
+    catalogue=catalogue,
 )

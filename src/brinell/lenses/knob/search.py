@@ -1,7 +1,7 @@
-"""Searches over a grid of severities: for every sample and direction, where does the model break?
+"""Searches over a grid of severities: where does the model break, for every sample and direction?
 
-All pairs of a sample and a direction advance together, and those that are done leave. When few are left, several points
-of each are asked at once, so that batches stay full to the end.
+All pairs of a sample and a direction advance together; finished pairs drop out. When few are left, several points of each
+are queried at once, so that batches stay full to the end.
 """
 
 from __future__ import annotations
@@ -12,206 +12,201 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from brinell.lenses.lens import Outcome, Shard, Trials
+from brinell.lenses.method import Outcome, Shard, Trials
+from brinell.lenses.outcomes import BROKEN, FAILED, SKIPPED, SURVIVED, flatten, wrong_when_clean
 from brinell.perturb.property import Property
 
-STATUSES = ("broken", "survived", "skipped", "failed")
-BROKEN, SURVIVED, SKIPPED, FAILED = range(4)
-DISTANCES = ("mse", "mae", "l1", "l2", "linf", "l0", "changed")
-ANSWERS = ("prediction", "confidence", "rank", "probability")
-AHEAD = 8  # as many points of a pair are asked at once, at most: what lies behind the first break is asked for nothing
+AHEAD = 8  # points of a pair that are queried at once, at most: queries beyond the first break are wasted
 
 
 @dataclass
 class Search:
     """Pairs of a sample and a direction, and what is known of each so far, (pairs,) each.
 
-    `place` is the breaking point among its direction's points, `until` the last one of the breaking interval (told apart
-    where the whole grid is asked); `found` holds the answers and distances at `place`. `uneven` are pairs of a sample that
-    recovers from a break as the change grows, which only the whole grid can tell.
+    `start` is the index of the breaking point in its direction's grid, `stop` that of the last point of the breaking
+    interval (different where the whole grid is queried); -1: none. `found` holds the answers and distances at `start`.
+    `non_monotone` marks pairs whose sample recovers from a break as the change grows; only the whole grid shows that.
     """
 
     shard: Shard
-    operator: Property
+    change: Property
     resample: bool
     points: Tensor  # severities (directions, K, P)
-    lengths: Tensor  # how many of them a direction has
+    lengths: Tensor  # number of points per direction
     samples: Tensor
     directions: Tensor
     status: Tensor
-    place: Tensor
-    until: Tensor
+    start: Tensor
+    stop: Tensor
     queries: Tensor
     found: dict[str, Tensor] = field(default_factory=dict)
-    uneven: Tensor | None = None
+    non_monotone: Tensor | None = None
 
     @staticmethod
-    def of(shard: Shard, operator: Property, points: Tensor, lengths: Tensor, *, resample: bool) -> Search:
-        """Before anything is asked: samples that are wrong when clean, or broken by the criterion, are skipped; of those
-        that got no answer when clean nothing more is asked.
+    def of(shard: Shard, change: Property, points: Tensor, lengths: Tensor, *, resample: bool) -> Search:
+        """Return a search before its first query.
+
+        Samples that are wrong or broken by the criterion when clean are skipped; those without a clean answer have failed.
         """
         directions = torch.arange(len(points)).repeat_interleave(shard.count)
         samples = torch.arange(shard.count).repeat(len(points))
-        wrong = shard.clean.broken.cpu()
-        if shard.clean.detections is None:  # a detector is right if it finds its object, whatever else it finds
-            wrong = wrong | (shard.clean.verdict.rank > 0).cpu()
-        status = torch.where(wrong[samples], SKIPPED, SURVIVED)
+        status = torch.where(wrong_when_clean(shard)[samples], SKIPPED, SURVIVED)
         status[shard.clean.verdict.confidence.isnan().cpu()[samples]] = FAILED
-        place, until = torch.full_like(samples, -1), torch.full_like(samples, -1)
+        start, stop = torch.full_like(samples, -1), torch.full_like(samples, -1)
         queries = torch.zeros_like(samples)
-        return Search(shard, operator, resample, points, lengths, samples, directions, status, place, until, queries)
+        return Search(shard, change, resample, points, lengths, samples, directions, status, start, stop, queries)
 
     @property
-    def alive(self) -> Tensor:
-        """The pairs that are asked about."""
+    def active(self) -> Tensor:
+        """Indices of the pairs to query."""
         return (self.status == SURVIVED).nonzero()[:, 0]
 
-    def ask(self, pairs: Tensor, places: Tensor) -> Generator[Trials, Outcome, Outcome]:
-        """The outcome of each pair at a point of its direction."""
+    def query(self, pairs: Tensor, indices: Tensor) -> Generator[Trials, Outcome, Outcome]:
+        """Return the outcome of each pair at a point of its direction."""
         self.queries.index_add_(0, pairs, torch.ones_like(pairs))
-        fields = places + 1 if self.resample and self.operator.stochastic else None
-        severities = self.points[self.directions[pairs], places]
-        return (yield Trials(self.samples[pairs], self.operator, severities, fields, may_fail=True))
+        fields = indices + 1 if self.resample and self.change.stochastic else None
+        severities = self.points[self.directions[pairs], indices]
+        return (yield Trials(self.samples[pairs], self.change, severities, fields, may_fail=True))
 
-    def keep(self, pairs: Tensor, places: Tensor, outcome: Outcome, rows: Tensor) -> None:
-        """Note that pairs broke at their places, as the outcome's rows say."""
+    def record_breaks(self, pairs: Tensor, indices: Tensor, outcome: Outcome, rows: Tensor) -> None:
+        """Record that pairs broke at these points, with the outcome's rows as their answers."""
         self.status[pairs] = BROKEN
-        self.place[pairs] = places
-        self.until[pairs] = places
-        for name, values in measured(outcome).items():
+        self.start[pairs] = indices
+        self.stop[pairs] = indices
+        for name, values in flatten(outcome).items():
             kept = self.found.setdefault(name, torch.zeros(len(self.samples), dtype=values.dtype))
             kept[pairs] = values[rows]
 
-    def give_up(self, pairs: Tensor) -> None:
-        """Note that the model gave no answer for these pairs; what is known to break stays known."""
+    def record_failures(self, pairs: Tensor) -> None:
+        """Record that the model returned no answer for pairs; those that are known to break stay broken."""
         self.status[pairs] = torch.where(self.status[pairs] == BROKEN, BROKEN, FAILED)
 
 
 Searching = Generator[Trials, Outcome, Search]
 
 
-def exact(search: Search, alive: Tensor) -> Searching:
-    """The first breaking point of every pair, in increasing order."""
+def exact(search: Search, active: Tensor) -> Searching:
+    """Find the first breaking point of every pair, in increasing order."""
     position = torch.zeros_like(search.samples)
-    while len(alive):
-        window = min(AHEAD, max(1, search.shard.full // len(alive)))
-        places = position[alive, None] + torch.arange(window)
-        inside = places < search.lengths[search.directions[alive], None]
-        rows = torch.full_like(places, -1)
+    while len(active):
+        window = min(AHEAD, max(1, search.shard.full // len(active)))
+        indices = position[active, None] + torch.arange(window)
+        inside = indices < search.lengths[search.directions[active], None]
+        rows = torch.full_like(indices, -1)
         rows[inside] = torch.arange(int(inside.sum()))
-        outcome = yield from search.ask(alive[:, None].expand_as(places)[inside], places[inside])
-        broken, failed = _judged(outcome)
+        outcome = yield from search.query(active[:, None].expand_as(indices)[inside], indices[inside])
+        broken, failed = _evaluate(outcome)
         stops = torch.zeros_like(inside)
         stops[inside] = broken | failed
         first = stops.to(torch.int8).argmax(1)
         stopped = stops.any(1)
         row = rows.gather(1, first[:, None])[stopped, 0]
-        here = alive[stopped]
+        pairs = active[stopped]
         hit = broken[row]
-        search.keep(here[hit], places.gather(1, first[:, None])[stopped, 0][hit], outcome, row[hit])
-        search.give_up(here[~hit])
-        position[alive] += window
-        alive = alive[~stopped & (position[alive] < search.lengths[search.directions[alive]])]
+        search.record_breaks(pairs[hit], indices.gather(1, first[:, None])[stopped, 0][hit], outcome, row[hit])
+        search.record_failures(pairs[~hit])
+        position[active] += window
+        active = active[~stopped & (position[active] < search.lengths[search.directions[active]])]
     return search
 
 
-def bracket(search: Search, alive: Tensor) -> Searching:
-    """Doubling until a pair breaks, then bisection: the first breaking point, if a model that broke stays broken."""
+def bracket(search: Search, active: Tensor) -> Searching:
+    """Double until a pair breaks, then bisect: finds the first breaking point if a broken model stays broken."""
     low = torch.full_like(search.samples, -1)  # the strongest point that is known not to break
     high = search.lengths[search.directions].clone()  # the weakest that is known to
-    while len(alive):
-        seeking = high[alive] == search.lengths[search.directions[alive]]
-        doubled = (2 * low[alive] + 1).clamp(min=0).minimum(high[alive] - 1)
-        places = torch.where(seeking, doubled, (low[alive] + high[alive]) // 2)
-        outcome = yield from search.ask(alive, places)
-        broken, failed = _judged(outcome)
+    while len(active):
+        seeking = high[active] == search.lengths[search.directions[active]]
+        doubled = (2 * low[active] + 1).clamp(min=0).minimum(high[active] - 1)
+        indices = torch.where(seeking, doubled, (low[active] + high[active]) // 2)
+        outcome = yield from search.query(active, indices)
+        broken, failed = _evaluate(outcome)
         rows = broken.nonzero()[:, 0]
-        search.keep(alive[rows], places[rows], outcome, rows)
-        high[alive[rows]] = places[rows]
-        low[alive[~broken]] = places[~broken]
-        search.give_up(alive[failed])
-        alive = alive[~failed & (high[alive] - low[alive] > 1)]
+        search.record_breaks(active[rows], indices[rows], outcome, rows)
+        high[active[rows]] = indices[rows]
+        low[active[~broken]] = indices[~broken]
+        search.record_failures(active[failed])
+        active = active[~failed & (high[active] - low[active] > 1)]
     return search
 
 
-def bands(search: Search, alive: Tensor) -> Searching:
-    """Every point of the grid; the pairs are then one for each interval in which the model fails."""
+def bands(search: Search, active: Tensor) -> Searching:
+    """Query the whole grid; the pairs then stand for one breaking interval each."""
     longest = int(search.lengths.max())
-    asked: list[tuple[Tensor, Tensor]] = []
+    queried: list[tuple[Tensor, Tensor]] = []
     outcomes: list[dict[str, Tensor]] = []
     broken, failed = (torch.zeros(len(search.samples), longest, dtype=torch.bool) for _ in range(2))
-    window = max(1, search.shard.full // len(alive))
+    window = max(1, search.shard.full // len(active))
     for start in range(0, longest, window):
-        places = torch.arange(start, min(start + window, longest)).expand(len(alive), -1)
-        inside = places < search.lengths[search.directions[alive], None]
-        pairs, points = alive[:, None].expand_as(places)[inside], places[inside]
-        outcome = yield from search.ask(pairs, points)
-        broken[pairs, points], failed[pairs, points] = _judged(outcome)
-        asked.append((pairs, points))
-        outcomes.append(measured(outcome))
-    return _as_bands(search, broken, failed, asked, outcomes)
+        indices = torch.arange(start, min(start + window, longest)).expand(len(active), -1)
+        inside = indices < search.lengths[search.directions[active], None]
+        pairs, points = active[:, None].expand_as(indices)[inside], indices[inside]
+        outcome = yield from search.query(pairs, points)
+        broken[pairs, points], failed[pairs, points] = _evaluate(outcome)
+        queried.append((pairs, points))
+        outcomes.append(flatten(outcome))
+    return _split_intervals(search, broken, failed, queried, outcomes)
 
 
-def _as_bands(
+def _split_intervals(
     search: Search,
     broken: Tensor,
     failed: Tensor,
-    asked: list[tuple[Tensor, Tensor]],
+    queried: list[tuple[Tensor, Tensor]],
     outcomes: list[dict[str, Tensor]],
 ) -> Search:
-    """The search with a pair for each breaking interval, and the others as they were."""
-    # no answer between two breaks is no recovery
-    broken |= failed & _carried(broken, failed) & _carried(broken.flip(1), failed.flip(1)).flip(1)
+    """Return the search with one pair for each breaking interval, and the other pairs as they were."""
+    # a missing answer between two breaks is no recovery
+    broken |= failed & _broken_before(broken, failed) & _broken_before(broken.flip(1), failed.flip(1)).flip(1)
     before = torch.nn.functional.pad(broken, (1, 0))[:, :-1]
     after = torch.nn.functional.pad(broken, (0, 1))[:, 1:]
     pairs, starts = (broken & ~before).nonzero().unbind(1)
     _, stops = (broken & ~after).nonzero().unbind(1)
-    places = torch.arange(broken.shape[1])
-    answered = (places < search.lengths[search.directions, None]) & ~failed
-    last = torch.where(answered, places, -1).amax(1)
-    ends = torch.where(broken, places, -1).amax(1)
-    recovering = (broken & ~before).sum(1).gt(1) | ((ends >= 0) & (ends < last))
-    uneven = torch.zeros(search.shard.count, dtype=torch.bool)
-    uneven[search.samples[recovering]] = True
     whole = (~broken.any(1)).nonzero()[:, 0]
     search.status[whole[failed[whole].any(1)]] = FAILED
     row = torch.full_like(broken, -1, dtype=torch.int64)
     count = 0
-    for these, points in asked:
+    for these, points in queried:
         row[these, points] = torch.arange(count, count + len(these))
         count += len(these)
     kept = torch.cat([pairs, whole])
-    unknown = torch.full_like(whole, -1)
+    none = torch.full_like(whole, -1)
     rows = torch.cat([row[pairs, starts], torch.zeros_like(whole)])
     return replace(
         search,
         samples=search.samples[kept],
         directions=search.directions[kept],
         status=torch.cat([torch.full_like(pairs, BROKEN), search.status[whole]]),
-        place=torch.cat([starts, unknown]),
-        until=torch.cat([stops, unknown]),
+        start=torch.cat([starts, none]),
+        stop=torch.cat([stops, none]),
         queries=search.queries[kept],
         found={name: torch.cat([outcome[name] for outcome in outcomes])[rows] for name in outcomes[0]},
-        uneven=uneven[search.samples[kept]],
+        non_monotone=_recovering(search, broken, failed)[search.samples[kept]],
     )
 
 
-def _carried(broken: Tensor, failed: Tensor) -> Tensor:
-    """For each point, whether the last one before it that has an answer is a break."""
-    places = torch.arange(broken.shape[1]).expand_as(broken)
-    return broken.gather(1, torch.where(failed, 0, places).cummax(1).values)
+def _recovering(search: Search, broken: Tensor, failed: Tensor) -> Tensor:
+    """Return which samples have an answer that is right at a stronger change than one that breaks, in any direction."""
+    indices = torch.arange(broken.shape[1])
+    before = torch.nn.functional.pad(broken, (1, 0))[:, :-1]
+    answered = (indices < search.lengths[search.directions, None]) & ~failed
+    last_answer = torch.where(answered, indices, -1).amax(1)
+    last_break = torch.where(broken, indices, -1).amax(1)
+    recovering = (broken & ~before).sum(1).gt(1) | ((last_break >= 0) & (last_break < last_answer))
+    samples = torch.zeros(search.shard.count, dtype=torch.bool)
+    samples[search.samples[recovering]] = True
+    return samples
+
+
+def _broken_before(broken: Tensor, failed: Tensor) -> Tensor:
+    """Return, for each point, whether the last point up to it that has an answer is a break."""
+    indices = torch.arange(broken.shape[1]).expand_as(broken)
+    return broken.gather(1, torch.where(failed, 0, indices).cummax(1).values)
 
 
 SEARCHES: dict[str, Callable[[Search, Tensor], Searching]] = {"exact": exact, "bracket": bracket, "bands": bands}
 
 
-def _judged(outcome: Outcome) -> tuple[Tensor, Tensor]:
-    """Which trials broke the model, and for which it gave no answer."""
+def _evaluate(outcome: Outcome) -> tuple[Tensor, Tensor]:
+    """Return which trials broke the model, and which got no answer."""
     failed = outcome.verdict.confidence.isnan().cpu()
     return outcome.broken.cpu() & ~failed, failed
-
-
-def measured(outcome: Outcome) -> dict[str, Tensor]:
-    """All that is kept of an outcome, on the host."""
-    answers = {name: getattr(outcome.verdict, name).cpu() for name in ANSWERS}
-    return answers | {name: getattr(outcome.difference, name).cpu() for name in DISTANCES}

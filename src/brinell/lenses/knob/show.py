@@ -1,36 +1,91 @@
-"""The report's part on smallest breaking changes."""
+"""How the findings of the knob lens are shown."""
 
 from __future__ import annotations
 
-from brinell.lenses.knob.charts import fooling_bars, robustness_bars, sides, threshold_curves
-from brinell.lenses.knob.findings import Knobs
-from brinell.lenses.profile.charts import Figure
-from brinell.report.section import Section, Told, pairs
+from typing import Any
+
+from rich.table import Table
+
+from brinell.lenses.knob import LENS
+from brinell.lenses.knob.breaks import Hardness
+from brinell.lenses.knob.charts import breaking_ranges, fooling_bars, robustness_bars, threshold_curves
+from brinell.lenses.knob.findings import KnobFindings
+from brinell.report.charts import Chart
+from brinell.report.exhibits import pairs
+from brinell.report.show import Context, NamedChart, Section, Show, operators_of
 
 
-def knob_section(told: Told, found: Knobs) -> Section:
-    """The table of robustness, who is fooled and who survives, and the smallest changes that break."""
+def make_tables(findings: KnobFindings) -> list[Any]:
+    """Return a table of smallest breaking changes for each model, and its verdict."""
+    tables: list[Any] = []
+    for model in findings.models:
+        tables += [_table(findings, model), findings.verdict(model)]
+    if any(findings.best_model(operator) for operator in findings.operators):
+        tables.append("* most robust model under this property")
+    if findings.search == "bracket":
+        tables.append("Found by bracketing, which assumes that a broken model stays broken as the change grows.")
+    return tables
+
+
+def _table(findings: KnobFindings, model: str) -> Table:
+    table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+    table.add_column("property", no_wrap=True)
+    table.add_column(f"mean {findings.distance} (95 %)")
+    table.add_column("half broken at")
+    table.add_column("broken / survived / skipped / failed")
+    for operator in findings.operators:
+        one = findings.hardness.get((model, operator))
+        if one is not None:
+            best = " *" if findings.best_model(operator) == model else ""
+            counts = " / ".join(map(str, (one.broken, one.survived, one.skipped, one.failed)))
+            table.add_row(findings.title(operator), _format_robustness(one) + best, one.half_broken_at, counts)
+    return table
+
+
+def _format_robustness(one: Hardness) -> str:
+    """Return the mean smallest breaking change, with its interval if there is one."""
+    if not one.broken:
+        return "never broken" if one.tested else "–"
+    mean = one.robustness
+    return f"{mean.value:.2g}" + (f" ({mean.low:.2g}–{mean.high:.2g})" if one.broken > 1 else "")
+
+
+def make_section(context: Context, findings: KnobFindings) -> Section:
+    """Return the section: the smallest changes that break, the table of robustness, and shares of broken images."""
     return Section(
-        template="knob.html",
-        question="What is the smallest change that breaks the model?",
-        what="smallest breaking changes",
-        found=found,
-        options=told.options,
+        template="brinell.lenses.knob:section.html",
+        question=LENS.question,
+        topic="smallest breaking changes",
+        findings=findings,
+        options=context.options,
         charts={
-            "robustness": robustness_bars(found),
-            "thresholds": threshold_curves(found),
-            "fooling": fooling_bars(found),
-            "sides": sides(found),
+            "robustness": robustness_bars(findings),
+            "thresholds": threshold_curves(findings),
+            "fooling": fooling_bars(findings),
+            "ranges": breaking_ranges(findings),
         },
-        content={"breakers": pairs(told, found)},
+        content={"breakers": pairs(context, LENS.name, findings)},
     )
 
 
-def knob_figures(found: Knobs) -> dict[str, Figure]:
-    """All figures of the paper's kind: robustness, fooling rates, and each property's curve and sides."""
-    charts = {"robustness": robustness_bars(found), "fooling": fooling_bars(found)}
-    for operator in found.operators:
+def make_charts(findings: KnobFindings) -> dict[str, Chart]:
+    """Return all charts: robustness, fooling rates, and each property's curve and ranges."""
+    charts = {"robustness": robustness_bars(findings), "fooling": fooling_bars(findings)}
+    for operator in findings.operators:
         name = operator.replace(":", "-")
-        charts[f"thresholds-{name}"] = threshold_curves(found, operator)
-        charts[f"sides-{name}"] = sides(found, operator)
+        charts[f"thresholds-{name}"] = threshold_curves(findings, operator)
+        charts[f"ranges-{name}"] = breaking_ranges(findings, operator)
     return charts
+
+
+SHOW = Show(
+    table=make_tables,
+    section=make_section,
+    charts=make_charts,
+    named={
+        "robustness": NamedChart(robustness_bars),
+        "thresholds": NamedChart(threshold_curves, {"operator": operators_of}),
+        "fooling": NamedChart(fooling_bars),
+        "ranges": NamedChart(breaking_ranges, {"operator": operators_of}),
+    },
+)

@@ -1,24 +1,34 @@
-"""What photographed variants show, from rows: how many scenes a model loses under something real."""
+"""What the photographs lens found: how many scenes a model loses in a photographed variant."""
 
 from __future__ import annotations
 
 import html
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import duckdb
+import pyarrow as pa
 
 from brinell.errors import RunError
-from brinell.lenses.highlights.findings import plain
+from brinell.lenses.reader import Figures, Reader, parameter_list
+from brinell.runs.plain import to_plain
+from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
 
 AT_LEAST = (1, 2)  # the paper's S ≥ 1 and S ≥ 2: it has five photographs of a scene
+OPERATOR = "photograph:given"
 
 
 @dataclass(frozen=True)
 class Scenes:
-    """One model on scenes that have an original and variants; figures as those of `Glare`."""
+    """One model on scenes with an original and variants.
+
+    `top1` is the accuracy on originals, `average` the mean accuracy on a scene's variants. `at_least[k]` is the accuracy if
+    a scene counts as failed once k of its variants fail, or its original does; `over_right[k]` is the same over the `right`
+    scenes, those whose original is right. Failures are counted over the `right` scenes: `failing` variants of
+    `failing_scenes` scenes, `failing_per_scene` of those.
+    """
 
     model: str
     scenes: int
@@ -30,46 +40,51 @@ class Scenes:
     over_right: dict[int, Estimate]
     failing: int
     failing_scenes: int
-    each: Estimate
+    failing_per_scene: Estimate
 
 
 @dataclass(frozen=True)
-class Photographs:
-    """All that photographed variants show, by model. `lonely` photographs have no original, or no variant."""
+class PhotographFindings:
+    """Everything that the photographs lens found, by model. `unpaired` photographs have no original, or no variant."""
 
     scenes: dict[str, Scenes]
-    lonely: int
+    unpaired: int
 
     @property
     def models(self) -> list[str]:
-        """The models, those that lose the least first."""
+        """Models, the most robust first."""
         return sorted(self.scenes, key=lambda model: -self.scenes[model].average.value)
 
     @property
     def operators(self) -> list[str]:
-        """What is asked about."""
-        return ["photograph:given"]
+        """The only operator."""
+        return [OPERATOR]
 
     def verdict(self, model: str) -> str:
-        """The finding about a model in a sentence."""
+        """Return the finding about a model in a sentence or two."""
         one = self.scenes[model]
-        lost = f"loses {one.failing_scenes / one.right:.0%} of those in some variant" if one.right else "has none to lose"
-        return (
-            f"{model} is right on {one.top1.value:.1%} of {one.scenes} originals and {lost}; of all variants it is right "
-            f"on {one.average.value:.1%}."
-        )
+        right = f"{one.top1.value:.1%} of {one.scenes} originals and on {one.average.value:.1%} of their variants"
+        if not one.right:
+            return f"{model} is right on {right}."
+        lost = f"{one.failing_scenes / one.right:.0%} of the scenes whose original is right"
+        return f"{model} is right on {right}; it loses {lost} in at least one variant."
 
     def table(self) -> list[dict[str, Any]]:
-        """One record a model."""
-        return [plain(asdict(one)) for one in self.scenes.values()]
+        """Return one record per model."""
+        return [to_plain(one) for one in self.scenes.values()]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+    def figures(self) -> Iterator[Figures]:
+        """Yield the figures of each model."""
+        for model, one in self.scenes.items():
+            yield model, OPERATOR, 0, one
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain data."""
         verdicts = {model: self.verdict(model) for model in self.models}
-        return {"verdicts": verdicts, "scenes": self.table(), "lonely": self.lonely}
+        return {"verdicts": verdicts, "scenes": self.table(), "unpaired": self.unpaired}
 
     def _repr_html_(self) -> str:
-        """The verdicts, for notebooks."""
+        """Return the verdicts, for notebooks."""
         return "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
 
 
@@ -89,36 +104,47 @@ _FIGURES = f"""
            list(case when is_right then failing end)
     from {_SCENES} group by all order by all
 """
-_LONELY = """
+_UNPAIRED = """
     select count(*) from samples where problem is null and (original is null or original not in (
         select original from samples where problem is null and original is not null group by all
         having count(variant) > 0 and count(*) > count(variant)))
 """
 
 
-def photographs(connection: duckdb.DuckDBPyConnection, at_least: tuple[int, ...] = AT_LEAST) -> Photographs:
-    """Compute everything from the tables `rows` and `samples`."""
-    found = {}
-    for model, scenes, right, variants, kept, spread, failing, lost, each, deviation, counts in connection.execute(
-        _FIGURES
-    ).fetchall():
-        whole = {k: sum(count is not None and count < k for count in counts) for k in at_least}
-        found[model] = Scenes(
-            model=model,
-            scenes=scenes,
-            right=right,
-            variants=variants,
-            top1=proportion(right, scenes),
-            average=mean(kept, spread, scenes, most=1),
-            at_least={k: proportion(whole[k], scenes) for k in at_least},
-            over_right={k: proportion(whole[k], right) for k in at_least},
-            failing=failing or 0,
-            failing_scenes=lost,
-            each=mean(math.nan if each is None else each, deviation, lost),
-        )
+def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> PhotographFindings:
+    """Compute the findings from a run's rows. `summary["at_least"]` are the k of S ≥ k."""
+    at_least = tuple(summary.get("at_least") or AT_LEAST)
+    found = {row[0]: _scenes(row, at_least) for row in run.query(_FIGURES)}
     if not found:
         raise RunError(
-            "no original with variants is known; say which belong together with data.pattern, or with columns original and "
-            "variant of a manifest"
+            "no original has variants; say which photographs belong together with data.pattern, or with the columns "
+            "original and variant of a manifest"
         )
-    return Photographs(found, connection.execute(_LONELY).fetchall()[0][0])
+    return PhotographFindings(found, run.query(_UNPAIRED)[0][0])
+
+
+def _scenes(row: tuple[Any, ...], at_least: tuple[int, ...]) -> Scenes:
+    model, scenes, right, variants, average, spread, failing, failing_scenes, per_scene, deviation, counts = row
+    kept = {k: sum(count is not None and count < k for count in counts) for k in at_least}
+    return Scenes(
+        model=model,
+        scenes=scenes,
+        right=right,
+        variants=variants,
+        top1=proportion(right, scenes),
+        average=mean(average, spread, scenes, most=1),
+        at_least={k: proportion(kept[k], scenes) for k in at_least},
+        over_right={k: proportion(kept[k], right) for k in at_least},
+        failing=failing or 0,
+        failing_scenes=failing_scenes,
+        failing_per_scene=mean(math.nan if per_scene is None else per_scene, deviation, failing_scenes),
+    )
+
+
+READER = Reader(
+    columns=pa.schema([]),
+    find=find,
+    changed="true",
+    parameters=parameter_list(),
+    compare_with_original=True,
+)

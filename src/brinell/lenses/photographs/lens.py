@@ -1,64 +1,62 @@
-"""Photographed variants (seed 5's ImageNet-PT): real highlights, or anything else real, on scenes that have an original.
+"""The photographs lens: photographed variants of scenes, such as ImageNet-PT's real highlights (Vats and Jerripothula
+2023).
 
-Nothing is changed: every photograph is asked about as it is, and rows say what the model answered. Which of them are
-variants of which original is told by the dataset (see `datasets.groups`).
+Nothing is changed: every photograph is queried as it is, and rows store what the model answered. The dataset says which
+photographs are variants of which original (see `datasets.groups`).
 """
 
 from __future__ import annotations
-
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from brinell.errors import ConfigError
-from brinell.lenses.knob.search import measured
-from brinell.lenses.lens import LENSES, Again, Asking, Columns, Lens, LensOptions, Shard
-from brinell.perturb.view import View
+from brinell.lenses.lens import Entry
+from brinell.lenses.method import Columns, Measuring, Method, Shard, Size
+from brinell.lenses.outcomes import flatten
+from brinell.lenses.photographs.options import PhotographOptions
+from brinell.perturb.change import Change
+from brinell.perturb.view import ToInputs, View
 
 
-def as_it_is(original: Tensor, parameters: Tensor, to_inputs: object) -> Tensor:
-    """The photograph itself, as often as it is asked for."""
-    assert callable(to_inputs)
-    model_input: Tensor = to_inputs(original[None])
-    return model_input.expand(len(parameters), -1, -1, -1)
+def unchanged(original: Tensor, parameters: Tensor, to_inputs: ToInputs) -> Tensor:
+    """Return the photograph itself, once per row of parameters."""
+    return to_inputs(original[None]).expand(len(parameters), -1, -1, -1)
 
 
-PHOTOGRAPH = View("photograph", "given", as_it_is)
+PHOTOGRAPH = View("photograph", "given", unchanged, title="photographed variants", parameters=())
 
 
-class PhotographOptions(LensOptions):
-    """There is nothing to choose but what counts as broken."""
-
-    name: Literal["photographs"] = "photographs"
-    variant: str = "given"
-
-
-def photographs(shard: Shard, operator: View, options: LensOptions) -> Asking:
-    """A row a photograph, from the answers that are known already."""
+def measure(shard: Shard, change: View, options: PhotographOptions) -> Measuring:
+    """Return one row per photograph, from the clean answers."""
     columns: Columns = {"sample": torch.arange(shard.count), "correct": ~shard.clean.broken.cpu()}
     yield from ()
-    return columns | measured(shard.clean)
+    return columns | flatten(shard.clean)
 
 
-def chosen(options: LensOptions) -> list[View]:
-    """The only thing there is."""
+def select_views(options: PhotographOptions) -> list[View]:
+    """Return the only view there is."""
     for name in options.operators:
         if name not in ("all", "photograph", PHOTOGRAPH.id):
-            raise ConfigError(f"the photographs lens changes nothing, so it has no operator {name!r}; leave it out")
+            raise ConfigError(f"the photographs lens changes nothing and has no operator {name!r}; remove --operator")
     return [PHOTOGRAPH]
 
 
-LENSES.add(
-    "photographs",
-    Lens(
-        name="photographs",
-        what="real variants of photographs: which of them break a model (ImageNet-PT's kind)",
-        options=PhotographOptions,
-        ask=photographs,
-        operators=chosen,
-        trials=lambda *_: 0,
-        originals=True,
-        again=Again(lambda options, name, size: PHOTOGRAPH, ()),
-    ),
+def count_trials(options: PhotographOptions, change: Change, image: Size, model_input: Size) -> int:
+    """Return 0: the clean answers are enough."""
+    return 0
+
+
+def replay(options: PhotographOptions, name: str, size: Size) -> View:
+    """Return the only view there is."""
+    return PHOTOGRAPH
+
+
+METHOD = Method(
+    changes=select_views,
+    measure=measure,
+    trials=count_trials,
+    replay=replay,
+    with_originals=True,
+    catalogue=lambda: [Entry("photograph", (), "Query every photograph as it is.")],
 )

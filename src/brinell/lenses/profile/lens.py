@@ -1,39 +1,36 @@
-"""The profile lens (seed 1): the answer at every level of degradation, 0 to L."""
+"""The profile lens (Swingler 2022): query every sample at every level of degradation, 0 to L."""
 
 from __future__ import annotations
 
-from typing import Literal
+import inspect
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.errors import ConfigError
-from brinell.lenses.lens import LENSES, Again, Asking, Columns, Lens, LensOptions, Outcome, Shard, Trials
+from brinell.lenses.lens import Entry
+from brinell.lenses.method import Columns, Measuring, Method, Outcome, Shard, Size, Trials
+from brinell.lenses.outcomes import ANSWERS
+from brinell.lenses.profile.options import ProfileOptions
+from brinell.perturb.change import Change
 from brinell.perturb.operator import OPERATORS, Operator, find_operator, operator_names
 from brinell.perturb.property import property_names
 from brinell.registry import select_variants
+from brinell.runs.schema import DISTANCES
 
 
-class ProfileOptions(LensOptions):
-    """Levels 0..`levels` of each operator."""
-
-    name: Literal["profile"] = "profile"
-    levels: int = Field(30, ge=1, le=30)
-
-
-def profile(shard: Shard, operator: Operator, options: LensOptions) -> Asking:
-    """Ask about every sample at every level; one row an answer, the clean one included."""
-    assert isinstance(options, ProfileOptions)
+def measure(shard: Shard, operator: Operator, options: ProfileOptions) -> Measuring:
+    """Query every sample at every level; one row per answer, the clean one included."""
     levels = torch.arange(1, options.levels + 1).repeat_interleave(shard.count)
-    # all of it at once: the engine knows best how far batches of one level may go with those of the next
-    outcome = yield Trials(torch.arange(shard.count).repeat(options.levels), operator, levels)
+    # all levels at once, so that the engine may overlap the batches of one level with those of the next
+    samples = torch.arange(shard.count).repeat(options.levels)
+    outcome = yield Trials(samples, operator, levels[:, None].to(torch.float64))
     return _columns(shard, operator, options.levels, (shard.clean, outcome))
 
 
 def _columns(shard: Shard, operator: Operator, last: int, outcomes: tuple[Outcome, Outcome]) -> Columns:
-    """The outcomes of levels 0..L one after the other."""
+    """Return the outcomes of levels 0 to L, level by level."""
     levels = torch.arange(last + 1)
     amounts = torch.tensor([operator.facts.amount(level, shard.height, shard.width) for level in levels.tolist()])
     columns: Columns = {
@@ -42,12 +39,12 @@ def _columns(shard: Shard, operator: Operator, last: int, outcomes: tuple[Outcom
         "amount": amounts.to(torch.float32).repeat_interleave(shard.count),
         "correct": ~torch.cat([outcome.broken for outcome in outcomes]),
     }
-    for name in ("prediction", "confidence", "rank", "probability"):
+    for name in ANSWERS:
         columns[name] = torch.cat([getattr(outcome.verdict, name) for outcome in outcomes])
-    for name in ("changed", "l0", "l1", "l2", "linf", "mae", "mse"):
+    for name in DISTANCES:
         columns[name] = torch.cat([getattr(outcome.difference, name) for outcome in outcomes])
-    if operator.facts.told in ("grey", "colours"):
-        columns[operator.facts.told] = torch.cat([getattr(outcome, operator.facts.told) for outcome in outcomes])
+    for name in operator.measures:
+        columns[name] = torch.cat([getattr(outcome, name) for outcome in outcomes])
     found = [outcome.detections for outcome in outcomes if outcome.detections is not None]
     if found:
         fields = ([getattr(each, name) for each in found] for name in ("boxes", "labels", "scores"))
@@ -56,39 +53,51 @@ def _columns(shard: Shard, operator: Operator, last: int, outcomes: tuple[Outcom
 
 
 def _answered(columns: Columns) -> Columns:
-    """The rows that have an answer: a service may owe one for some images, which don't count at that level."""
+    """Return the rows that have an answer; a service may fail for some images, which don't count at that level."""
     confidence = columns["confidence"]
     assert isinstance(confidence, Tensor)
-    known = ~confidence.isnan()
-    if bool(known.all()):
+    valid = ~confidence.isnan()
+    if bool(valid.all()):
         return columns
     kept: Columns = {}
     for name, column in columns.items():
         if isinstance(column, Detections):
-            kept[name] = column.at(known)
+            kept[name] = column.at(valid)
         elif isinstance(column, Tensor):
-            kept[name] = column[known.to(column.device)]
+            kept[name] = column[valid.to(column.device)]
     return kept
 
 
-def chosen_operators(options: LensOptions) -> list[Operator]:
-    """The operators that were asked for, each once; "all" are all of them in the preferred variant."""
-    names = [name for asked in options.operators for name in (operator_names() if asked == "all" else [asked])]
+def select_operators(options: ProfileOptions) -> list[Operator]:
+    """Return the operators that the options name, each once."""
+    names = [name for given in options.operators for name in (operator_names() if given == "all" else [given])]
     for name in names:
         if name.partition(":")[0] in property_names():
-            raise ConfigError(f"{name} is a property with a severity, which the knob lens takes: --lens knob")
+            raise ConfigError(f"{name} is a property with a severity; use it with --lens knob")
     return select_variants(OPERATORS, names, options.variant)
 
 
-LENSES.add(
-    "profile",
-    Lens(
-        name="profile",
-        what="accuracy, rank and probability at every level of degradation (Swingler 2022)",
-        options=ProfileOptions,
-        ask=profile,
-        operators=chosen_operators,
-        trials=lambda options, *_: options.levels if isinstance(options, ProfileOptions) else 0,
-        again=Again(lambda options, name, size: find_operator(name), ("level",)),
-    ),
-)
+def count_trials(options: ProfileOptions, change: Change, image: Size, model_input: Size) -> int:
+    """Return the number of levels."""
+    return options.levels
+
+
+def replay(options: ProfileOptions, name: str, size: Size) -> Operator:
+    """Return an operator by its id."""
+    return find_operator(name)
+
+
+def catalogue() -> list[Entry]:
+    """Return all operators, each with its variants."""
+    return [
+        Entry(
+            operator.name if find_operator(operator.name) is operator else f"  :{operator.variant}",
+            (*operator.tags, *(("white box",) if operator.white_box else ())),
+            (inspect.getdoc(operator.function) or "").partition("\n")[0],
+        )
+        for operator in OPERATORS.values()
+        if operator.function.__module__.startswith("brinell.")  # others are listed by their entry points
+    ]
+
+
+METHOD = Method(changes=select_operators, measure=measure, trials=count_trials, replay=replay, catalogue=catalogue)

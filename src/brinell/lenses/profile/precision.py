@@ -1,29 +1,38 @@
-"""Average precision of detectors at every level, from rows: COCO's, by pycocotools."""
+"""Average precision of detectors at every level, from rows: COCO's metric, computed by pycocotools."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
 from brinell.errors import MissingExtra
-from brinell.runs.schema import PRECISION
+from brinell.runs.run import Run
+from brinell.runs.schema import NAME
 
+PRECISION = pa.schema(
+    [
+        ("model", NAME),
+        ("operator", NAME),
+        ("level", pa.int16()),
+        ("map", pa.float64()),  # mean average precision over IoU 0.5 to 0.95
+        ("map50", pa.float64()),  # at IoU 0.5
+    ]
+)
 _LEVELS = """
     select distinct model, operator, level from rows where lens = 'profile' and detected_boxes is not null order by all
 """
-_FOUND = """
+_DETECTIONS = """
     select image, any_value(detected_boxes), any_value(detected_labels), any_value(detected_scores) from rows
     where lens = 'profile' and model = $model and operator = $operator and level = $level group by image
 """
-_TRUTH = """
+_OBJECTS = """
     select image, any_value(true_boxes), any_value(true_labels) from clean join samples using (index)
     where kept and model = $model and true_boxes is not null group by image order by image
 """
@@ -31,90 +40,106 @@ _TRUTH = """
 
 @dataclass(frozen=True)
 class Precision:
-    """Mean average precision over IoU 0.5 to 0.95, and at 0.5."""
+    """Mean average precision over IoU 0.5 to 0.95, and at IoU 0.5."""
 
     map: float
     map50: float
 
 
-Marked = tuple[str, list[Sequence[float]], list[int]]
-Found = tuple[str, list[Sequence[float]], list[int], list[float]]
+Objects = Sequence[tuple[Any, ...]]  # image, boxes and labels
+Detections = Sequence[tuple[Any, ...]]  # image, boxes, labels and scores
 
 
-def precisions(connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """For each detector, operator and level of a run's profiles; the clean images are evaluated once."""
-    truths: dict[str, list[Marked]] = {}
-    known: dict[str, Precision] = {}
-    rows = []
-    for model, operator, level in connection.execute(_LEVELS).fetchall():
-        if model not in truths:
-            truths[model] = connection.execute(_TRUTH, {"model": model}).fetchall()
-        if not truths[model]:
-            continue
-        if level or model not in known:
-            asked = {"model": model, "operator": operator, "level": level}
-            measured = precision(connection.execute(_FOUND, asked).fetchall(), truths[model])
-        else:
-            measured = known[model]
-        if level == 0:
-            known[model] = measured
-        rows.append({"model": model, "operator": operator, "level": level, "map": measured.map, "map50": measured.map50})
-    return pa.Table.from_pylist(rows, schema=PRECISION)
-
-
-def require_evaluation() -> None:
-    """Raise if what precision is computed with is not there."""
-    if importlib.util.find_spec("pycocotools") is None:
+def require_pycocotools(detectors: Mapping[str, bool]) -> None:
+    """Raise if a detector is to be measured and pycocotools is not installed. `detectors`: model to whether it is one."""
+    if any(detectors.values()) and importlib.util.find_spec("pycocotools") is None:
         raise MissingExtra("pycocotools", "detection")
 
 
-def precision(found: Sequence[Found], marked: Sequence[Marked]) -> Precision:
-    """COCO's figures of what was found in images, against what is marked in them. Labels of -1 don't count."""
-    require_evaluation()
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
+def write_precision(run: Run) -> None:
+    """Store the average precision of a run's detectors, once: it takes longer than other findings."""
+    detectors = any(model.detector for model in run.models.values())
+    if detectors and not run.store.exists("precision.parquet"):
+        run.store.write_table("precision", compute_precision(run))
+        run.refresh()
 
-    places = {image: place for place, (image, _, _) in enumerate(marked, 1)}
-    objects = [
-        {"id": 0, "image_id": places[image], "category_id": label, "iscrowd": 0, **_box(box)}
-        for image, boxes, labels in marked
+
+def compute_precision(run: Run) -> pa.Table:
+    """Return the precision of each detector, operator and level; the clean images are evaluated once."""
+    objects: dict[str, Objects] = {}
+    clean: dict[str, Precision] = {}
+    rows = []
+    for model, operator, level in run.query(_LEVELS):
+        if model not in objects:
+            objects[model] = run.query(_OBJECTS, {"model": model})
+        if not objects[model]:
+            continue
+        if level or model not in clean:
+            key = {"model": model, "operator": operator, "level": level}
+            precision = evaluate(run.query(_DETECTIONS, key), objects[model])
+        else:
+            precision = clean[model]
+        if level == 0:
+            clean[model] = precision
+        rows.append({"model": model, "operator": operator, "level": level, "map": precision.map, "map50": precision.map50})
+    return pa.Table.from_pylist(rows, schema=PRECISION)
+
+
+def evaluate(detections: Detections, objects: Objects) -> Precision:
+    """Return COCO's metrics of what was detected in images, given their objects. Objects with label -1 are ignored."""
+    require_pycocotools({"": True})
+    numbers = {image: number for number, (image, _, _) in enumerate(objects, 1)}
+    annotations: list[dict[str, Any]] = [
+        {"id": 0, "image_id": numbers[image], "category_id": label, "iscrowd": 0, **_box(box)}
+        for image, boxes, labels in objects
         for box, label in zip(boxes, labels, strict=True)
         if label >= 0
     ]
-    for number, each in enumerate(objects, 1):
-        each["id"] = number
-    answers = [
-        (places[image], *_box(box)["bbox"], score, label)
-        for image, boxes, labels, scores in found
-        if image in places
+    for number, annotation in enumerate(annotations, 1):
+        annotation["id"] = number
+    results = [
+        (numbers[image], *_box(box)["bbox"], score, label)
+        for image, boxes, labels, scores in detections
+        if image in numbers
         for box, label, score in zip(boxes, labels, scores, strict=True)
     ]
-    classes = sorted({each["category_id"] for each in objects})
-    if not objects or not answers:
-        return Precision(0.0 if objects else float("nan"), 0.0 if objects else float("nan"))
-    with contextlib.redirect_stdout(io.StringIO()):  # it tells its progress
+    if not annotations:
+        return Precision(float("nan"), float("nan"))
+    if not results:
+        return Precision(0.0, 0.0)
+    table = _precision_table(list(numbers.values()), annotations, np.array(results, dtype=np.float64))
+    return Precision(_mean(table), _mean(table[:1]))
+
+
+def _precision_table(images: list[int], annotations: list[dict[str, Any]], results: np.ndarray) -> np.ndarray:
+    """Return the precision by IoU, recall and class; -1 where a class does not occur."""
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    classes = sorted({annotation["category_id"] for annotation in annotations})
+    with contextlib.redirect_stdout(io.StringIO()):  # pycocotools prints its progress
         truth = COCO()
         truth.dataset = {
-            "images": [{"id": place} for place in places.values()],
-            "annotations": objects,
-            "categories": [{"id": label} for label in range(max(classes[-1], max(int(row[-1]) for row in answers)) + 1)],
+            "images": [{"id": image} for image in images],
+            "annotations": annotations,
+            "categories": [{"id": label} for label in range(max(classes[-1], int(results[:, -1].max())) + 1)],
             "info": {},
         }
         truth.createIndex()
-        evaluation = COCOeval(truth, truth.loadRes(np.array(answers, dtype=np.float64)), "bbox")
-        evaluation.params.catIds = classes  # others have nothing to be found
+        evaluation = COCOeval(truth, truth.loadRes(results), "bbox")
+        evaluation.params.catIds = classes  # other classes have no objects
         evaluation.params.maxDets = [100]
         evaluation.params.areaRng = evaluation.params.areaRng[:1]  # objects of any size
         evaluation.params.areaRngLbl = evaluation.params.areaRngLbl[:1]
         evaluation.evaluate()
         evaluation.accumulate()
-    table = evaluation.eval["precision"][..., 0, 0]  # overlap × recall × class; -1 where a class is not there
-    return Precision(_mean(table), _mean(table[:1]))
+    table: np.ndarray = evaluation.eval["precision"][..., 0, 0]
+    return table
 
 
 def _mean(table: np.ndarray) -> float:
-    known = table[table > -1]
-    return float(known.mean()) if known.size else float("nan")
+    valid = table[table > -1]
+    return float(valid.mean()) if valid.size else float("nan")
 
 
 def _box(box: Sequence[float]) -> dict[str, Any]:

@@ -1,60 +1,128 @@
-"""The report's part on degradation profiles."""
+"""How the findings of the profile lens are shown."""
 
 from __future__ import annotations
 
-from brinell.engine.exhibits import Exhibit, read_exhibits
-from brinell.lenses.profile.charts import Figure, area_bars, average_profiles, operator_profiles
-from brinell.lenses.profile.findings import THRESHOLDS, Profiles
-from brinell.report.section import Namer, Picture, Section, Told, inline, pairs, sure
-from brinell.runs.names import title
-from brinell.runs.store import Store
+from typing import Any
+
+from rich.table import Table
+
+from brinell.lenses.profile import LENS
+from brinell.lenses.profile.charts import area_bars, average_profiles, operator_profiles
+from brinell.lenses.profile.findings import ProfileFindings
+from brinell.report.charts import Chart
+from brinell.report.exhibits import pairs, read_exhibits
+from brinell.report.show import (
+    Context,
+    NamedChart,
+    Picture,
+    Section,
+    Show,
+    format_confidence,
+    inline,
+    models_of,
+)
+from brinell.runs.statistics import THRESHOLDS
+
+Sheets = list[tuple[str, list[tuple[float, list[Picture]]]]]  # by model and threshold
 
 
-def profile_section(told: Told, found: Profiles) -> Section:
-    """Curves, failure points, and what failure looks like."""
+def make_tables(findings: ProfileFindings) -> list[Any]:
+    """Return a table of areas and failure points for each model, and its verdict."""
+    tables: list[Any] = []
+    thresholds = list(dict.fromkeys(failure.threshold for failure in findings.failure_points))
+    for model in findings.models:
+        tables += [_table(findings, model, thresholds), findings.verdict(model)]
+    return tables
+
+
+def _table(findings: ProfileFindings, model: str, thresholds: list[float]) -> Table:
+    table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
+    with_precision = findings.precision(model) is not None
+    middle = thresholds[len(thresholds) // 2]
+    table.add_column("operator")
+    table.add_column("mean accuracy")
+    if with_precision:
+        table.add_column("mean mAP")
+    for threshold in thresholds:
+        table.add_column(f"< {threshold:.0%}", justify="right")
+    table.add_column(f"drops below {middle:.0%} at")
+    for operator in findings.operators:
+        if (model, operator) not in findings.areas:
+            continue
+        area = findings.areas[model, operator]
+        failures = [findings.failure_point(model, operator, threshold) for threshold in thresholds]
+        cells = [f"{area.value:.0%} ({area.low:.0%}–{area.high:.0%})"]
+        if with_precision:
+            maps = [point.map.value for point in findings.curves[model, operator] if point.map is not None]
+            cells.append(f"{sum(maps) / len(maps):.1%}" if maps else "")
+        cells += ["never" if failure.level is None else str(failure.level) for failure in failures]
+        table.add_row(findings.title(operator), *cells, failures[len(failures) // 2].caption)
+    return table
+
+
+def make_section(context: Context, findings: ProfileFindings) -> Section:
+    """Return the section: curves, what failure looks like, and failure points."""
     return Section(
-        template="profile.html",
-        question="How far can images degrade before the model breaks?",
-        what="degradation profiles",
-        found=found,
-        options=told.options,
-        charts={"average": average_profiles(found), "operators": operator_profiles(found), "areas": area_bars(found)},
+        template="brinell.lenses.profile:section.html",
+        question=LENS.question,
+        topic="degradation profiles",
+        findings=findings,
+        options=context.options,
+        charts={
+            "average": average_profiles(findings),
+            "operators": operator_profiles(findings),
+            "areas": area_bars(findings),
+        },
         content={
             "thresholds": THRESHOLDS,
-            "sheets": _sheets(told, found),
-            "breakers": pairs(told, found),
-            "levels": max(len(points) for points in found.curves.values()) - 1,
+            "sheets": _sheets(context, findings),
+            "breakers": pairs(context, LENS.name, findings),
+            "levels": max(len(points) for points in findings.curves.values()) - 1,
         },
     )
 
 
-def profile_figures(found: Profiles) -> dict[str, Figure]:
-    """All figures of the paper's kind: the averages, and each model's operators, by every measure."""
-    charts: dict[str, Figure] = {f"average-{metric}": average_profiles(found, metric) for metric in found.metrics}
-    charts["areas"] = area_bars(found)
-    for model in found.models:
-        for metric in found.metrics:
-            charts[f"{model}-{metric}"] = operator_profiles(found, model, metric)
+def make_charts(findings: ProfileFindings) -> dict[str, Chart]:
+    """Return all charts: averages, areas, and each model's operators, for every metric."""
+    charts = {f"average-{metric}": average_profiles(findings, metric) for metric in findings.metrics}
+    charts["areas"] = area_bars(findings)
+    for model in findings.models:
+        for metric in findings.metrics:
+            charts[f"{model}-{metric}"] = operator_profiles(findings, model, metric)
     return charts
 
 
-def _sheets(told: Told, found: Profiles) -> list[tuple[str, list[tuple[float, list[Picture]]]]]:
-    """For each model and threshold the example image at every operator's failure point (Figures 7-9)."""
-    sheets, exhibits = [], read_exhibits(told.store)
-    for model in found.models:
+def _sheets(context: Context, findings: ProfileFindings) -> Sheets:
+    """Return, for each model and threshold, the example image at every operator's failure point (Figs. 7-9)."""
+    sheets = []
+    exhibits = read_exhibits(context.run, LENS.name)
+    for model in findings.models:
         by_threshold = []
         for threshold in THRESHOLDS:
-            shown = [e for e in exhibits if e.model == model and e.threshold == threshold]
+            shown = [exhibit for exhibit in exhibits if (exhibit.model, exhibit.group) == (model, threshold)]
             shown.sort(key=lambda exhibit: exhibit.level)
-            pictures = [_failure_picture(told.store, found, exhibit, told.names[model]) for exhibit in shown]
+            pictures = []
+            for exhibit in shown:
+                answer = f"{context.names[model](exhibit.prediction)}{format_confidence(exhibit.confidence)}"
+                source, title = inline(context.run, exhibit.file), findings.title(exhibit.operator)
+                pictures.append(Picture(source, title, (exhibit.caption, answer), exhibit.correct))
             by_threshold.append((threshold, pictures))
         if any(pictures for _, pictures in by_threshold):
             sheets.append((model, by_threshold))
     return sheets
 
 
-def _failure_picture(store: Store, found: Profiles, exhibit: Exhibit, name: Namer) -> Picture:
-    assert exhibit.threshold is not None
-    told = found.failure(exhibit.model, exhibit.operator, exhibit.threshold).told
-    lines = (f"level {exhibit.level}: {told}", f"{name(exhibit.prediction)}{sure(exhibit.confidence)}")
-    return Picture(inline(store, exhibit.file), title(exhibit.operator), lines, exhibit.correct)
+def _metrics_of(findings: ProfileFindings) -> list[str]:
+    return list(findings.metrics)
+
+
+SHOW = Show(
+    table=make_tables,
+    section=make_section,
+    charts=make_charts,
+    named={
+        "average": NamedChart(average_profiles, {"metric": _metrics_of}),
+        "operators": NamedChart(operator_profiles, {"model": models_of, "metric": _metrics_of}),
+        "areas": NamedChart(area_bars),
+    },
+)

@@ -1,0 +1,104 @@
+"""Commands that improve models: curate, harden and export-moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from brinell.cli.console import out, print_json, say
+from brinell.cli.flags import flags_of, with_flags
+from brinell.curation.options import CurateOptions
+
+
+def _curate(
+    given: Mapping[str, Any],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN…", help="Folders of finished runs.")],
+    folder: Annotated[str, typer.Option("--out", "-o", help="Folder or URL of the dataset.")],
+    data: Annotated[str | None, typer.Option(help="Where the runs' images are now, if they moved.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    trust: Annotated[bool, typer.Option("--trust", help="Allow weights files that run code.")] = False,
+) -> None:
+    """Make a dataset of the images that models fail on, pixel by pixel as the models saw them.
+
+    Example: [bold]brinell curate runs/first runs/second -o failures --fail all --per-class 20[/]
+    """
+    from brinell.api import curate as curate_runs
+    from brinell.config.execution import Execution
+
+    options = {path[-1]: value for path, value in ((_CURATE_PATHS[name], value) for name, value in given.items())}
+    found = curate_runs(runs, folder, options, data=data, execution=Execution(device=device, trust=trust))
+    models = ", ".join(f"{model} fails on {count:,}" for model, count in found.models.items())
+    say(
+        f"{found.images:,} images of {found.originals:,} originals, {len(found.operators)} operators and "
+        f"{len(found.classes)} classes: {models}",
+        f"dataset: {found.folder}",
+    )
+
+
+_CURATE = flags_of(CurateOptions, panel="Which failures, and how they are written", names={"every": "all"})
+_CURATE_PATHS = {flag.name: flag.path for flag in _CURATE}
+curate = with_flags(_curate, _CURATE)
+
+
+def harden(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file: a model, data, and what to train on.")],
+    folder: Annotated[str | None, typer.Option("--out", help="Folder of the hardened model.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    set: Annotated[
+        list[str] | None, typer.Option(help="Any option, as key.sub=value (training.epochs=3); may be repeated.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the effect as JSON.")] = False,
+) -> None:
+    """Fine-tune a model on failures and operators, and measure it before and after on images that it was not trained on.
+
+    Rerun to resume. Example: [bold]brinell harden harden.yaml --set training.epochs=3[/]
+    """
+    from brinell.api import harden as run_hardening
+    from brinell.hardening.options import load_harden_config
+    from brinell.runs.store import Store
+    from brinell.validation import read_yaml
+
+    given = [f"out={folder}"] if folder is not None else []
+    given += [f"execution.device={device}"] if device is not None else []
+    content = read_yaml(config, "config", "a model and data")
+    found = run_hardening(load_harden_config(content, [*(set or ()), *given]))
+    if as_json:
+        print_json({"version": 1, **found.verdict.to_dict()})
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    for head in ("", "before", "after", "change [95 %]", "images"):
+        table.add_column(head, justify="right" if head else "left", no_wrap=bool(head))
+    for row in found.verdict.rows():
+        table.add_row(*row)
+    out.print(table)
+    store = Store(found.folder)
+    sentence = found.verdict.sentence
+    say(
+        f"{sentence[0].upper()}{sentence[1:]}.",
+        f"model: hardened:{store.place()}",
+        f"summary: {store.place('summary.html')}",
+    )
+
+
+def export_moved(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run whose lens moves images.")],
+    file: Annotated[Path, typer.Argument(help="An .npz file to write, or a folder.")],
+    operator: Annotated[str, typer.Option(help="GROUP:METHOD, such as affine:manifool or affine:random.")],
+    score: Annotated[
+        float | None, typer.Option(min=0, help="Score of random motions (default: the median of the smallest motions).")
+    ] = None,
+) -> None:
+    """Write a run's images as its motions left them, with their true labels: data to train on.
+
+    Example: [bold]brinell export-moved runs/first train.npz --operator affine:manifool[/]
+    """
+    from brinell.results import Run
+
+    written = Run(folder).export_moved(file, operator, score=score)
+    scored = "" if written.score is None else f" by random motions of score {written.score:.3g}"
+    say(f"{written.images} images moved{scored}, {written.left_out} left out: {file}")

@@ -1,0 +1,127 @@
+"""Commands that inspect: summary, report, rows, saliency, show and ls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from brinell.cli.console import out, print_findings, print_json, say
+from brinell.cli.flags import flags_of, with_flags
+from brinell.config.saliency import SaliencyOptions
+from brinell.results import Run, sql_errors
+from brinell.runs.queries import describe_queries
+
+Folder = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a run.")]
+
+
+def report(
+    folder: Folder,
+    figures: Annotated[bool, typer.Option("--figures", help="Also write all figures as SVG and PNG.")] = False,
+) -> None:
+    """Write a run's HTML report: one file that opens anywhere.
+
+    Example: [bold]brinell report runs/first --figures[/]
+    """
+    run = Run(folder)
+    say(f"report: {run.report()}")
+    if figures:
+        say(f"{len(run.figures())} figures: {run.store.place('figures')}")
+
+
+def summary(
+    folder: Folder,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    threshold: Annotated[
+        list[float] | None, typer.Option(min=0, max=1, help="Accuracy to report failure points for; may be repeated.")
+    ] = None,
+    at_least: Annotated[
+        list[int] | None, typer.Option(min=1, help="Failing variants that make an image fail (S ≥ k); may be repeated.")
+    ] = None,
+) -> None:
+    """Print what a run found: a table and a verdict for each lens and model.
+
+    Example: [bold]brinell summary runs/first --json[/]
+    """
+    given = {"thresholds": tuple(threshold or ()), "at_least": tuple(at_least or ())}
+    options = {key: value for key, value in given.items() if value}
+    run = Run(folder)
+    if as_json:
+        print_json(run.to_json(**options))
+        return
+    analyses = run.shown()
+    found = run.findings(**options)
+    print_findings([(show, name, found[name]) for show, name, _ in analyses] if options else analyses)
+    say(*describe_queries(run.manifest))
+
+
+def rows(
+    folder: Folder,
+    sql: Annotated[
+        str, typer.Argument(help="SQL over the tables rows, samples and clean (DuckDB).")
+    ] = "select * from rows limit 20",
+    csv: Annotated[Path | None, typer.Option(help="Write the result to a CSV file.")] = None,
+) -> None:
+    """Query a run's rows in SQL.
+
+    Example: [bold]brinell rows runs/first "select operator, avg(correct::int) from rows group by all order by 2"[/]
+    """
+    result = Run(folder).rows(sql)
+    with sql_errors():
+        if csv is not None:
+            result.write_csv(str(csv))
+        else:
+            print(result)
+
+
+def _saliency(given: Mapping[str, Any], folder: Folder) -> None:
+    """Compare where a run's models look, on clean images and on changed ones.
+
+    Example: [bold]brinell saliency runs/first --pairs 500[/]
+    """
+    run = Run(folder)
+    run.saliency({key.replace("-", "_"): value for key, value in given.items()})
+    print_findings([shown for shown in run.shown() if shown[1] == "saliency"])
+    say(f"report: {run.report()}")
+
+
+saliency = with_flags(_saliency, flags_of(SaliencyOptions, panel="Options"))
+
+
+def show(
+    image: Annotated[Path, typer.Argument(help="Image file.")],
+    operator: Annotated[
+        list[str] | None, typer.Option(help="NAME or NAME:VARIANT (default: all); may be repeated.")
+    ] = None,
+    level: Annotated[list[int] | None, typer.Option(help="Level to draw; may be repeated.")] = None,
+    spot: Annotated[
+        list[str] | None,
+        typer.Option(help="Spot of light as X,Y,SIGMA[,STRENGTH] in pixels of the image; may be repeated."),
+    ] = None,
+    size: Annotated[int, typer.Option(min=1, help="Side that the image is resized to.")] = 224,
+    seed: Annotated[int, typer.Option(help="Seed of the random draws.")] = 0,
+    model: Annotated[str | None, typer.Option(help="Torch model, for operators that need gradients.")] = None,
+    file: Annotated[Path, typer.Option("--out", help="PNG file to write.")] = Path("levels.png"),
+) -> None:
+    """Draw an image under operators, as a contact sheet.
+
+    Example: [bold]brinell show cat.jpg --operator white_fog --operator jpeg --out cat.png[/]
+    """
+    from brinell.cli.sheet import contact_sheet, save
+
+    save(contact_sheet(image, operator or [], level or [], spot or [], size=size, seed=seed, model=model), file)
+    say(f"wrote {file}")
+
+
+def ls(
+    what: Annotated[str, typer.Argument(metavar="KIND", help="lenses, operators, models, datasets or criteria.")],
+) -> None:
+    """List lenses, operators, models, datasets or criteria.
+
+    Example: [bold]brinell ls operators[/]
+    """
+    from brinell.cli.listing import listing
+
+    out.print(listing(what))

@@ -1,0 +1,118 @@
+"""From a config to what runs: models and data opened, and one job per lens and model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from brinell.config.lens import LensOptions
+from brinell.criteria.criterion import Criterion, find_criterion
+from brinell.datasets.sources import open_dataset
+from brinell.engine.shards import Entry
+from brinell.errors import ConfigError
+from brinell.lenses.lens import LENSES, Lens
+from brinell.lenses.method import Method, Size
+from brinell.models.model import Model
+from brinell.models.sources import open_model
+from brinell.perturb.change import Change
+from brinell.run_config import RunConfig
+from brinell.types import Dataset
+
+NO_GRADIENTS = "the model has no gradients"
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """A config with the models and the dataset that it names."""
+
+    config: RunConfig
+    models: tuple[Model, ...]
+    dataset: Dataset
+
+
+@dataclass(frozen=True)
+class Job:
+    """One lens with one model: the changes that the model supports, and those that it doesn't, with the reason."""
+
+    lens: Lens
+    options: LensOptions
+    model: Model
+    changes: tuple[Change, ...]
+    unsupported: dict[str, str]
+
+    @cached_property
+    def method(self) -> Method[Any]:
+        """How the lens measures."""
+        return self.lens.method
+
+    @property
+    def model_input(self) -> Size:
+        """Height and width of the model input."""
+        return self.model.preprocess.height, self.model.preprocess.width
+
+    @property
+    def unit(self) -> str:
+        """What progress counts."""
+        return "windows" if self.method.by_window else "images"
+
+    def criterion(self) -> Criterion:
+        """Return what counts as broken."""
+        return criterion_of(self.options.criterion, self.model)
+
+    def trials(self, change: Change, entries: Sequence[Entry]) -> int:
+        """Return the most trials that images can take."""
+        sizes = Counter(entry.size for entry in entries)
+        return sum(
+            count * self.method.trials(self.options, change, size, self.model_input) for size, count in sizes.items()
+        )
+
+
+def assemble(config: RunConfig, models: Sequence[Model] | None = None, dataset: Any = None) -> RunSetup:
+    """Open what a config names; objects that are given replace names."""
+    opened = tuple(models) if models is not None else tuple(open_model(m, config.execution) for m in config.models)
+    return RunSetup(config, opened, open_dataset(config.data if dataset is None else dataset))
+
+
+def jobs_of(setup: RunSetup) -> list[Job]:
+    """Return every lens with every model. A change that a model doesn't support is left out of "all", and refused by name."""
+    jobs = []
+    for options in setup.config.lenses:
+        lens = LENSES[options.name]
+        changes = list(lens.method.changes(options))
+        if lens.reader.requires is not None:
+            lens.reader.requires({model.name: model.detector is not None for model in setup.models})
+        for model in setup.models:
+            _check_criterion(criterion_of(options.criterion, model), model)
+            refused = [change for change in changes if change.white_box and model.differentiable is None]
+            requested = [change for change in refused if options.requests(change.name)]
+            if requested:
+                kind = "a detector" if model.detector is not None else "not a torch model"
+                raise ConfigError(
+                    f"{requested[0].id} needs gradients, and model {model.name} has none (it is {kind}); "
+                    f"{options.without_gradients}"
+                )
+            reasons = {change.id: NO_GRADIENTS for change in refused}
+            supported = tuple(change for change in changes if change.id not in reasons)
+            jobs.append(Job(lens, options, model, supported, reasons))
+    return jobs
+
+
+def criterion_of(text: str, model: Model) -> Criterion:
+    """Return a criterion for a model's classes."""
+    return find_criterion(text, model.classes, model.outputs, detector=model.detector is not None)
+
+
+def _check_criterion(criterion: Criterion, model: Model) -> None:
+    if criterion.detections and model.detector is None:
+        raise ConfigError(
+            f"criterion {criterion.name} needs a detector, but model {model.name} is a classifier; choose another one "
+            "(brinell ls criteria), or declare a detector with task=detection"
+        )
+    if criterion.scores and not model.scores:
+        raise ConfigError(
+            f"criterion {criterion.name} needs scores, but model {model.name} returns labels alone; use misclassification, "
+            "or map its scores"
+        )

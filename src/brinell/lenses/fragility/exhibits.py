@@ -1,0 +1,76 @@
+"""The lens's stored pictures: photographs under their maps, and pairs of windows with the model's answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from brinell.runs.store import Store
+
+FILE = ("fragility", "exhibits.json")
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A photograph that maps are laid over; height and width are the original's."""
+
+    image: str
+    name: str
+    file: str
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class WindowPicture:
+    """A window as the model saw it, and the answer: prediction, its confidence and the true class's probability.
+
+    Confidence and probability are None for a model that returns labels alone.
+    """
+
+    file: str
+    prediction: int
+    confidence: float | None
+    probability: float | None
+
+
+@dataclass(frozen=True)
+class PairPicture:
+    """Two windows one move apart. `layers` are pictures of activations: (layer, first, second)."""
+
+    model: str
+    operator: str
+    move: str  # shift or shrink
+    image: str
+    label: int
+    caption: str
+    first: WindowPicture
+    second: WindowPicture
+    layers: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class WindowExhibits:
+    """All pictures of the lens: photographs by model, and pairs."""
+
+    photos: dict[str, list[Photo]] = field(default_factory=dict)
+    pairs: Sequence[PairPicture] = ()
+
+
+def write_window_exhibits(store: Store, exhibits: WindowExhibits) -> None:
+    """Store the list of pictures, which are stored already."""
+    store.write(json.dumps(asdict(exhibits)).encode(), *FILE)
+
+
+def read_window_exhibits(store: Store) -> WindowExhibits:
+    """Return the stored pictures; none if the run has no pictures."""
+    if not store.exists(*FILE):
+        return WindowExhibits()
+    content = json.loads(store.read(*FILE))
+    photos = {model: [Photo(**photo) for photo in own] for model, own in content["photos"].items()}
+    pairs = []
+    for record in content["pairs"]:
+        first, second = (WindowPicture(**record.pop(name)) for name in ("first", "second"))
+        pairs.append(PairPicture(**record | {"layers": tuple(map(tuple, record["layers"]))}, first=first, second=second))
+    return WindowExhibits(photos, pairs)

@@ -1,0 +1,76 @@
+"""Options of the fragility lens."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from brinell.config.lens import LensOptions
+from brinell.errors import ConfigError
+
+VIEWS = {
+    "windows": "Every square window of a size, and the smaller windows inside it.",
+    "location": "The whole image, made small, at every position on black.",
+    "minimal": "A tree search for the smallest windows that are still recognised.",
+}
+WINDOWS, LOCATION, MINIMAL = VIEWS
+SHRINK = 2  # pixels that a shrunken window is smaller by: it has a middle, and 3 x 3 positions inside the window
+SMALLEST = SHRINK + 1
+
+
+class FragilityOptions(LensOptions):
+    """Options of the fragility lens."""
+
+    name: Literal["fragility"] = "fragility"
+    operators: tuple[str, ...] = Field((WINDOWS,), description="What to look at: windows, location, minimal or all.")
+    sizes: tuple[float, ...] = Field(
+        (0.2, 0.4, 0.6, 0.8),
+        min_length=1,
+        description="Sizes of windows: shares of the shorter side in (0, 1], or pixels.",
+    )
+    stride: int = Field(
+        1, ge=1, description="Evaluate one window in stride² (each still against its one-pixel neighbours)."
+    )
+    fit: Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"] = Field(
+        "bilinear",
+        description="How windows become model inputs: resized as named, padded with black, or by the model's own resize.",
+    )
+    neighbours: Literal[8, 4] = Field(8, description="Neighbours that a shift by one pixel goes to: 8 or 4.")
+    step: float = Field(
+        0.8, gt=0, le=64, description="The minimal search shrinks a side to this share, or by this many pixels if above 1."
+    )
+    beam: int = Field(500, ge=1, description="Most confident windows per image that the minimal search keeps.")
+    layers: tuple[str, ...] = Field(
+        (), description="Layers whose activations are drawn for a pair of windows (default: first and last convolution)."
+    )
+
+    @field_validator("sizes", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return [value] if isinstance(value, (int, float, str)) else value
+
+    @field_validator("sizes")
+    @classmethod
+    def _possible(cls, sizes: tuple[float, ...]) -> tuple[float, ...]:
+        for size in sizes:
+            if not (0 < size <= 1 or (size > 1 and size.is_integer())):
+                raise ConfigError(
+                    f"expected a size as a share of the shorter side in (0, 1], or a whole number of pixels; got {size:g}"
+                )
+            if 1 < size < SMALLEST:
+                raise ConfigError(f"windows of {size:g} pixels can't be shrunk by two; use {SMALLEST} or more")
+        return tuple(dict.fromkeys(sizes))
+
+    @model_validator(mode="after")
+    def _searchable(self) -> FragilityOptions:
+        if self.step > 1 and not self.step.is_integer():
+            raise ConfigError(
+                f"expected a step as a share of a window's side, or a whole number of pixels; got {self.step:g}"
+            )
+        if self.fit == "pad" and {MINIMAL, "all"} & set(self.operators):
+            raise ConfigError("the minimal search starts at the whole image, which can't be padded; use another fit")
+        return self
+
+
+OPTIONS = FragilityOptions

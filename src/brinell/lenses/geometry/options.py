@@ -1,0 +1,79 @@
+"""Options of the geometry lens."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from brinell.config.lens import LensOptions
+
+SearchMethod = Literal["manifool", "manitest", "random", "grid"]
+
+
+class GeometryOptions(LensOptions):
+    """Options of the geometry lens. What is not given is as published for images of the model's size."""
+
+    without_gradients: ClassVar[str] = "use the methods random, grid or manitest"
+
+    name: Literal["geometry"] = "geometry"
+    operators: tuple[str, ...] = Field(("similarity", "affine"), description="Groups of motions, or all.")
+    methods: tuple[SearchMethod, ...] = Field(
+        ("manifool", "random"),
+        min_length=1,
+        description="manifool (follows gradients), manitest (fast marching over a grid), random (motions of given scores), "
+        "grid (a fixed grid of motions).",
+    )
+    against: Literal["answer", "truth"] = Field(
+        "answer", description="Label that has to change: the model's clean answer, or the true label."
+    )
+    max_steps: int = Field(50, ge=1, le=10_000, description="ManiFool: most steps per target.")
+    targets: int = Field(10, ge=1, description="ManiFool: most probable other classes to go towards.")
+    momentum: float | None = Field(None, ge=0, lt=1, description="ManiFool: momentum.")
+    momentum_inside: bool = Field(True, description="ManiFool: try step lengths with the momentum included.")
+    step_lengths: int | None = Field(None, ge=1, le=1000, description="ManiFool: number of step lengths to try.")
+    max_step: float | None = Field(None, gt=0.01, description="ManiFool: longest step in pixels.")
+    retry: float | None = Field(
+        None,
+        ge=0,
+        description="ManiFool: longest step in pixels of a second try for images that the first doesn't fool; 0: none, as "
+        "published (default: a 32nd of the shorter side for photographs).",
+    )
+    grid_pixels: float | None = Field(None, gt=0, description="Manitest: grid step in pixels.")
+    eta: float = Field(0.05, gt=0, le=1, description="Step of geodesic scores.")
+    min_change: float = Field(
+        0.02, ge=0, le=1, description="Widen the step of scores where an image changes less; 0: never."
+    )
+    backtrack: bool = Field(True, description="Go back to the label boundary at the end.")
+    drop: bool = Field(True, description="ManiFool: drop targets that can't beat the best motion so far.")
+    jacobian: Literal["analytic", "numerical"] = Field("analytic", description="ManiFool: how the Jacobian is computed.")
+    composed: Literal["right", "left"] = Field("right", description="ManiFool: the side on which a step is composed.")
+    radii: tuple[float, ...] = Field(
+        tuple(0.5 * step for step in range(1, 11)), description="Geodesic scores of random motions, in increasing order."
+    )
+    draws: int = Field(10, ge=1, le=1000, description="Random motions per image and score.")
+    directions: Literal["raw", "metric"] = Field(
+        "raw", description="Draw directions in raw units (as published), or by the image's metric."
+    )
+    grid_motions: int = Field(1000, ge=3, le=100_000, description="Most motions of the grid search.")
+    threshold: float = Field(0.5, gt=0, lt=1, description="Misclassification rate at which the random score is reported.")
+
+    @field_validator("methods", mode="before")
+    @classmethod
+    def _one(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("radii")
+    @classmethod
+    def _rising(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not value or min(value) < 0 or not all(map(math.isfinite, value)) or list(value) != sorted(set(value)):
+            raise ValueError("expected scores of 0 or more, in increasing order")
+        return value
+
+    def requests(self, name: str) -> bool:
+        """Whether methods were given, rather than the default ones."""
+        return "methods" in self.model_fields_set
+
+
+OPTIONS = GeometryOptions

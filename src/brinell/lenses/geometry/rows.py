@@ -1,0 +1,60 @@
+"""The rows of the geometry lens: its columns, measures and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from brinell.lenses.reader import NO_ANSWER, Failures, Measure
+from brinell.runs.schema import NAME
+
+COLUMNS = pa.schema(
+    [
+        ("score", pa.float64()),  # geodesic score of the motion
+        ("motion", pa.list_(pa.float64())),  # its coordinates in the group: radians, pixels, log-scale
+        ("parts", pa.list_(pa.float64())),  # what each coordinate would add to the score alone, to first order
+        ("target", pa.int32()),  # the class that ManiFool went towards
+        ("steps", pa.int32()),  # ManiFool steps; those beyond `max_steps` belong to the retry
+        ("draw", pa.int16()),  # number of a random motion; null for a search
+        ("reason", NAME),  # why there is no motion, or none of this score; empty where there is one
+        ("gradients", pa.int32()),  # number of gradients
+        ("seconds", pa.float32()),  # per image, averaged over the unit of work
+    ]
+)
+
+
+MEASURES = (
+    Measure(
+        name="motion",
+        lens="geometry",
+        what="mean score of the smallest motion that changes the label",
+        better="higher",
+        unit="percent",
+        sql="""select model, operator, image, score as value from rows
+               where lens = 'geometry' and draw is null and status = 'broken'""",
+    ),
+    Measure(
+        name="random_motion",
+        lens="geometry",
+        what="share of random motions that change the label",
+        better="lower",
+        unit="points",
+        sql="""select model, operator, image, avg((status = 'broken')::int) as value from rows
+               where lens = 'geometry' and draw is not null and status in ('broken', 'survived') group by all""",
+    ),
+)
+
+
+def _failures(options: Mapping[str, Any]) -> str:
+    # scores have no upper end; a score of 1, a path as long as the image's norm, becomes an intensity of 50
+    return f"""
+        select model, operator, image, label, motion, 0, null, 100 * score / (1 + score), score, {NO_ANSWER}
+        from rows semi join (select model, image from clean where correct) using (model, image)
+        where lens = 'geometry' and status = 'broken' and motion is not null
+    """
+
+
+# searches move images without rounding, and look at the label alone
+FAILURES = Failures(_failures, parameters="motion", answers=False, criterion="misclassification")

@@ -1,0 +1,62 @@
+"""Options of the highlights lens."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from brinell.config.lens import LensOptions
+from brinell.errors import ConfigError
+from brinell.registry import nearest
+
+GRIDS = ("exact", "authors")
+VARIANTS = (*GRIDS, "least")
+MAX_VARIANTS = 30_000  # spots per image: a level is a 16-bit number
+
+
+class HighlightOptions(LensOptions):
+    """Options of the highlights lens."""
+
+    name: Literal["highlights"] = "highlights"
+    variant: str = Field(
+        "exact",
+        description="Where spots lie: exact (the centre of each cell) or authors (where the paper's authors put them).",
+    )
+    cells: int = Field(5, ge=1, le=50, description="Grid cells per side; each cell gets one spot of each size.")
+    sigmas: tuple[float, ...] = Field(
+        (10.0, 20.0, 30.0, 40.0),
+        min_length=1,
+        description="Sizes of spots (sigma) in pixels of the original, or as shares of its shorter side with relative.",
+    )
+    relative: bool = Field(False, description="Sigmas are shares of the original's shorter side.")
+    strength: float = Field(1.0, gt=0, le=10, description="Peak brightness, as a multiple of the colour.")
+    colour: tuple[float, float, float] = Field(
+        (255.0, 255.0, 255.0), description="Colour of the light, as red, green, blue."
+    )
+    search_queries: int = Field(150, ge=1, description="Queries per image of the search for the faintest spot.")
+    vary_strength: bool = Field(False, description="Let the search make spots fainter as well as smaller.")
+
+    @model_validator(mode="after")
+    def _check(self) -> HighlightOptions:
+        if min(self.sigmas) <= 0:
+            raise ConfigError(f"expected sigmas above 0, got {min(self.sigmas):g}")
+        if self.relative and max(self.sigmas) > 1:
+            raise ConfigError(
+                f"expected relative sigmas as shares of the shorter side, such as 0.05; got {max(self.sigmas):g}"
+            )
+        if self.variants > MAX_VARIANTS:
+            raise ConfigError(f"{self.variants:,} spots per image exceed {MAX_VARIANTS:,}; use fewer cells or sigmas")
+        if not all(0 <= part <= 255 for part in self.colour) or max(self.colour) == 0:
+            raise ConfigError(f"expected a colour of three numbers from 0 to 255, not all 0; got {self.colour}")
+        if self.variant not in GRIDS:
+            raise ConfigError(f"unknown grid {self.variant!r}; {nearest(self.variant, list(GRIDS))}")
+        return self
+
+    @property
+    def variants(self) -> int:
+        """Number of spots in the grid."""
+        return self.cells**2 * len(self.sigmas)
+
+
+OPTIONS = HighlightOptions

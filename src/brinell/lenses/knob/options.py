@@ -1,0 +1,50 @@
+"""Options of the knob lens."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from brinell.config.lens import LensOptions
+from brinell.errors import ConfigError
+
+Distance = Literal["mse", "mae", "l1", "l2", "linf", "l0", "changed"]
+
+
+class KnobOptions(LensOptions):
+    """Options of the knob lens."""
+
+    name: Literal["knob"] = "knob"
+    variant: str = Field(
+        "dsn2020", description="Variant of properties: dsn2020 (the paper's figures) or equations (the paper's text)."
+    )
+    search: Literal["exact", "bracket", "bands"] = Field(
+        "exact",
+        description="exact: the first point of the grid that breaks; bracket: doubling, then bisection, with few queries "
+        "(assumes that a broken model stays broken); bands: the whole grid and every interval that breaks.",
+    )
+    points: int | None = Field(
+        None, ge=1, le=30_000, description="Grid points per direction (default: as many as in the paper)."
+    )
+    resample: bool = Field(
+        False, description="Draw random properties afresh at every point, as the paper does, instead of scaling one field."
+    )
+    distance: Distance = Field("mse", description="Distance that decides which of two directions is the smaller change.")
+    frost: str | None = Field(None, description="Photograph of frost to use instead of generated frost.")
+
+    def identity(self) -> dict[str, Any]:
+        """Return what rows depend on: the photograph of frost by its content."""
+        own = super().identity()
+        if self.frost is not None:
+            try:
+                content = Path(self.frost).read_bytes()
+            except OSError as error:
+                raise ConfigError(f"can't read the photograph of frost {self.frost}: {error.strerror}") from None
+            own["frost"] = hashlib.blake2b(content, digest_size=8).hexdigest()
+        return own
+
+
+OPTIONS = KnobOptions

@@ -1,0 +1,179 @@
+"""Degradation profiles from rows: what a model achieves at every level of an operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brinell.runs.run import Run
+from brinell.runs.statistics import Estimate, first_below, mean, proportion
+
+METRICS = ("accuracy", "rank", "probability", "confidence")
+DETECTION_METRICS = ("map", "map50")
+Key = tuple[str, str]  # model and operator
+Metrics = dict[str, Estimate]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One level of one operator for one model: the metrics, and what the images look like there.
+
+    `map` and `map50` are a detector's average precision, which is computed over all images at once and has no interval.
+    `caption` is the level in natural units: what was done to the image, or what is left of it.
+    """
+
+    level: int
+    images: int
+    accuracy: Estimate
+    rank: Estimate
+    probability: Estimate
+    confidence: Estimate
+    amount: float
+    changed: float
+    grey: float | None
+    colours: float | None
+    caption: str
+    map: Estimate | None = None
+    map50: Estimate | None = None
+
+
+@dataclass(frozen=True)
+class FailurePoint:
+    """The first level at which a model's accuracy drops below a threshold; None: it never does."""
+
+    model: str
+    operator: str
+    threshold: float
+    level: int | None
+    caption: str
+    changed: float | None
+
+
+_CURVES = """
+    select model, operator, level, count(*), sum(correct::int)::bigint, avg(rank), stddev_samp(rank),
+           avg(probability), stddev_samp(probability), avg(confidence), stddev_samp(confidence),
+           avg(amount), avg(changed), avg(grey), avg(colours)
+    from rows where lens = 'profile' group by all order by all
+"""
+_PRECISION = "select model, operator, level, map, map50 from precision"
+_AREAS = """
+    select model, operator, avg(area), stddev_samp(area), count(*) from (
+        select model, operator, image, avg(correct::int) as area from rows where lens = 'profile' group by all)
+    group by all order by all
+"""
+# images are the sample, so the average over operators is taken within each image first
+_AVERAGES = """
+    select model, level, count(*), avg(accuracy), stddev_samp(accuracy), avg(rank), stddev_samp(rank), avg(probability),
+           stddev_samp(probability), avg(confidence), stddev_samp(confidence)
+    from (select model, level, image, avg(correct::int) as accuracy, avg(rank) as rank, avg(probability) as probability,
+                 avg(confidence) as confidence
+          from rows where lens = 'profile' and list_contains($operators, operator) group by all)
+    group by all order by all
+"""
+_AVERAGE_PRECISION = """
+    select model, level, avg(map), avg(map50) from precision where list_contains($operators, operator)
+    group by all order by all
+"""
+_AVERAGE_AREAS = """
+    select model, avg(area), stddev_samp(area), count(*) from (
+        select model, image, avg(correct::int) as area from rows
+        where lens = 'profile' and list_contains($operators, operator) group by all)
+    group by all order by all
+"""
+
+
+def compute_curves(run: Run) -> dict[Key, list[Point]]:
+    """Return the profile of every model and operator, level by level from the clean images on."""
+    curves: dict[Key, list[Point]] = {}
+    precision = {
+        (model, operator, level): _without_intervals(values)
+        for model, operator, level, *values in _query_precision(run, _PRECISION)
+    }
+    for model, operator, level, count, right, *rest in run.query(_CURVES):
+        rank, rank_sd, probability, probability_sd, confidence, confidence_sd, *look = rest
+        amount, changed, grey, colours = look
+        points = curves.setdefault((model, operator), [])
+        clean_grey = points[0].grey if points else grey
+        point = Point(
+            level=level,
+            images=count,
+            accuracy=proportion(right, count),
+            rank=mean(rank, rank_sd, count),
+            probability=mean(probability, probability_sd, count, most=1),
+            confidence=mean(confidence, confidence_sd, count, most=1),
+            amount=amount,
+            changed=changed,
+            grey=grey,
+            colours=colours,
+            caption=_caption(run, operator, look, clean_grey),
+            **precision.get((model, operator, level), {}),
+        )
+        points.append(point)
+    return curves
+
+
+def compute_areas(run: Run) -> dict[Key, Estimate]:
+    """Return the area under the accuracy profile of every model and operator: the mean accuracy over all levels."""
+    return {
+        (model, operator): mean(value, deviation, count, most=1)
+        for model, operator, value, deviation, count in run.query(_AREAS)
+    }
+
+
+def compute_averages(run: Run, operators: list[str]) -> tuple[dict[str, list[Metrics]], dict[str, Estimate]]:
+    """Return each model's metrics at every level and its area, averaged over operators."""
+    averages: dict[str, list[Metrics]] = {}
+    given = {"operators": operators}
+    for model, _, count, *moments in run.query(_AVERAGES, given):
+        metrics = {
+            metric: mean(moments[2 * index], moments[2 * index + 1], count, most=math.inf if metric == "rank" else 1)
+            for index, metric in enumerate(METRICS)
+        }
+        averages.setdefault(model, []).append(metrics)
+    for model, level, *values in _query_precision(run, _AVERAGE_PRECISION, given):
+        averages[model][level] |= _without_intervals(values)
+    areas = run.query(_AVERAGE_AREAS, given)
+    return averages, {model: mean(value, deviation, count, most=1) for model, value, deviation, count in areas}
+
+
+def select_averaged(keys: Iterable[Key], white_box: frozenset[str]) -> list[str]:
+    """Return the operators to average over: those of every model, without attacks unless there is nothing else."""
+    pairs = set(keys)
+    models = {model for model, _ in pairs}
+    common = sorted({name for _, name in pairs if all((model, name) in pairs for model in models)})
+    return [name for name in common if name not in white_box] or common
+
+
+def find_failure_point(key: Key, points: Sequence[Point], threshold: float) -> FailurePoint:
+    """Return where the accuracy of a profile first drops below a threshold."""
+    level = first_below([point.accuracy.value for point in points], threshold)
+    if level is None:
+        return FailurePoint(*key, threshold, None, "never", None)
+    if level == 0:
+        return FailurePoint(*key, threshold, 0, "on clean images", 0.0)
+    return FailurePoint(*key, threshold, level, points[level].caption, points[level].changed)
+
+
+def _caption(run: Run, operator: str, look: Sequence[Any], clean_grey: float | None) -> str:
+    """Return a level in natural units, from the means of amount, changed, grey and colours."""
+    amount, changed, grey, colours = look
+    facts = run.facts(operator)
+    share = f"{changed:.0%} of pixels"
+    if facts.get("reported_as") == "grey" and grey is not None:
+        return f"mean grey {clean_grey:.0f} → {grey:.0f}, {share}"
+    if facts.get("reported_as") == "colours" and colours is not None:
+        return f"{colours:.0f} colours left ({amount:g} {facts['unit']})"
+    text = run.format(operator, amount)
+    return text if facts.get("unit") == "quality" else f"{text}, {share}"
+
+
+def _query_precision(run: Run, sql: str, given: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    """Return rows of the table of average precision, which runs of detectors alone have."""
+    return run.query(sql, given) if run.store.exists("precision.parquet") else []
+
+
+def _without_intervals(values: Sequence[float]) -> Metrics:
+    estimates = (Estimate(value, math.nan, math.nan) for value in values)
+    return dict(zip(DETECTION_METRICS, estimates, strict=True))

@@ -1,0 +1,114 @@
+"""Which images the profile section shows: an example at every failure point, and the images that break first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from brinell.lenses.profile.curves import compute_curves, find_failure_point
+from brinell.report.exhibits import Exhibit
+from brinell.runs.run import Run
+from brinell.runs.statistics import THRESHOLDS
+
+SHOWN = 3  # images for each model and operator
+
+
+@dataclass(frozen=True)
+class FirstFailure:
+    """An image that a model gets right when clean, and the first level at which it doesn't."""
+
+    model: str
+    operator: str
+    image: str
+    level: int
+    label: int
+    prediction: int
+    confidence: float | None
+    clean_confidence: float | None
+
+
+_FIRST_FAILURES = """
+    with clean as (select model, operator, image, label, confidence from rows
+                   where lens = 'profile' and level = 0 and correct),
+    failed as (select model, operator, image, min(level) as level from rows
+               where lens = 'profile' and not correct group by all),
+    ranked as (
+        select failed.model, failed.operator, failed.image, failed.level, clean.label, clean.confidence as clean_confidence,
+               row_number() over (partition by failed.model, failed.operator
+                                  order by failed.level, clean.confidence desc, failed.image) as number
+        from failed join clean using (model, operator, image))
+    select ranked.model, ranked.operator, ranked.image, ranked.level, ranked.label, any_value(rows.prediction),
+           any_value(rows.confidence), any_value(ranked.clean_confidence)
+    from ranked join rows using (model, operator, image, level)
+    where number <= $most and lens = 'profile'
+    group by all order by ranked.model, ranked.operator, ranked.level, any_value(ranked.clean_confidence) desc
+"""
+# the first image that all models get right when clean
+_EXAMPLE = """
+    select image from rows join samples using (image) where lens = 'profile' and level = 0 group by image
+    order by bool_and(correct) desc, min(index) limit 1
+"""
+_ANSWERS = """
+    select model, operator, level, label, prediction, confidence, correct from rows
+    where lens = 'profile' and image = $image
+"""
+
+
+def find_first_failures(run: Run, most: int) -> list[FirstFailure]:
+    """Return, for each model and operator, the images that break at the lowest level, the most confident ones first."""
+    return [FirstFailure(*row) for row in run.query(_FIRST_FAILURES, {"most": most})]
+
+
+def select_exhibits(run: Run, options: Mapping[str, Any]) -> list[Exhibit]:
+    """Return all exhibits of the section."""
+    return _failure_points(run) + [_first_failure(failure) for failure in find_first_failures(run, SHOWN)]
+
+
+def _failure_points(run: Run) -> list[Exhibit]:
+    """Return one example image at every failure point of every model."""
+    example = run.query(_EXAMPLE)
+    if not example:
+        return []
+    [(image,)] = example
+    rows = run.query(_ANSWERS, {"image": image})
+    answers = {(model, operator, level): answer for model, operator, level, *answer in rows}
+    exhibits = []
+    for (model, operator), points in compute_curves(run).items():
+        for threshold in THRESHOLDS:
+            failure = find_failure_point((model, operator), points, threshold)
+            if failure.level:
+                label, prediction, confidence, correct = answers[model, operator, failure.level]
+                exhibit = Exhibit(
+                    lens="profile",
+                    model=model,
+                    operator=operator,
+                    image=image,
+                    parameters=(float(failure.level),),
+                    label=label,
+                    prediction=prediction,
+                    confidence=confidence,
+                    clean_confidence=answers[model, operator, 0][2],
+                    caption=f"level {failure.level}: {failure.caption}",
+                    correct=correct,
+                    group=threshold,
+                    level=failure.level,
+                )
+                exhibits.append(exhibit)
+    return exhibits
+
+
+def _first_failure(failure: FirstFailure) -> Exhibit:
+    return Exhibit(
+        lens="profile",
+        model=failure.model,
+        operator=failure.operator,
+        image=failure.image,
+        parameters=(float(failure.level),),
+        label=failure.label,
+        prediction=failure.prediction,
+        confidence=failure.confidence,
+        clean_confidence=failure.clean_confidence,
+        caption=f"level {failure.level}",
+        level=failure.level,
+    )

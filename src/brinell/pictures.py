@@ -1,0 +1,31 @@
+"""Images as files for people: arrays or tensors to Pillow images, and those to bytes. Importing this needs no torch."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import ArrayLike
+from PIL import Image
+
+
+def to_picture(image: ArrayLike) -> Image.Image:
+    """Return an array or a tensor on the host, uint8 (C, H, W), as a Pillow image: grey for one channel, else colour."""
+    array = np.asarray(image)
+    return Image.fromarray(np.ascontiguousarray(array[0] if len(array) == 1 else array.transpose(1, 2, 0)))
+
+
+def encode_webp(picture: Image.Image, quality: int = 90) -> bytes:
+    """Return a picture as a WebP file."""
+    return _encode(picture, "webp", quality=quality)
+
+
+def encode_png(picture: Image.Image) -> bytes:
+    """Return a picture as a small PNG file."""
+    return _encode(picture, "png", optimize=True)
+
+
+def _encode(picture: Image.Image, kind: str, **options: int) -> bytes:
+    sink = io.BytesIO()
+    picture.save(sink, kind, **options)
+    return sink.getvalue()

@@ -1,0 +1,84 @@
+"""The exhibits of a run: stored pictures of changed images, and the part of a section that shows them in pairs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from brinell.report.show import Context, Namer, Picture, format_confidence, inline
+from brinell.runs.run import Run
+
+FILE = "exhibits.json"
+Groups = list[tuple[str, list[tuple[str, list[Picture]]]]]  # by model and operator
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A picture for the report: an image under an operator, and what the model answered.
+
+    `parameters` and `field` replay it. `group` names the sheet that it belongs to, such as a threshold; None: the images
+    that break first. `label` and predictions are output indices; a confidence of None: the model returns labels alone.
+    """
+
+    lens: str
+    model: str
+    operator: str
+    image: str
+    parameters: tuple[float, ...]
+    label: int
+    prediction: int
+    confidence: float | None
+    clean_confidence: float | None
+    caption: str
+    field: int = 0
+    correct: bool = False
+    clean_prediction: int | None = None
+    group: float | None = None
+    level: int = 0
+    file: str = ""
+    clean_file: str = ""
+
+
+def write_exhibits(run: Run, exhibits: list[Exhibit]) -> None:
+    """Store the list of exhibits, whose pictures are stored already."""
+    run.store.write(json.dumps([asdict(exhibit) for exhibit in exhibits]).encode(), FILE)
+
+
+def read_exhibits(run: Run, lens: str) -> list[Exhibit]:
+    """Return a lens's exhibits; none if the run has no pictures."""
+    if not run.store.exists(FILE):
+        return []
+    records: list[dict[str, Any]] = json.loads(run.store.read(FILE))
+    return [Exhibit(**record | {"parameters": tuple(record["parameters"])}) for record in records if record["lens"] == lens]
+
+
+def clean_confidences(run: Run) -> dict[tuple[str, str], float | None]:
+    """Return each model's confidence on each clean image."""
+    sql = "select model, image, any_value(clean.confidence) from clean join samples using (index) group by all"
+    return {(model, image): confidence for model, image, confidence in run.query(sql)}
+
+
+def pairs(context: Context, lens: str, findings: Any) -> Groups:
+    """Return, for each model and operator, the images that break first next to the clean ones."""
+    exhibits = [exhibit for exhibit in read_exhibits(context.run, lens) if exhibit.group is None]
+    groups = []
+    for model in findings.models:
+        by_operator = []
+        for operator in findings.operators:
+            shown = [exhibit for exhibit in exhibits if (exhibit.model, exhibit.operator) == (model, operator)]
+            pictures = [_pair(context.run, exhibit, context.names[model]) for exhibit in shown]
+            if pictures:
+                by_operator.append((context.run.title(operator), pictures))
+        if by_operator:
+            groups.append((model, by_operator))
+    return groups
+
+
+def _pair(run: Run, exhibit: Exhibit, name: Namer) -> Picture:
+    before = exhibit.label if exhibit.clean_prediction is None else exhibit.clean_prediction
+    lines = (
+        f"clean: {name(before)}{format_confidence(exhibit.clean_confidence)}",
+        f"changed: {name(exhibit.prediction)}{format_confidence(exhibit.confidence)}",
+    )
+    return Picture(inline(run, exhibit.file), exhibit.caption, lines, False, inline(run, exhibit.clean_file))

@@ -1,0 +1,93 @@
+"""How findings are shown: the table, the charts and the section of a report that a lens's `show.py` provides."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from brinell.runs.run import Run
+
+Chart = Any  # an Altair chart: altair is imported by the modules that draw, and not here
+Namer = Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image on the page with its caption."""
+
+    source: str
+    heading: str
+    lines: tuple[str, ...]
+    correct: bool | None = None
+    clean_source: str | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of the page: its template ("package:file" or a file of report/templates), charts and further content."""
+
+    template: str
+    question: str
+    topic: str
+    findings: Any
+    options: Mapping[str, Any]
+    charts: dict[str, Chart]
+    content: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a section needs besides its findings: the run, the lens's options, and class names by model."""
+
+    run: Run
+    options: Mapping[str, Any]
+    names: Mapping[str, Namer]
+
+
+@dataclass(frozen=True)
+class NamedChart:
+    """A chart that can be requested by name. `choices` are the arguments that select what it shows, with their values."""
+
+    draw: Callable[..., Chart]
+    choices: Mapping[str, Callable[[Any], list[str]]] = field(default_factory=dict)
+
+
+def _no_pictures(context: Context, findings: Any) -> dict[str, bytes]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Show:
+    """How a lens's findings are shown.
+
+    `table` returns what a terminal prints; `section` the report's section; `charts` all charts that `report --figures`
+    writes; `named` those that `Run.figure` offers; `pictures` figures that are not charts, as PNG.
+    """
+
+    table: Callable[[Any], list[Any]]
+    section: Callable[[Context, Any], Section]
+    charts: Callable[[Any], dict[str, Chart]]
+    named: Mapping[str, NamedChart] = field(default_factory=dict)
+    pictures: Callable[[Context, Any], dict[str, bytes]] = _no_pictures
+
+
+def models_of(findings: Any) -> list[str]:
+    """Return the models that a chart can select."""
+    return list(findings.models)
+
+
+def operators_of(findings: Any) -> list[str]:
+    """Return the operators that a chart can select."""
+    return list(findings.operators)
+
+
+def inline(run: Run, file: str) -> str:
+    """Return a stored picture as the source of an image element."""
+    return "data:image/webp;base64," + base64.b64encode(run.store.read(*file.split("/"))).decode()
+
+
+def format_confidence(confidence: float | None) -> str:
+    """Return ", 87 % confident", or nothing where the model returns labels alone."""
+    return "" if confidence is None else f", {confidence:.0%} confident"

@@ -1,0 +1,201 @@
+"""A finished run and what it found. Importing this needs no torch; what opens models again imports it late."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from brinell.comparison.compare import Comparison, compare_runs
+from brinell.comparison.gates import Gate, GateResult, check_gate, load_gate
+from brinell.comparison.leaderboard import Leaderboard, rank_models
+from brinell.engine.progress import reporter
+from brinell.errors import ConfigError, RunError
+from brinell.lenses.analysis import analyses_of, find
+from brinell.lenses.reader import Findings
+from brinell.registry import nearest
+from brinell.report.page import Shown, write_figures, write_report
+from brinell.report.show import Chart, NamedChart
+from brinell.runs.run import Run as OpenedRun
+from brinell.tracking.server import Server
+from brinell.tracking.track import Content, Tracked
+from brinell.tracking.track import track as track_run
+from brinell.validation import validate
+
+if TYPE_CHECKING:
+    from brinell.config.saliency import SaliencyOptions
+    from brinell.curation.moved import ExportedMotions
+    from brinell.models.model import Model
+
+RunLike = "str | os.PathLike[str] | Run"
+
+
+class Run(OpenedRun):
+    """A run's folder: its rows and what follows from them. Shows its summary in a notebook."""
+
+    @property
+    def found(self) -> dict[str, Findings]:
+        """What every lens found, by name; computed once."""
+        return self._found
+
+    @cached_property
+    def _found(self) -> dict[str, Findings]:
+        return find(self)
+
+    def refresh(self) -> None:
+        """Read the manifest and the tables again, after something was written."""
+        super().refresh()
+        self.__dict__.pop("_found", None)
+
+    def rows(self, sql: str = "select * from rows") -> duckdb.DuckDBPyRelation:
+        """Query the tables `rows`, `samples` and `clean`. The result has .df(), .arrow(), .fetchall() and more."""
+        with sql_errors():
+            result: duckdb.DuckDBPyRelation | None = self.connection.sql(sql)
+        if result is None:
+            raise RunError("the query returns nothing; start it with select")
+        return result
+
+    def summary(self, lens: str | None = None, **options: Any) -> Findings:
+        """Return what a lens found (default: the run's first one). Options are those of `brinell summary`."""
+        found = self.findings(**options)
+        lens = lens or next(iter(found))
+        if lens not in found:
+            raise ConfigError(f"this run has no lens {lens!r}; {nearest(lens, list(found))}")
+        return found[lens]
+
+    def findings(self, **options: Any) -> dict[str, Findings]:
+        """Return what every lens found, by the lens's name."""
+        return find(self, options) if options else self.found
+
+    def report(self) -> str:
+        """Write the HTML report into the run's folder and return its path."""
+        return write_report(self, self.shown())
+
+    def figures(self, folder: str = "figures") -> list[str]:
+        """Write all figures as SVG and PNG into a folder of the run."""
+        return write_figures(self, self.shown(), folder)
+
+    def shown(self) -> list[Shown]:
+        """Return what each lens found, with how it is shown."""
+        analyses = analyses_of(self)
+        return [(analyses[name].show, name, findings) for name, findings in self.found.items()]
+
+    def figure(self, name: str | None = None, **choice: str | None) -> Chart:
+        """Return one figure as an Altair chart (default: the first of the run's first lens).
+
+        An unknown name raises with the names there are; `choice` selects what it shows, such as model=… or operator=….
+        """
+        charts: dict[str, tuple[Findings, NamedChart]] = {
+            key: (findings, chart) for show, _, findings in self.shown() for key, chart in show.named.items()
+        }
+        name = name or next(iter(charts))
+        if name not in charts:
+            raise ConfigError(f"there is no figure {name!r}; known: {', '.join(charts)}")
+        findings, chart = charts[name]
+        for key, value in choice.items():
+            if key not in chart.choices:
+                raise ConfigError(f"the figure {name!r} has no choice {key!r}; {nearest(key, list(chart.choices))}")
+            known = chart.choices[key](findings)
+            if value is not None and value not in known:
+                raise ConfigError(f"this run has no {key} {value!r}; {nearest(value, known)}")
+        return chart.draw(findings, **choice)
+
+    def track(self, to: str | Server | None = None, *, experiment: str | None = None, quiet: bool = False) -> Tracked:
+        """Log the run to an MLflow server: a parent run with the report, and a nested one per lens and operator.
+
+        `to` is the server's URI (default: MLFLOW_TRACKING_URI). Logging is idempotent.
+        """
+        server = to if isinstance(to, Server) else Server(to, experiment)
+        with reporter(quiet) as progress:
+            return track_run(Content(self, self.found, self.report, self.figures), server, progress)
+
+    def saliency(
+        self,
+        options: Mapping[str, Any] | SaliencyOptions | None = None,
+        *,
+        models: Sequence[Model] | None = None,
+        data: Any = None,
+        quiet: bool = False,
+    ) -> Findings:
+        """Compare where the models look on clean and on changed images.
+
+        Models and data are opened again as the run names them; what was given as an object has to be given again.
+        """
+        from brinell.api import add_saliency  # imports torch
+
+        add_saliency(self, options, models=models, data=data, quiet=quiet)
+        self.refresh()
+        return self.found["saliency"]
+
+    def export_moved(
+        self,
+        file: str | os.PathLike[str],
+        operator: str,
+        *,
+        score: float | None = None,
+        model: Model | None = None,
+        data: Any = None,
+    ) -> ExportedMotions:
+        """Write the images as the run's motions left them, with their true labels: data to train on.
+
+        `operator` is as in the rows: "affine:manifool" for the smallest motions, "affine:random" for random ones of a
+        score. The file is an .npz or a folder. A model or data that was given to the run as an object has to be given
+        again.
+        """
+        from brinell.api import export_motions  # imports torch
+
+        return export_motions(self, Path(file), operator, score=score, model=model, data=data)
+
+    def to_json(self, **options: Any) -> dict[str, Any]:
+        """Return everything that the run found as plain data, in one versioned shape."""
+        return {
+            "version": 1,
+            "run": self.folder,
+            "lenses": {name: findings.to_json() for name, findings in self.findings(**options).items()},
+            "queries": self.manifest.get("queries", {}),
+        }
+
+    def _repr_html_(self) -> str:
+        return "".join(findings._repr_html_() for findings in self.found.values())
+
+
+@contextmanager
+def sql_errors() -> Iterator[None]:
+    """Turn DuckDB's errors, which can come as late as a result is read, into ours."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise RunError(f"the query failed: {str(error).strip()}") from None
+
+
+def compare(
+    *runs: Run | str | os.PathLike[str],
+    pairs: Sequence[str] = (),
+    other_draws: bool = False,
+    common_images: bool = False,
+    alpha: float = 0.05,
+) -> Comparison:
+    """Compare runs with the first of them, or the models of one run with its first, image by image.
+
+    Models are matched by `pairs` ("OLD=NEW"), else by name, else the only one of each. Runs must have measured the same on
+    the same images; `other_draws` allows other seeds, `common_images` compares the images that both have.
+    """
+    opened = [one if isinstance(one, OpenedRun) else Run(one) for one in runs]
+    return compare_runs(opened, pairs, other_draws=other_draws, common_images=common_images, alpha=alpha)
+
+
+def gate(comparison: Comparison, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate) -> GateResult:
+    """Check a comparison against rules: a YAML file, or the same as a mapping."""
+    if isinstance(rules, (str, os.PathLike)):
+        rules = load_gate(Path(rules))
+    return check_gate(rules if isinstance(rules, Gate) else validate(Gate, dict(rules)), comparison)
+
+
+def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) -> Leaderboard:
+    """Rank the models of several runs over everything that they were measured by."""
+    return rank_models([one if isinstance(one, OpenedRun) else Run(one) for one in runs], other_draws=other_draws)

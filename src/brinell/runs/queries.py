@@ -1,0 +1,24 @@
+"""The queries that a run sent to services, and what they cost, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def describe_queries(manifest: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each model behind HTTP."""
+    lines = []
+    for model, counts in manifest.get("queries", {}).items():
+        oldest = f" (the oldest from {counts['oldest']})" if counts["oldest"] else ""
+        failed = f"; {counts['unanswered']:,} queries got no answer" if counts.get("unanswered") else ""
+        cost = format_cost(counts["sent"], counts["price"])
+        lines.append(
+            f"{model}: {counts['sent']:,} images sent{cost}, {counts['cached']:,} answers from the cache{oldest}{failed}."
+        )
+    return lines
+
+
+def format_cost(queries: int, price: float | None) -> str:
+    """Return what queries cost, where the price is known."""
+    return "" if price is None else f" for {queries * price:,.2f} (at {price:g} each)"

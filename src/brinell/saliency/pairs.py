@@ -1,0 +1,41 @@
+"""Drawn pairs: pictures of the maps before and after a change, stored with a run for its report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from brinell.runs.run import Run
+
+FOLDER, FILE = "saliency", "pairs.json"
+
+
+@dataclass(frozen=True)
+class SaliencyPair:
+    """A drawn pair: the changed image, the model's predictions before and after, and how far its saliency shifts.
+
+    `label` is also what the model predicts before the change: only images that are right when clean are compared.
+    """
+
+    lens: str
+    model: str
+    operator: str
+    image: str
+    label: int
+    prediction: int
+    overlap: float
+    shifted: bool
+    file: str
+
+
+def write_pairs(run: Run, pairs: Sequence[SaliencyPair]) -> None:
+    """Store the list of drawn pairs, whose pictures are stored already."""
+    run.store.write(json.dumps([asdict(pair) for pair in pairs]).encode(), FOLDER, FILE)
+
+
+def read_pairs(run: Run) -> list[SaliencyPair]:
+    """Return the drawn pairs; none if the run has no pictures."""
+    if not run.store.exists(FOLDER, FILE):
+        return []
+    return [SaliencyPair(**record) for record in json.loads(run.store.read(FOLDER, FILE))]

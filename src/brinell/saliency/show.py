@@ -1,0 +1,76 @@
+"""How saliency shifts are shown: table, charts and report section."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from brinell.report.show import Chart, Context, NamedChart, Namer, Picture, Section, Show, inline
+from brinell.runs.run import Run
+from brinell.runs.statistics import Estimate
+from brinell.saliency import ANALYSIS
+from brinell.saliency.charts import shift_bars
+from brinell.saliency.findings import SaliencyFindings
+from brinell.saliency.pairs import SaliencyPair, read_pairs
+
+
+def table(findings: SaliencyFindings) -> list[Any]:
+    """Return how often saliency shifts, where the model fails and where it doesn't."""
+    shown: list[Any] = []
+    for model in findings.models:
+        grid = Table(title=f"\nsaliency of {model}", title_justify="left", title_style="bold")
+        grid.add_column("change")
+        for head in ("model", "pairs", "shifted", "equal cells", "overlap", "distance"):
+            grid.add_column(head, no_wrap=True)
+        for one in findings.of(model):
+            shares = (_format_share(rate) for rate in (one.shifted, one.equal_shifted))
+            outcome = "fails" if one.failed else "holds"
+            means = (f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}")
+            grid.add_row(findings.titles.get(one.operator, one.operator), outcome, str(one.pairs), *shares, *means)
+        shown += [*([grid] if grid.row_count else []), findings.verdict(model)]
+    return shown
+
+
+def _format_share(rate: Estimate) -> str:
+    return f"{rate.value:.0%}\n{100 * rate.low:.0f}–{100 * rate.high:.0f}"
+
+
+def section(context: Context, findings: SaliencyFindings) -> Section:
+    """Return how often saliency shifts, and pairs of maps."""
+    pairs = read_pairs(context.run)
+    pictures = {
+        model: [_picture(context.run, findings, pair, context.names[model]) for pair in pairs if pair.model == model]
+        for model in findings.models
+    }
+    return Section(
+        template="brinell.saliency:section.html",
+        question=ANALYSIS.question,
+        topic="saliency",
+        findings=findings,
+        options=findings.options,
+        charts=charts(findings),
+        content={"pairs": {model: own for model, own in pictures.items() if own}},
+    )
+
+
+def charts(findings: SaliencyFindings) -> dict[str, Chart]:
+    """Return the shares of pairs whose saliency shifts, by both rules."""
+    if not findings.shifts:
+        return {}
+    return {
+        "saliency-shifted": shift_bars(findings),
+        "saliency-equal-cells": shift_bars(findings, equal_cells=True),
+    }
+
+
+def _picture(run: Run, findings: SaliencyFindings, pair: SaliencyPair, name: Namer) -> Picture:
+    lines = (
+        f"clean: {name(pair.label)}",
+        f"changed: {name(pair.prediction)}",
+        f"overlap of hot pixels: {pair.overlap:.2f}",
+    )
+    return Picture(inline(run, pair.file), findings.titles.get(pair.operator, pair.operator), lines, False)
+
+
+SHOW = Show(table=table, section=section, charts=charts, named={"saliency-shifted": NamedChart(shift_bars)})

@@ -1,0 +1,108 @@
+"""What the mirror lens found."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from brinell.lenses.reader import ANSWER, Failures, Figures, Measure, Reader
+from brinell.report.exhibits import Exhibit
+from brinell.runs.run import Run
+from brinell.runs.statistics import Estimate, proportion
+
+COLUMNS = pa.schema([("clean_correct", pa.bool_())])
+
+
+@dataclass(frozen=True)
+class MirrorFindings:
+    """Accuracy by model and operator, clean and mirrored."""
+
+    clean: dict[tuple[str, str], Estimate]
+    mirrored: dict[tuple[str, str], Estimate]
+
+    @property
+    def models(self) -> list[str]:
+        """The models."""
+        return list(dict.fromkeys(model for model, _ in self.mirrored))
+
+    @property
+    def operators(self) -> list[str]:
+        """The operators."""
+        return list(dict.fromkeys(operator for _, operator in self.mirrored))
+
+    def verdict(self, model: str) -> str:
+        """Return the finding about a model in a sentence."""
+        worst = min((value.value, operator) for (own, operator), value in self.mirrored.items() if own == model)
+        return f"{model} is right on {worst[0]:.0%} of the images under {worst[1]}."
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return one record per model and operator."""
+        return [{"model": key[0], "operator": key[1], **asdict(value)} for key, value in self.mirrored.items()]
+
+    def figures(self) -> Iterator[Figures]:
+        """Yield the accuracies."""
+        for (model, operator), value in self.mirrored.items():
+            yield model, operator, 0, {"accuracy": value, "clean_accuracy": self.clean[model, operator]}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {"verdicts": {model: self.verdict(model) for model in self.models}, "mirrored": self.table()}
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
+
+
+def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> MirrorFindings:
+    """Compute the findings from the rows."""
+    clean, mirrored = {}, {}
+    sql = """
+        select model, operator, count(*), count(*) filter (correct), count(*) filter (clean_correct)
+        from rows where lens = 'mirror' group by all order by all
+    """
+    for model, operator, count, right, before in run.query(sql):
+        clean[model, operator], mirrored[model, operator] = proportion(before, count), proportion(right, count)
+    return MirrorFindings(clean, mirrored)
+
+
+def exhibits(run: Run, options: Mapping[str, Any]) -> list[Exhibit]:
+    """Return an image that mirroring breaks, for each model and operator."""
+    sql = """
+        select model, operator, image, label, prediction, confidence from rows
+        where lens = 'mirror' and clean_correct and not correct
+        qualify row_number() over (partition by model, operator order by image) = 1
+    """
+    return [
+        Exhibit("mirror", model, operator, image, (1.0,), label, prediction, confidence, None, "mirrored")
+        for model, operator, image, label, prediction, confidence in run.query(sql)
+    ]
+
+
+def _failures(options: Mapping[str, Any]) -> str:
+    return f"""
+        select model, operator, image, label, [1]::double[], 0, null, 100, null, {ANSWER}
+        from rows where lens = 'mirror' and clean_correct and not correct
+    """
+
+
+ACCURACY = Measure(
+    name="mirrored",
+    lens="mirror",
+    what="share of mirrored images that are right",
+    better="higher",
+    unit="points",
+    sql="select model, operator, image, correct::int as value from rows where lens = 'mirror'",
+    yes_or_no=True,
+)
+READER = Reader(
+    columns=COLUMNS,
+    find=find,
+    changed="lens = 'mirror'",
+    parameters="[1]::double[]",
+    measures=(ACCURACY,),
+    failures=Failures(_failures, parameters="mirrored", complete=lambda operator: True),
+    exhibits=exhibits,
+)

@@ -1,0 +1,95 @@
+"""Real detectors on real photographs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import brinell
+from brinell.boxes import box_iou
+from brinell.lenses.profile.findings import Profiles
+
+
+def detector_source(assets: Path, name: str, options: str = "") -> str:
+    classes = assets / "models" / "coco80.txt"
+    return f"onnx:{assets}/models/{name}.onnx?task=detection&classes={classes}&interpolation=bilinear{options}"
+
+
+DETECTORS = ["ssdlite_mobilenet_v2_coco", "yolo_fastest_1.1_coco", "nanodet_g_coco"]
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_real_detectors_find_the_bear(assets: Path, name: str) -> None:
+    model = brinell.open_model(detector_source(assets, name))
+    dataset = brinell.open_dataset(assets / "images" / "coco_val_128" / "instances.json")
+    sample = next(dataset[index] for index in range(10) if dataset[index].name == "000000000285.jpg")
+    assert model.classes is not None and model.detector is not None and sample.boxes is not None
+    model_input = model.preprocess.model_input(sample.image)
+    probabilities, detections = model.answer(model_input[None])
+    assert detections is not None
+    assert model.classes.short_name(int(probabilities.argmax())) == "bear"
+    found = model.detector.found(detections)
+    truth = model.preprocess.map_boxes(sample.boxes, *sample.image.shape[1:])
+    assert float(box_iou(found.boxes[:, 0], truth).max()) > 0.7
+
+
+def test_images_are_selected_as_in_the_paper(assets: Path, tmp_path: Path) -> None:
+    """Objects of one class on at least 5 % of the image, found by all models."""
+    data = {"source": str(assets / "images" / "coco_val_128" / "instances.json"), "preferred": "person", "min_area": 0.05}
+    run = brinell.run(
+        [detector_source(assets, name) for name in DETECTORS[:2]],
+        {**data, "limit": 20},
+        lens={"name": "knob", "operators": ["brightness"], "points": 2},
+        select="correct",
+        out=tmp_path / "run",
+        execution=brinell.Execution(batch=4),
+        quiet=True,
+    )
+    left_out = run.rows("select problem, count(*) from samples where problem is not null group by 1").fetchall()
+    assert [problem for problem, _ in left_out] == ["no person that covers 5 % of the image"]
+    kept = run.rows("select index, bool_and(kept), bool_and(correct), min(confidence) from clean group by 1").fetchall()
+    assert kept and all(is_kept == right for _, is_kept, right, _ in kept)
+    assert run.rows("select count(*) from rows where status = 'skipped'").fetchall() == [(0,)]
+    assert run.rows("select distinct label from rows").fetchall() == [(0,)]
+
+
+@pytest.fixture(scope="module")
+def coco_run(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
+    """A run on all images, with one operator."""
+    return brinell.run(
+        detector_source(assets, DETECTORS[0], "&iou_threshold=0.6"),
+        assets / "images" / "coco_val_128" / "instances.json",
+        lens={"name": "profile", "operators": ["white_fog"], "levels": 1},
+        out=tmp_path_factory.mktemp("coco") / "run",
+        execution=brinell.Execution(batch=8),
+        quiet=True,
+    )
+
+
+@pytest.mark.slow
+def test_average_precision_matches_the_known_one(coco_run: brinell.Run) -> None:
+    """36.7 % and 53.6 % were measured on these images with other code."""
+    (points,) = coco_run.summary().curves.values()
+    assert points[0].images == 128
+    assert points[0].map is not None and points[0].map50 is not None and points[1].map is not None
+    assert points[0].map.value == pytest.approx(0.367, abs=0.002)
+    assert points[0].map50.value == pytest.approx(0.536, abs=0.002)
+    assert points[1].map.value < points[0].map.value - 0.01
+
+
+@pytest.mark.slow
+def test_average_precision_is_reported_everywhere(coco_run: brinell.Run) -> None:
+    found = coco_run.summary()
+    assert isinstance(found, Profiles)
+    assert found.metrics[-2:] == ("map", "map50")
+    clean, mean = found.precision(found.models[0]) or (0, 0)
+    assert 0.3 < mean < clean < 0.4
+    assert f"Its mAP is {clean:.1%} on clean images" in found.verdict(found.models[0])
+    records = [record for record in found.to_dict()["profiles"] if record["metric"] == "map50"]
+    assert [record["level"] for record in records] == [0, 1, 0, 1]
+    assert all(record["low"] is None for record in records)
+    assert "mean average precision" in coco_run.figure("operators", metric="map", model=found.models[0]).to_json()
+    page = Path(coco_run.report()).read_text()
+    assert "mAP on clean images" in page and "target class missing" in page
+    assert coco_run.rows("select count(*) from precision").fetchall() == [(2,)]
