@@ -7,6 +7,7 @@ import os
 # One thread per operation, here and in the processes that tests start: threads that share a small operation mostly spin.
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_variable] = "1"
+os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have it; a console keeps the width that it starts with
 
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,10 @@ from PIL import Image
 
 # The engine reads its number of worker threads from torch on import: two, so that runs have batches in flight at once.
 torch.set_num_threads(2)
-from brinell.engine.threads import CORES
+import brinell.engine.threads  # noqa: F401
 
 torch.set_num_threads(1)
 cv2.setNumThreads(1)
-assert CORES == 2, "brinell.engine.threads was imported before conftest.py"
 
 from brinell.config.execution import Execution
 from brinell.engine import tuning

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from brinell.engine.evaluator import Bench
 from brinell.engine.plan import plan
 from brinell.engine.progress import reporter
 from brinell.engine.runner import assemble, execute
-from brinell.engine.threads import CORES, batches, halving
+from brinell.engine.threads import CORES, batches, halving, one_each_core
 from brinell.errors import ModelError
 from brinell.lenses.lens import Trials
 from brinell.perturb.difference import difference
@@ -39,6 +40,18 @@ def test_batches_hold_everything_once(count: int, size: int) -> None:
     lengths = [part.stop - part.start for part in made]
     assert min(lengths) >= 1 and max(lengths) <= size and max(lengths) - min(lengths) <= 1
     assert len(made) in (count, -(-count // (size * CORES)) * CORES), "no core waits for the others"
+
+
+def test_two_batches_are_computed_at_once() -> None:
+    """Tests run torch in one thread, and still exercise the engine's own threads (see conftest.py)."""
+    meeting = threading.Barrier(2, timeout=20)
+
+    def meet(number: int) -> tuple[int, int]:
+        meeting.wait()
+        return number, torch.get_num_threads()
+
+    assert CORES == 2 and torch.get_num_threads() == 1
+    assert list(one_each_core(meet, range(4))) == [(number, 1) for number in range(4)]
 
 
 class Accelerator:

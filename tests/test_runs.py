@@ -24,7 +24,7 @@ from conftest import PLAIN
 
 # a server that has the package imported, and forks a process for each command: a real one, ready at once
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["brinell.cli", "pytest"])
+PROCESSES.set_forkserver_preload(["conftest", "brinell.cli"])
 
 LENS = {"name": "profile", "operators": ["fade_black", "noise", "boxes"], "levels": 3}
 MODEL = "fake:grey:0.25"
