@@ -16,20 +16,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from brinell.lenses.tasks import MotionSearch
 from PIL import Image
 from torch import Tensor, nn
 
 import brinell
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.threads import CORES, torch_alone
-from brinell.lenses.geometry.lens import GeometryOptions, geometry
+from brinell.lenses.geometry.lens import measure as measure_motions
+from brinell.lenses.geometry.options import GeometryOptions
 from brinell.lenses.outcomes import BROKEN
 from brinell.models.device import select_device
 from brinell.models.model import Model
 from brinell.motion.groups import GROUPS
+from brinell.perturb.motion import Motion
 
 IMAGES = 64
 BLOCK = 8  # images that advance together on an accelerator
@@ -78,9 +79,9 @@ def searched(model: Model, images: Tensor, group: str, method: Any, **options: A
     """What one image takes among all of them: seconds, those of processors, queries, gradients; how many labels changed."""
     small = images.shape[-1] < 64
     labels = torch.zeros(len(images), dtype=torch.int64)
-    asked = GeometryOptions(operators=(group,), methods=(method,), least=0.0 if small else 0.02, again=0, **options)
+    asked = GeometryOptions(operators=(group,), methods=(method,), min_change=0.0 if small else 0.02, retry=0, **options)
     with torch_alone():
-        bench = Bench(
+        evaluator = Evaluator.of(
             model,
             model.preprocess.inputs(images),
             torch.arange(len(images)),
@@ -90,13 +91,13 @@ def searched(model: Model, images: Tensor, group: str, method: Any, **options: A
             batch=32 if small else 128,
             originals=[] if small else list(images),
         )
-        shard = bench.shard()
-        bench.stage  # noqa: B018  # made once, before the clock
+        shard = evaluator.shard()
+        evaluator.stage  # noqa: B018  # made once, before the clock
         began, before = time.perf_counter(), time.process_time()
-        rows: Any = bench.drive(geometry(shard, MotionSearch(GROUPS[group], method), asked))
+        rows: Any = evaluator.drive(measure_motions(shard, Motion(GROUPS[group], method, searching=True), asked))
         took, worked = time.perf_counter() - began, time.process_time() - before
     found = {"seconds": took / len(images), "processor": worked / len(images)}
-    found |= {"changed": float((rows["status"].places == BROKEN).float().mean())}
+    found |= {"changed": float((rows["status"].codes == BROKEN).float().mean())}
     return found | {name: float(rows[name].float().mean()) for name in ("queries", "gradients") if name in rows}
 
 
@@ -110,7 +111,7 @@ def accelerated(execution: Execution, images: int, budget: float) -> dict[str, A
     model = _resnet(execution, pictures)
     name = torch.cuda.get_device_name(0) if model.device.type == "cuda" else model.device.type
     found: dict[str, Any] = {"device": name, "precision": execution.precision, "block": BLOCK}
-    searched(model, pictures[:2], "similarity", "manifool", most_steps=2)  # a first look
+    searched(model, pictures[:2], "similarity", "manifool", max_steps=2)  # a first look
     print(f"ready after {time.perf_counter() - began:.1f} s", flush=True)
     searches = [(group, method) for group in ("similarity", "affine") for method in ("manifool", "random")]
     for left, (group, method) in zip(range(len(searches), 0, -1), searches, strict=True):

@@ -22,7 +22,7 @@ from typing import Any
 import jinja2
 
 import brinell
-from brinell.lenses.geometry.findings import Motions
+from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.lenses.highlights.findings import HighlightFindings
 from fidelity.hardened_nets import options
 from fidelity.measure import ASSETS, IMAGES, ROOT, require_assets
@@ -75,7 +75,7 @@ class Script:
         test = {"source": str(ASSETS / "images" / "cifar10_test_2000.npz"), "limit": given.test}
         lens: dict[str, Any] = {"name": "geometry", "operators": ["affine"]}
         if given.quick:
-            lens |= {"targets": 3, "lengths": 8, "most_steps": 25}
+            lens |= {"targets": 3, "step_lengths": 8, "max_steps": 25}
         size = (given.images, "quick" if given.quick else "full")
         execution = brinell.Execution(**self.execution)
 
@@ -85,7 +85,7 @@ class Script:
 
         minimal = moving("minimal", methods=["manifool"])
         found = minimal.summary()
-        assert isinstance(found, Motions)
+        assert isinstance(found, GeometryFindings)
         (smallest,) = found.smallest.values()
         median = round(smallest.median or 1.04, 2)
         random = moving("random", methods=["random"], radii=[median], draws=1)
@@ -193,7 +193,7 @@ def _moved(name: str, hardened: brinell.Hardened, side: str) -> dict[str, Any]:
     """What the geometry lens found before or after."""
     run = brinell.Run(Path(hardened.folder) / side)
     found = run.summary()
-    assert isinstance(found, Motions)
+    assert isinstance(found, GeometryFindings)
     (one,) = found.smallest.values()
     ((model, operator),) = found.rates
     rates = {rate.wanted: asdict(rate.changed) for rate in found.rates[model, operator]}
@@ -205,7 +205,7 @@ def _moved(name: str, hardened: brinell.Hardened, side: str) -> dict[str, Any]:
         "score": asdict(one.score),
         "fooled": one.fooled,
         "images": one.fooled + one.failed,
-        "middle": found.middle(model, operator),
+        "middle": found.threshold_score(model, operator),
         "rates": rates,
         "clean": clean.after if after else clean.before,
         "sentence": hardened.verdict.sentence if after else None,

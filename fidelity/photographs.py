@@ -26,9 +26,11 @@ from PIL import Image
 import brinell
 from brinell.criteria.criterion import find_criterion
 from brinell.draws import permutation
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.threads import torch_alone
-from brinell.lenses.geometry.lens import GeometryOptions, chosen_searches, geometry
+from brinell.lenses.geometry.lens import measure as measure_motions
+from brinell.lenses.geometry.lens import select_motions
+from brinell.lenses.geometry.options import GeometryOptions
 from brinell.models.model import Model
 from brinell.models.sources import open_model
 from fidelity.measure import ASSETS, IMAGES, require_assets
@@ -39,6 +41,9 @@ NETWORKS = {"mobilenet_v2": (224, 256), "squeezenet1_1": (224, 256), "mobilenet_
 LITE = "efficientnet_lite0"
 BLOCK = 25
 RADII = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
+
+#: options by their names in the recorded results
+OPTIONS = {"lengths": "step_lengths", "longest": "max_step", "again": "retry", "most_steps": "max_steps"}
 
 
 def model_of(name: str, execution: brinell.Execution) -> Model:
@@ -66,10 +71,10 @@ def measure(model: Model, rows: list[int], options: GeometryOptions, batch: int)
     ids, labels = torch.tensor(rows), torch.zeros(len(rows), dtype=torch.int64)
     criterion, found = find_criterion("misclassification"), {}
     with torch_alone():
-        bench = Bench(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
-        for search in chosen_searches(options):
+        evaluator = Evaluator.of(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+        for search in select_motions(options):
             began = time.perf_counter()
-            columns: Any = bench.drive(geometry(bench.shard(), search, options))  # type: ignore[arg-type]
+            columns: Any = evaluator.drive(measure_motions(evaluator.shard(), search, options))
             seconds = round(time.perf_counter() - began, 2)
             found[search.id] = (_drawn if search.method == "random" else _smallest)(columns) | {"seconds": seconds}
     return found
@@ -87,7 +92,7 @@ def _smallest(columns: Any) -> dict[str, Any]:
 def _drawn(columns: Any) -> dict[str, Any]:
     """By the score of random motions: how many were asked about, how many changed the label, how many were out of reach."""
     status, amount = columns["status"], np.array(columns["amount"].tolist())
-    words = np.array([status.words[place] for place in status.places.tolist()])
+    words = np.array([status.categories[code] for code in status.codes.tolist()])
     counts = {}
     for wanted in np.unique(amount):
         own = words[amount == wanted]
@@ -97,7 +102,7 @@ def _drawn(columns: Any) -> dict[str, Any]:
 
 
 def _known(column: Any) -> Iterator[tuple[float, bool]]:
-    return zip(column.values.tolist(), column.known.tolist(), strict=True)
+    return zip(column.values.tolist(), column.valid.tolist(), strict=True)
 
 
 def main() -> None:
@@ -128,7 +133,8 @@ def main() -> None:
         "most_steps": given.steps,
         "draws": given.draws,
     }
-    options = GeometryOptions(operators=("similarity", "affine"), methods=tuple(given.methods), radii=RADII, **chosen)
+    named = {OPTIONS.get(name, name): value for name, value in chosen.items()}
+    options = GeometryOptions(operators=("similarity", "affine"), methods=tuple(given.methods), radii=RADII, **named)
     runs = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
     kept = next((run for run in runs if run["settings"] == chosen), None)
     if kept is None:
