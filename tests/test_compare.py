@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -445,6 +447,21 @@ def test_the_leaderboard(runs: dict[str, brinell.Run], capsys: pytest.CaptureFix
     assert runs["hard knob"].folder in board.rows[0].model, "one model's runs, by its content"
     main(["leaderboard", runs["two"].folder])
     assert "area: mean accuracy over all levels, mean over 3 operators; higher is better" in capsys.readouterr().out
+
+
+def test_comparing_and_ranking_need_no_torch(runs: dict[str, brinell.Run], tmp_path: Path) -> None:
+    """With the gate and the page, too."""
+    (tmp_path / "gate.yaml").write_text(GATE)
+    first, second, page = runs["soft"].folder, runs["hard"].folder, str(tmp_path / "page.html")
+    commands = [
+        ["compare", first, second, "--gate", str(tmp_path / "gate.yaml"), "-o", page],
+        ["leaderboard", first, second],
+    ]
+    code = (
+        f"import sys; from brinell.cli.main import main; [main(one) for one in {commands}]; print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "False"
 
 
 # ---- real networks ----

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -608,6 +610,12 @@ def test_the_report_and_the_figures_are_made(run: brinell.Run) -> None:
     assert "data:image/webp" in page
     files = run.figures()
     assert {"invariance.svg", "misclassification.svg", "generators.svg", "random.svg"} <= set(files)
+
+
+def test_findings_and_the_report_need_no_torch(run: brinell.Run) -> None:
+    code = f"import sys, brinell; brinell.Run({run.folder!r}).report(); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
 
 
 def test_a_run_that_is_done_measures_nothing_again(run: brinell.Run) -> None:
