@@ -158,7 +158,7 @@ class Comparison:
 
 
 def format_change(delta: Delta, *, unit: bool = True) -> str:
-    """Return an effect with its interval, and its unit if asked for."""
+    """Return an effect with its interval, and its unit by default."""
     effect = delta.effect
     if math.isnan(effect.value):
         return "–"
@@ -175,7 +175,6 @@ def compare_runs(
     common_images: bool = False,
     alpha: float = ALPHA,
     seed: int = 0,
-    resamples: int = RESAMPLES,
 ) -> Comparison:
     """Compare all later runs with the first, or the models of one run with its first one."""
     matched = pair_models(runs, pairs, other_draws=other_draws, common_images=common_images)
@@ -183,14 +182,14 @@ def compare_runs(
     left_out: list[str] = []
     for number, pair in enumerate(matched):
         for measure in measures_of(pair.lenses):
-            found, alone = _compare(number, pair, measure, seed, resamples)
+            found, alone = _compare(number, pair, measure, seed)
             deltas += found
             if alone and not measure.by_level:
                 left_out.append(f"{pair.title}, {measure.what}: {', '.join(alone)} (measured in one run only)")
     if not any(delta.measure.lens for delta in deltas):
         raise RunError("the runs have no operator in common; run both with the same --operator")
     tables = {number: _tables(pair, [one for one in deltas if one.pair == number]) for number, pair in enumerate(matched)}
-    return Comparison(tuple(matched), tuple(deltas), tables, tuple(left_out), alpha, seed, resamples)
+    return Comparison(tuple(matched), tuple(deltas), tables, tuple(left_out), alpha, seed)
 
 
 def _tables(pair: Pair, deltas: list[Delta]) -> tuple[ComparisonTable, ...]:
@@ -204,7 +203,7 @@ def _tables(pair: Pair, deltas: list[Delta]) -> tuple[ComparisonTable, ...]:
     return tuple(found)
 
 
-def _compare(number: int, pair: Pair, measure: Measure, seed: int, resamples: int) -> tuple[list[Delta], list[str]]:
+def _compare(number: int, pair: Pair, measure: Measure, seed: int) -> tuple[list[Delta], list[str]]:
     """Return the deltas of one measure, and the titles of the operators that only one side has."""
     both = [image_values(side.run, measure, side.model, list(pair.images)) for side in (pair.old, pair.new)]
     columns = [column for column in both[0] if column in both[1]]
@@ -217,7 +216,7 @@ def _compare(number: int, pair: Pair, measure: Measure, seed: int, resamples: in
         counted = [index for index, (operator, _) in enumerate(columns) if operator in averaged]
         columns = [*columns, (AVERAGE, None)]
         old, new = (np.column_stack([each, each[:, counted].mean(1)]) for each in (old, new))
-    effects = _effects(measure, old, new, seed, resamples)
+    effects = _effects(measure, old, new, seed)
     deltas = [
         _delta(number, pair, measure, column, (old[:, k], new[:, k]), _at(effects, k)) for k, column in enumerate(columns)
     ]
@@ -227,17 +226,17 @@ def _compare(number: int, pair: Pair, measure: Measure, seed: int, resamples: in
     return averages + [replace(one, adjusted=float(p)) for one, p in zip(operators, adjusted, strict=True)], alone
 
 
-def _effects(measure: Measure, old: Array, new: Array, seed: int, resamples: int) -> Effects:
+def _effects(measure: Measure, old: Array, new: Array, seed: int) -> Effects:
     """Return the effects by the right test: an average over operators is a mean, whatever it averages."""
     if measure.unit == "percent":
-        return ratio_effects(old, new, seed=seed, resamples=resamples)
+        return ratio_effects(old, new, seed=seed)
     if not measure.yes_or_no:
-        return mean_effects(old, new, seed=seed, resamples=resamples)
+        return mean_effects(old, new, seed=seed)
     whole = ~((np.nan_to_num(old) % 1).any(0) | (np.nan_to_num(new) % 1).any(0))
     shares = share_effects(old, new)
     if whole.all():
         return shares
-    means = mean_effects(old[:, ~whole], new[:, ~whole], seed=seed, resamples=resamples)
+    means = mean_effects(old[:, ~whole], new[:, ~whole], seed=seed)
     for name in ("value", "low", "high", "p"):
         getattr(shares, name)[~whole] = getattr(means, name)
     return shares
