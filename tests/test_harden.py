@@ -413,8 +413,8 @@ def test_moved_images_know_their_originals(tmp_path: Path) -> None:
     lens = {"name": "geometry", "operators": ["translation"], "radii": [0.3], "draws": 1, "methods": "random"}
     data = {"source": content["data"], "limit": 24}
     run = brinell.run(content["model"], data, lens=lens, out=tmp_path / "motions", execution=PLAIN, quiet=True)
-    run.write_moved(tmp_path / "moved.npz", "translation:random", score=0.3)
-    run.write_moved(tmp_path / "moved", "translation:random", score=0.3)
+    run.export_moved(tmp_path / "moved.npz", "translation:random", score=0.3)
+    run.export_moved(tmp_path / "moved", "translation:random", score=0.3)
     sets = [brinell.open_dataset(tmp_path / name) for name in ("moved.npz", "moved")]
     images = {image_id(torch.from_numpy(image).permute(2, 0, 1)) for image, _ in blots()}
     origins = [[one.origin(index) for index in range(len(one))] for one in sets]  # type: ignore[attr-defined]
