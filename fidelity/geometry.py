@@ -96,8 +96,8 @@ def _median(score: np.ndarray) -> str:
 
 
 def _changed(usual: dict[str, float], other: dict[str, float]) -> str:
-    words = {"targets": "{} targets", "lengths": "{} lengths", "longest": "steps up to {:g} px"}
-    words |= {"again": "second try, steps up to {:g} px", "most_steps": "{} steps"}
+    words = {"targets": "{} targets", "step_lengths": "{} lengths", "max_step": "steps up to {:g} px"}
+    words |= {"retry": "second try, steps up to {:g} px", "max_steps": "{} steps"}
     return ", ".join(word.format(other[name]) for name, word in words.items() if other[name] != usual[name])
 
 

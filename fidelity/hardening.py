@@ -42,7 +42,7 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
         {"augment": {"operators": ["highlight"], "share": 0.8}, "training": {"clean": True, "rate": 1e-5, "floor": 2}},
     ),
 }
-HELD_OUT = ["white_fog", "jpeg", "local_blur"]
+HELD_OUT = ["white_fog:published", "jpeg:published", "local_blur:published"]
 
 
 class Script:
@@ -145,7 +145,7 @@ class Script:
         given, began = self.given, time.monotonic()
         model = options("mobilenet_v2", 224, "imagenet_classes.txt")
         data = {"source": str(IMAGES), "limit": given.photographs, "labels": "index"}
-        lens = {"name": "highlights", "operators": ["highlight"]}
+        lens = {"name": "highlights", "operators": ["highlight:exact"]}
         execution = brinell.Execution(**self.execution)
         run = brinell.run(model, data, lens=lens, out=self.place("light", given.photographs), execution=execution)
         failures = self.place("failures", given.photographs)
@@ -196,7 +196,7 @@ def _moved(name: str, hardened: brinell.Hardened, side: str) -> dict[str, Any]:
     assert isinstance(found, GeometryFindings)
     (one,) = found.smallest.values()
     ((model, operator),) = found.rates
-    rates = {rate.wanted: asdict(rate.changed) for rate in found.rates[model, operator]}
+    rates = {rate.score: asdict(rate.changed) for rate in found.rates[model, operator]}
     (clean,) = hardened.verdict.of("clean")
     after = side == "after"
     return {

@@ -1,7 +1,7 @@
 """A row of the ManiFool paper's Fig. 7: networks of the test assets on photographs, similarity and affine.
 
     python -m fidelity.photographs --images 300 --device cuda
-    python -m fidelity.photographs --images 25 --again 8 --methods manifool --networks mobilenet_v2
+    python -m fidelity.photographs --images 25 --retry 8 --methods manifool --networks mobilenet_v2
 
 Every network is asked about the same photographs, in blocks, both groups by ManiFool and by random motions. After every
 block what was found is kept in fidelity/results/photographs.json, apart for every choice of settings; a block that is
@@ -28,7 +28,7 @@ from brinell.criteria.criterion import find_criterion
 from brinell.draws import permutation
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.threads import torch_alone
-from brinell.lenses.geometry.lens import measure as measure_motions
+from brinell.lenses.geometry.lens import measure as measure_motion
 from brinell.lenses.geometry.lens import select_motions
 from brinell.lenses.geometry.options import GeometryOptions
 from brinell.models.model import Model
@@ -41,9 +41,6 @@ NETWORKS = {"mobilenet_v2": (224, 256), "squeezenet1_1": (224, 256), "mobilenet_
 LITE = "efficientnet_lite0"
 BLOCK = 25
 RADII = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
-
-#: options by their names in the recorded results
-OPTIONS = {"lengths": "step_lengths", "longest": "max_step", "again": "retry", "most_steps": "max_steps"}
 
 
 def model_of(name: str, execution: brinell.Execution) -> Model:
@@ -74,7 +71,7 @@ def measure(model: Model, rows: list[int], options: GeometryOptions, batch: int)
         evaluator = Evaluator.of(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
         for search in select_motions(options):
             began = time.perf_counter()
-            columns: Any = evaluator.drive(measure_motions(evaluator.shard(), search, options))
+            columns: Any = evaluator.drive(measure_motion(evaluator.shard(), search, options))
             seconds = round(time.perf_counter() - began, 2)
             found[search.id] = (_drawn if search.method == "random" else _smallest)(columns) | {"seconds": seconds}
     return found
@@ -118,7 +115,7 @@ def main() -> None:
     parser.add_argument("--targets", type=int, default=3, help="the paper has 10")
     parser.add_argument("--lengths", type=int, default=10, help="of a step; the paper's scripts have 20")
     parser.add_argument("--longest", type=float, default=1.0, help="step, in pixels; the paper's scripts have 1")
-    parser.add_argument("--again", type=float, default=0.0, help="longest step of a second try; the paper has none")
+    parser.add_argument("--retry", type=float, default=0.0, help="longest step of a second try; the paper has none")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--draws", type=int, default=5, help="random motions of each score; the paper has 10")
     parser.add_argument("--batch", type=int, default=256)
@@ -127,14 +124,13 @@ def main() -> None:
     began = time.perf_counter()
     chosen = {
         "targets": given.targets,
-        "lengths": given.lengths,
-        "longest": given.longest,
-        "again": given.again,
-        "most_steps": given.steps,
+        "step_lengths": given.lengths,
+        "max_step": given.longest,
+        "retry": given.retry,
+        "max_steps": given.steps,
         "draws": given.draws,
     }
-    named = {OPTIONS.get(name, name): value for name, value in chosen.items()}
-    options = GeometryOptions(operators=("similarity", "affine"), methods=tuple(given.methods), radii=RADII, **named)
+    options = GeometryOptions(operators=("similarity", "affine"), methods=tuple(given.methods), radii=RADII, **chosen)
     runs = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
     kept = next((run for run in runs if run["settings"] == chosen), None)
     if kept is None:

@@ -30,7 +30,7 @@ from brinell.criteria.criterion import find_criterion
 from brinell.draws import permutation
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.threads import torch_alone
-from brinell.lenses.geometry.lens import measure as measure_motions
+from brinell.lenses.geometry.lens import measure as measure_motion
 from brinell.lenses.geometry.lens import select_motions
 from brinell.lenses.geometry.options import GeometryOptions
 from brinell.models.model import Model
@@ -143,7 +143,7 @@ def measure(block: Block) -> str:
             evaluator = Evaluator.of(model, images[rows], rows, labels[rows], criterion=criterion, seed=0, batch=BATCH)
             shard, began = evaluator.shard(), time.process_time()
             with torch_alone(), _off_centre(block.setting.startswith("centre")):
-                columns: Any = evaluator.drive(measure_motions(shard, search, options))
+                columns: Any = evaluator.drive(measure_motion(shard, search, options))
             seconds = (time.process_time() - began) / len(rows)  # of one core
             known = zip(columns["score"].values.tolist(), columns["score"].valid.tolist(), strict=True)
             found[search.id] = {
