@@ -78,7 +78,7 @@ def searched(model: Model, images: Tensor, group: str, method: Any, **options: A
     """What one image takes among all of them: seconds, those of processors, queries, gradients; how many labels changed."""
     small = images.shape[-1] < 64
     labels = torch.zeros(len(images), dtype=torch.int64)
-    asked = GeometryOptions(operators=(group,), methods=(method,), least=0.0 if small else 0.02, again=0, **options)
+    asked = GeometryOptions(operators=(group,), methods=(method,), min_change=0.0 if small else 0.02, retry=0, **options)
     with torch_alone():
         bench = Bench(
             model,
