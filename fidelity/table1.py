@@ -28,9 +28,11 @@ import torch
 
 from brinell.criteria.criterion import find_criterion
 from brinell.draws import permutation
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.threads import torch_alone
-from brinell.lenses.geometry.lens import GeometryOptions, chosen_searches, geometry
+from brinell.lenses.geometry.lens import measure as measure_motion
+from brinell.lenses.geometry.lens import select_motions
+from brinell.lenses.geometry.options import GeometryOptions
 from brinell.models.model import Model
 from brinell.motion.frames import Frames, Pixels
 from fidelity.digits import as_model, digits, trained
@@ -137,13 +139,13 @@ def measure(block: Block) -> str:
         model, criterion = model_of(block.network, _kind(block)), find_criterion("misclassification")
         options = GeometryOptions(**{"operators": FEW, "methods": ("manifool",), **SETTINGS[block.setting]})
         found = {}
-        for search in chosen_searches(options):
-            bench = Bench(model, images[rows], rows, labels[rows], criterion=criterion, seed=0, batch=BATCH)
-            shard, began = bench.shard(), time.process_time()
+        for search in select_motions(options):
+            evaluator = Evaluator.of(model, images[rows], rows, labels[rows], criterion=criterion, seed=0, batch=BATCH)
+            shard, began = evaluator.shard(), time.process_time()
             with torch_alone(), _off_centre(block.setting.startswith("centre")):
-                columns: Any = bench.drive(geometry(shard, search, options))  # type: ignore[arg-type]
+                columns: Any = evaluator.drive(measure_motion(shard, search, options))
             seconds = (time.process_time() - began) / len(rows)  # of one core
-            known = zip(columns["score"].values.tolist(), columns["score"].known.tolist(), strict=True)
+            known = zip(columns["score"].values.tolist(), columns["score"].valid.tolist(), strict=True)
             found[search.id] = {
                 "score": [value if there else None for value, there in known],
                 "seconds": [seconds] * len(rows),
