@@ -126,7 +126,7 @@ class Run(OpenedRun):
 
         Models and data are opened again as the run names them; what was given as an object has to be given again.
         """
-        from brinell.api import add_saliency  # imports torch
+        from brinell.saliency.rerun import add_saliency  # imports torch
 
         add_saliency(self, options, models=models, data=data, quiet=quiet)
         self.refresh()
@@ -147,9 +147,9 @@ class Run(OpenedRun):
         score. The file is an .npz or a folder. A model or data that was given to the run as an object has to be given
         again.
         """
-        from brinell.api import export_motions  # imports torch
+        from brinell.curation.moved import export_again  # imports torch
 
-        return export_motions(self, Path(file), operator, score=score, model=model, data=data)
+        return export_again(self, Path(file), operator, score=score, model=model, data=data)
 
     def to_json(self, **options: Any) -> dict[str, Any]:
         """Return everything that the run found as plain data, in one versioned shape."""

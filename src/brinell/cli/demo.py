@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brinell.cli.measure import execute
+from brinell.cli.execute import execute
 from brinell.run_config import load_config
 
 
