@@ -11,7 +11,7 @@ from torch import Tensor
 
 from brinell.perturb.operator import OPERATORS, find_operator, operator_names, step_operator
 from fidelity.compare import Array, Outcomes, area, distance, first_below, interval, kept, rank_correlation, resampled
-from fidelity.measure import ASSETS, LITE0, Curve, Measured, measure, published, published_networks
+from fidelity.measure import ASSETS, LITE0, VARIANT, Curve, Measured, measure, published, published_networks
 
 ATTACK = "gradient_descent"
 FEW = 100  # images of the experiments
@@ -68,7 +68,7 @@ class Comparison:
 def comparisons(measured: Measured) -> list[Comparison]:
     """Every operator that has a published curve, the most damaging first and the attack last."""
     theirs = published()
-    found = [Comparison(name, measured.of(find_operator(name).id), theirs[name]) for name in theirs]
+    found = [Comparison(name, measured.of(find_operator(name, VARIANT).id), theirs[name]) for name in theirs]
     return sorted(found, key=lambda one: (one.operator == ATTACK, area(one.ours)))
 
 
@@ -104,7 +104,7 @@ def compared() -> list[str]:
 def other_readings() -> list[str]:
     """Every operator of the package in the variant that are not the usual ones."""
     raw = raw_gradients()
-    return [one.id for one in OPERATORS.values() if one.id not in raw and one.id != find_operator(one.name).id]
+    return [one.id for one in OPERATORS.values() if one.id not in raw and one.id != find_operator(one.name, VARIANT).id]
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ ALL_IMAGES, FIRST_IMAGES = "EfficientNet-Lite0", f"EfficientNet-Lite0, first {FE
 
 def experiments(main: Measured, operators: list[str]) -> list[Row]:
     """What moves the kept areas of these operators: draws, model input, normalisation, images, network."""
-    ids = {name: find_operator(name).id for name in operators}
+    ids = {name: find_operator(name, VARIANT).id for name in operators}
 
     def row(name: str, group: str, measured: Measured, base: str | None = None, network: str = "efficientnet_lite0") -> Row:
         curves = {one: measured.of(key, network).mean(0) for one, key in ids.items()}
@@ -177,6 +177,6 @@ def raw_gradients() -> dict[str, int]:
 
 
 def _add_raw_gradient(rate: int) -> None:
-    @step_operator(ATTACK, find_operator(ATTACK).facts, variant=f"raw{rate}")
+    @step_operator(ATTACK, find_operator(ATTACK, VARIANT).facts, variant=f"raw{rate}")
     def along(images: Tensor, gradient: Tensor) -> Tensor:
         return (images.to(torch.float32) + rate * gradient).round_().clamp_(0, 255).to(torch.uint8)

@@ -22,7 +22,7 @@ from typing import Any
 import jinja2
 
 import brinell
-from brinell.lenses.geometry.findings import Motions
+from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.lenses.highlights.findings import HighlightFindings
 from fidelity.hardened_nets import options
 from fidelity.measure import ASSETS, IMAGES, ROOT, require_assets
@@ -42,7 +42,7 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
         {"augment": {"operators": ["highlight"], "share": 0.8}, "training": {"clean": True, "rate": 1e-5, "floor": 2}},
     ),
 }
-HELD_OUT = ["white_fog", "jpeg", "local_blur"]
+HELD_OUT = ["white_fog:published", "jpeg:published", "local_blur:published"]
 
 
 class Script:
@@ -75,7 +75,7 @@ class Script:
         test = {"source": str(ASSETS / "images" / "cifar10_test_2000.npz"), "limit": given.test}
         lens: dict[str, Any] = {"name": "geometry", "operators": ["affine"]}
         if given.quick:
-            lens |= {"targets": 3, "lengths": 8, "most_steps": 25}
+            lens |= {"targets": 3, "step_lengths": 8, "max_steps": 25}
         size = (given.images, "quick" if given.quick else "full")
         execution = brinell.Execution(**self.execution)
 
@@ -85,7 +85,7 @@ class Script:
 
         minimal = moving("minimal", methods=["manifool"])
         found = minimal.summary()
-        assert isinstance(found, Motions)
+        assert isinstance(found, GeometryFindings)
         (smallest,) = found.smallest.values()
         median = round(smallest.median or 1.04, 2)
         random = moving("random", methods=["random"], radii=[median], draws=1)
@@ -145,7 +145,7 @@ class Script:
         given, began = self.given, time.monotonic()
         model = options("mobilenet_v2", 224, "imagenet_classes.txt")
         data = {"source": str(IMAGES), "limit": given.photographs, "labels": "index"}
-        lens = {"name": "highlights", "operators": ["highlight"]}
+        lens = {"name": "highlights", "operators": ["highlight:exact"]}
         execution = brinell.Execution(**self.execution)
         run = brinell.run(model, data, lens=lens, out=self.place("light", given.photographs), execution=execution)
         failures = self.place("failures", given.photographs)
@@ -193,10 +193,10 @@ def _moved(name: str, hardened: brinell.Hardened, side: str) -> dict[str, Any]:
     """What the geometry lens found before or after."""
     run = brinell.Run(Path(hardened.folder) / side)
     found = run.summary()
-    assert isinstance(found, Motions)
+    assert isinstance(found, GeometryFindings)
     (one,) = found.smallest.values()
     ((model, operator),) = found.rates
-    rates = {rate.wanted: asdict(rate.changed) for rate in found.rates[model, operator]}
+    rates = {rate.score: asdict(rate.changed) for rate in found.rates[model, operator]}
     (clean,) = hardened.verdict.of("clean")
     after = side == "after"
     return {
@@ -205,7 +205,7 @@ def _moved(name: str, hardened: brinell.Hardened, side: str) -> dict[str, Any]:
         "score": asdict(one.score),
         "fooled": one.fooled,
         "images": one.fooled + one.failed,
-        "middle": found.middle(model, operator),
+        "middle": found.threshold_score(model, operator),
         "rates": rates,
         "clean": clean.after if after else clean.before,
         "sentence": hardened.verdict.sentence if after else None,

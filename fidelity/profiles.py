@@ -41,6 +41,7 @@ from fidelity.experiments import (
 )
 from fidelity.measure import (
     ROOT,
+    VARIANT,
     Measured,
     measure,
     published,
@@ -73,7 +74,7 @@ def main() -> None:
 def _page(main_run: Measured, found: list[Comparison], rows: list[Row], readings: Measured) -> str:
     template = (Path(__file__).parent / "page.md.j2").read_text(encoding="utf-8")
     far = [one for one in found if one.far]
-    agreed = agreement({name: main_run.of(find_operator(name).id) for name in compared()})
+    agreed = agreement({name: main_run.of(find_operator(name, VARIANT).id) for name in compared()})
     facts: dict[str, Any] = {
         "images": len(main_run.images),
         "few": FEW,
@@ -107,7 +108,7 @@ def _curves(main_run: Measured, found: Sequence[Comparison]) -> list[figures.Rec
     """Levels of all curves; random noise, which has no published one, comes last."""
     records: list[figures.Record] = []
     for name in [*(one.operator for one in found), "noise"]:
-        right = main_run.of(find_operator(name).id)
+        right = main_run.of(find_operator(name, VARIANT).id)
         shares = [proportion(count, len(right)) for count in right.sum(0).tolist()]
         records += [
             {"panel": title(name), "series": OURS, "level": level, "accuracy": one.value, "low": one.low, "high": one.high}
@@ -140,7 +141,7 @@ def _agreements(main_run: Measured, agreed: Agreement, readings: Measured) -> st
     few = main_run.among(readings)
     by_text = {**few.right, **readings.right}
     asked = {variant: [find_operator(name, variant) for name in compared()] for variant in ("published", "paper")}
-    whole = agreement({name: main_run.of(find_operator(name).id) for name in published()})
+    whole = agreement({name: main_run.of(find_operator(name, VARIANT).id) for name in published()})
     lines = [
         ("published variant, the default", len(main_run.images), agreed),
         (f"the same with {title(ATTACK)}", len(main_run.images), whole),
@@ -172,7 +173,7 @@ def _between_papers() -> str:
 def _changes(main_run: Measured) -> str:
     lines = []
     for name, pairs in published_changes().items():
-        ours = 100 * main_run.changed[find_operator(name).id]
+        ours = 100 * main_run.changed[find_operator(name, VARIANT).id]
         lines.append(
             [title(name), *(cell for level, share in pairs for cell in (str(level), str(share), f"{ours[level]:.1f}"))]
         )
@@ -186,7 +187,7 @@ def _changes(main_run: Measured) -> str:
 
 def _near_changes(main_run: Measured) -> tuple[int, int]:
     """How many of the paper's shares of changed pixels are within 5 points of ours, and of how many."""
-    ours = {name: 100 * main_run.changed[find_operator(name).id] for name in published_changes()}
+    ours = {name: 100 * main_run.changed[find_operator(name, VARIANT).id] for name in published_changes()}
     near = [abs(ours[name][level] - share) <= 5 for name, pairs in published_changes().items() for level, share in pairs]
     return sum(near), len(near)
 
@@ -204,7 +205,7 @@ def _operators(main_run: Measured, found: Sequence[Comparison]) -> str:
         ]
         for one in found
     ]
-    noise = main_run.of(find_operator("noise").id).mean(0)
+    noise = main_run.of(find_operator("noise", VARIANT).id).mean(0)
     told = [told_level(published_noise(network)) for network in networks]
     lines.append([title("noise"), told_level(first_below(noise)), *told, f"{area(noise):.3f}", "", ""])
     short = [SHORT.get(network, network) for network in networks]
@@ -230,7 +231,7 @@ def _readings(main_run: Measured, readings: Measured) -> str:
     for key in other_readings():
         name = key.partition(":")[0]
         if name != ATTACK:
-            curves = [few.of(find_operator(name).id).mean(0), readings.of(key).mean(0), published()[name]]
+            curves = [few.of(find_operator(name, VARIANT).id).mean(0), readings.of(key).mean(0), published()[name]]
             levels, areas = [told_level(first_below(one)) for one in curves], [f"{area(one):.3f}" for one in curves]
             lines.append([title(key), *levels, *areas, *(f"{distance(one, curves[2]):.3f}" for one in curves[:2])])
     heads = ["first level below 50 %: default", "this reading", "B0", "area: default", "this reading", "B0"]
