@@ -50,7 +50,7 @@ from fidelity.measure import (
     published_noise,
 )
 from fidelity.posterise import measure_posterise, posterise_facts
-from fidelity.words import grid, listed, signed, title, format_level
+from fidelity.words import format_level, grid, listed, signed, title
 
 PAGE = ROOT / "docs" / "fidelity.md"
 OURS, THEIRS = "EfficientNet-Lite0, brinell", "EfficientNet-B0, published"
@@ -254,8 +254,10 @@ def _finding(one: Comparison, rows: Sequence[Row]) -> str:
     nearest = min(here, key=lambda name: abs(here[name] - b0))
     low, high = interval(area(kept(one.resampled)))
     if low <= b0 <= high:
-        verdict = f"**Within sampling error of the images**: "
+        verdict = (
+            "**Within sampling error of the images**: "
             f"Lite0's 95 % interval is {low:.2f}–{high:.2f}, its level {_with_interval(one)}."
+        )
     elif abs(gap + moves[closest]) < abs(gap) / 2:
         verdict = (
             f"**Explained by {closest}**: with it, Lite0 keeps {share[closest]:.2f} and drops below 50 % at level "
