@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import brinell
-from brinell.api import assembled
+from brinell.api import open_setup
 from brinell.config.execution import Execution
 from brinell.engine.progress import Silent, Tick
 from brinell.engine.runner import execute
@@ -75,17 +75,16 @@ def one_round(
     before = per_second(bare, seconds)
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
-        parts = assembled(
+        setup = open_setup(
             model,
             {"source": data, "labels": "prediction"},
-            lens={"name": "profile", "operators": names},
-            out=folder,
-            execution=execution,
+            {"lens": {"name": "profile", "operators": names, "variant": "published"}, "out": folder},
+            execution,
         )
         start = time.time()
-        execute(parts, clock)
+        execute(setup, clock)
         whole = time.time() - start
-        total, began, ended = clock.stages[f"profile of {model.name}"]
+        total, began, ended = clock.stages[f"profile: {model.name}"]
         spent = _seconds_of_operators(Path(folder), began)
     after = per_second(bare, seconds)
     return Round((before + after) / 2, total / (ended - began), total / whole, int(total), spent)

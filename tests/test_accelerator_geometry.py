@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 import torch
-from brinell.lenses.tasks import Method, MotionSearch
 from torch import Tensor, nn
 
 import brinell
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
-from brinell.engine.evaluator import Bench
-from brinell.lenses.geometry.lens import GeometryOptions, geometry
+from brinell.engine.evaluator import Evaluator
+from brinell.lenses.geometry.lens import measure
+from brinell.lenses.geometry.options import GeometryOptions, SearchMethod
 from brinell.motion.frames import Frames
 from brinell.motion.geodesic import geodesic_scores, trace_rays
 from brinell.motion.groups import GROUPS, Group
 from brinell.motion.jacobian import flows, gram, jacobian
+from brinell.perturb.motion import Motion
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -60,7 +61,7 @@ class Net(nn.Module):
 
 
 @pytest.mark.parametrize("method", ["manifool", "manitest", "random", "grid"])
-def test_the_same_findings_as_on_the_cpu(method: Method) -> None:
+def test_the_same_findings_as_on_the_cpu(method: SearchMethod) -> None:
     """What each device finds holds on the other, too, and is as small.
 
     A search goes another way after the last digit of a score, so that single motions differ: what is compared is that
@@ -71,7 +72,7 @@ def test_the_same_findings_as_on_the_cpu(method: Method) -> None:
     benches, found = [], []
     for device in ("cpu", "cuda"):
         model = brinell.wrap(Net(), size=40, short_side=48, name="net", execution=Execution(device=device, runtime="torch"))
-        bench = Bench(
+        bench = Evaluator.of(
             model,
             model.preprocess.inputs(images),
             torch.arange(8),
@@ -82,19 +83,19 @@ def test_the_same_findings_as_on_the_cpu(method: Method) -> None:
             originals=list(images),
         )
         benches.append(bench)
-        columns: Any = bench.drive(geometry(bench.shard(), MotionSearch(group, method), options))
+        columns: Any = bench.drive(measure(bench.shard(), Motion(group, method, searching=True), options))
         found.append(columns)
     assert torch.equal(*(bench.clean.verdict.prediction.cpu() for bench in benches))
     for columns, other in zip(found, reversed(benches), strict=True):
-        told = columns["score"].known
+        told = columns["score"].valid
         rows, motion = columns["sample"][told], columns["motion"].values[told]
         assert len(rows) >= 4
         _, labels = other.stage.scores(rows, group.exp(motion))
         same = labels.cpu() == columns["prediction"].values[told]
         assert same.float().mean() >= 0.8  # a motion that was shortened to the edge may fall back
-        again = geodesic_scores(other.stage.frames(rows), group, motion, least=options.least).cpu()
+        again = geodesic_scores(other.stage.frames(rows), group, motion, min_change=options.min_change).cpu()
         assert torch.allclose(again, columns["score"].values[told], rtol=2e-3, atol=2e-3)
-    means = [float(columns["score"].values[columns["score"].known].mean()) for columns in found]
+    means = [float(columns["score"].values[columns["score"].valid].mean()) for columns in found]
     assert means[0] == pytest.approx(means[1], rel=0.1)
     if method in ("random", "grid"):  # these follow no slope
-        assert (found[0]["status"].places == found[1]["status"].places).float().mean() >= 0.8
+        assert (found[0]["status"].codes == found[1]["status"].codes).float().mean() >= 0.8

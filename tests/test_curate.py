@@ -268,7 +268,7 @@ def test_refusals_are_one_line_with_the_fix(greys: Path, tmp_path: Path) -> None
     assert (tmp_path / "full" / "a.txt").read_text() == "mine"
     manifest = run.manifest
     run.store.write_manifest({**manifest, "finished": False})
-    assert "is not finished; finish it with the command" in refused(run, tmp_path / "out")
+    assert "is not finished; rerun its command" in refused(run.folder, tmp_path / "out")
     run.store.write_manifest(manifest)
     moved = greys.rename(tmp_path / "elsewhere")
     assert "say where they lie now with --data" in refused(run, tmp_path / "out")
@@ -288,7 +288,7 @@ def test_the_command(greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     capsys.readouterr()
     main(["curate", run.folder, "-o", str(tmp_path / "out"), "--operator", "fade_black", "--limit", "5", "--fail", "1"])
     told = capsys.readouterr().out
-    assert told.startswith("5 pictures of 5 originals, 1 operators and 1 classes") and str(tmp_path / "out") in told
+    assert told.startswith("5 images of 5 originals, 1 operators and 1 classes") and str(tmp_path / "out") in told
     with pytest.raises(SystemExit):
         main(["curate", run.folder, "-o", str(tmp_path / "out")])
     assert capsys.readouterr().err.startswith("error: ")

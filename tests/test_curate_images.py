@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from brinell.engine.failures import FAILURES, Failures
-from brinell.lenses.tasks import Motion
 from PIL import Image
 from torch import Tensor
 
 import brinell
-from brinell.criteria.criterion import find_criterion
 from brinell.datasets.decode import read_image
-from brinell.engine.evaluator import Bench
-from brinell.engine.replay import Version, boxes_of, remade
-from brinell.engine.runner import assemble, execute
-from brinell.lenses.lens import LENSES, Again, Asking, Lens, LensOptions, Shard, Trials
+from brinell.engine.renderer import Renderer
+from brinell.engine.replay import Replay, render
 from brinell.motion.groups import GROUPS
 from brinell.perturb.highlight import add_highlights
+from brinell.perturb.motion import Motion
 from brinell.perturb.operator import find_operator
 from brinell.perturb.property import Property, find_property
-from brinell.perturb.view import View
 from brinell.perturb.windows import window_view
-from brinell.run_config import load_config
 from brinell.types import id_number, image_id
 from conftest import PLAIN
 from curating import CLASSES, Moody, curated, measured, moody, same_files
@@ -89,55 +82,23 @@ def test_an_attack_is_made_again_with_its_model(unlabelled: dict[str, Any], tmp_
 # ---- another lens takes part ----
 
 
-def test_a_lens_of_views_takes_part_by_one_entry(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def shade(original: Tensor, parameters: Tensor, to_inputs: Callable[[Tensor], Tensor]) -> Tensor:
-        images = original.expand(len(parameters), -1, -1, -1).clone()
-        for image, (rows,) in zip(images, parameters.to(torch.int64).tolist(), strict=True):
-            image[:, :rows] = 0
-        return to_inputs(images)
-
-    view = View("shade", "test", shade)
-
-    def ask(shard: Shard, operator: View, options: LensOptions) -> Asking:
-        samples = torch.arange(shard.count).repeat_interleave(8)
-        rows = torch.arange(8).repeat(shard.count).to(torch.float64)[:, None] * 5
-        outcome = yield Trials(samples, operator, rows)
-        read = outcome.verdict
-        return {
-            "sample": samples, "correct": ~outcome.broken, "severity": rows[:, 0], "mse": outcome.difference.mse,
-            "prediction": read.prediction, "confidence": read.confidence, "probability": read.probability,
-        }  # fmt: skip
-
-    class Options(LensOptions):
-        name: str = "shade"
-
-    entry = Failures(
-        lambda options: (
-            "select model, operator, image, label, [severity], 0, null, 2.5 * severity, severity, prediction, "
-            "confidence, probability, mse, mae, l1, l2, linf, l0, changed from rows where lens = 'shade' and not correct"
-        ),
-        told="parameters",
-        complete=lambda operator: True,
-    )
-    lens = Lens("shade", "", Options, ask, lambda _: [view], lambda *_: 8, originals=True, again=Again(lambda *_: view))
-    monkeypatch.setitem(LENSES._parts, "shade", lens)
-    monkeypatch.setitem(FAILURES._parts, "shade", entry)
-    config = load_config({"models": ["fake:grey:0.25"], "data": str(greys), "lenses": [{"name": "profile"}]}).model_copy(
-        update={"lenses": (Options(),), "out": str(tmp_path / "run"), "execution": PLAIN}
-    )
-    records = curated(execute(assemble(config)).url, tmp_path / "out")
-    model, dataset = brinell.open_model("fake:grey:0.25", PLAIN), brinell.open_dataset(greys)
-    assert records
+def test_failures_of_a_lens_from_another_package_are_rendered(tmp_path: Path) -> None:
+    pytest.importorskip("brinell_mirror", reason="needs the package tests/plugin")
+    run = brinell.run("left_or_right:", "bars:6", lens="mirror", out=tmp_path / "run", execution=PLAIN, quiet=True)
+    records = curated(run, tmp_path / "out")
+    model, dataset = brinell.open_model("left_or_right:", PLAIN), brinell.open_dataset("bars:6")
+    originals = {dataset[index].name: dataset[index].image for index in range(6)}
+    assert {record["original"] for record in records} == set(originals) and len(records) == 6
     for record in records:
-        original = next(dataset[n].image for n in range(12) if dataset[n].name == record["original"]).clone()
-        original[:, : int(record["parameters"]["parameters"][0])] = 0
-        assert torch.equal(read_image(tmp_path / "out" / record["file_name"]), model.preprocess.model_input(original))
+        assert record["operator"] == "mirror:horizontal" and record["parameters"]["mirrored"] == [1.0]
+        mirrored = model.preprocess.model_input(originals[record["original"]]).flip(2)
+        assert torch.equal(read_image(tmp_path / "out" / record["file_name"]), mirrored)
 
 
 def test_spots_of_light_are_made_again_on_the_original(unlabelled: dict[str, Any], tmp_path: Path) -> None:
     models = [brinell.open_model(f"fake:grey:{at}?name={name}", PLAIN) for name, at in (("a", 0.55), ("b", 0.6))]
     run = measured(
-        models, unlabelled, tmp_path / "run", name="highlights", sigmas=[8, 16], colour=(255, 200, 100), budget=60
+        models, unlabelled, tmp_path / "run", name="highlights", sigmas=[8, 16], colour=(255, 200, 100), search_queries=60
     )
     for fail, count in (("any", 1), ("all", 2)):
         records = curated(run, tmp_path / fail, fail=fail, models=models)
@@ -178,13 +139,10 @@ def watched(short_side: int | None, other: float = 0.0) -> brinell.Model:
     return brinell.wrap(Watched(other), classes=CLASSES, name=f"watched{other:g}", execution=PLAIN, **how)
 
 
-def bench_of(model: brinell.Model, originals: list[Tensor]) -> Bench:
-    inputs, nothing = (
-        torch.stack([model.preprocess.model_input(one) for one in originals]),
-        torch.zeros(len(originals)).long(),
-    )
-    usual = find_criterion("misclassification")
-    return Bench(model, inputs, nothing, nothing, criterion=usual, seed=0, batch=4, originals=originals)
+def renderer_of(model: brinell.Model, originals: list[Tensor]) -> Renderer:
+    inputs = torch.stack([model.preprocess.model_input(one) for one in originals])
+    ids = torch.zeros(len(originals), dtype=torch.int64)
+    return Renderer(model.preprocess, inputs, ids, seed=0, originals=originals, device=model.device)
 
 
 def was_given(model: brinell.Model, given: Tensor, picture: Tensor, *, rounded: bool) -> bool:
@@ -226,7 +184,7 @@ def test_moved_images_are_what_the_model_saw(short_side: int | None, unlabelled:
     names = {image_id(image): place for place, image in enumerate(originals)}
     written = {(one["original_id"], one["operator"], *one["parameters"]["motion"]) for one in records}
     barely = [
-        Version(image, Motion(GROUPS["translation"], "grid"), tuple(motion))
+        Replay(image, Motion(GROUPS["translation"], "grid"), tuple(motion))
         for image, operator, *motion in motions
         if (image, operator, *motion) not in written
     ]
@@ -234,7 +192,7 @@ def test_moved_images_are_what_the_model_saw(short_side: int | None, unlabelled:
         image: model.predict(model.preprocess.model_input(originals[place])[None]).argmax()
         for image, place in names.items()
     }
-    for number, picture in remade(bench_of(model, originals), barely, names):
+    for number, picture in render(renderer_of(model, originals), barely, names, batch=4):
         assert int(model.predict(picture[None]).argmax()) == int(clean[barely[number].image])
     assert len(barely) < len(motions) / 2
     least = curated(run, tmp_path / "least", models=[model])
@@ -294,7 +252,7 @@ def test_boxes_follow_motions_and_windows(short_side: int | None) -> None:
     image[:, 20:32, 30:50] = 255
     model = watched(short_side)
     pre = model.preprocess
-    bench = bench_of(model, [image])
+    renderer = renderer_of(model, [image])
     affine, similar = Motion(GROUPS["affine"], "random"), Motion(GROUPS["similarity"], "random")
     for change, parameters in (
         (similar, (0.2, 3.0, -2.0, 0.1)),
@@ -302,9 +260,9 @@ def test_boxes_follow_motions_and_windows(short_side: int | None) -> None:
         (window_view("40px", "bilinear", 32, 32), (22.0, 10.0, 40.0)),
         (window_view("30px", "pad", 32, 32), (25.0, 12.0, 30.0)),
     ):
-        version = Version("one", change, parameters)
-        ((_, picture),) = remade(bench, [version], {"one": 0})
-        (box,) = boxes_of(version, torch.tensor([[30.0, 20.0, 50.0, 32.0]]), pre, (60, 80)).tolist()
+        replay = Replay("one", change, parameters)
+        ((_, picture),) = render(renderer, [replay], {"one": 0}, batch=4)
+        (box,) = replay.boxes(torch.tensor([[30.0, 20.0, 50.0, 32.0]]), pre, (60, 80)).tolist()
         bright = (picture[0] > 127).nonzero()
         found = [*bright.amin(0).flip(0).tolist(), *(bright.amax(0).flip(0) + 1).tolist()]
         assert box == pytest.approx(found, abs=1.5), change.id

@@ -115,7 +115,7 @@ def test_a_classifier_behind_http_is_searched_like_one_at_hand(tmp_path: Path, m
         remote = brinell.open_model(server.start().url, PLAIN)
         there = run(remote, "there")
         assert remote.service is not None
-        asked = remote.service.counts.asked
+        asked = remote.service.counts.sent
         with pytest.raises(
             ConfigError,
             match=r"^rotation_scale:manifool needs gradients, .*\(it is not a torch model\); use the methods random",

@@ -235,7 +235,7 @@ def test_manitests_candidates_fool_and_are_no_longer_than_the_nearest_node() -> 
         _, labels = asked.stage.scores(rows, group.exp(found.motion))
         assert torch.equal(labels, found.label)
         assert (labels != asked.clean.verdict.prediction).all()
-        assert torch.allclose(geodesic_scores(asked.stage.frames(rows), group, found.motion, least=0), found.score)
+        assert torch.allclose(geodesic_scores(asked.stage.frames(rows), group, found.motion, min_change=0), found.score)
         assert (
             found.queries <= count_trials(GeometryOptions(grid_pixels=0.5), Motion(group, "manitest"), SIZE, SIZE)
         ).all()
@@ -464,7 +464,7 @@ def test_the_grid_search_is_the_least_of_all_fooling_motions() -> None:
         rows = torch.full((len(motions),), place)
         frames = asked.stage.frames(rows)
         _, labels = asked.stage.scores(rows, group.exp(motions))
-        length = geodesic_scores(frames, group, motions, least=0)
+        length = geodesic_scores(frames, group, motions, min_change=0)
         fooling = labels != original[place]
         assert float(found.share[place]) == pytest.approx(float(fooling.double().mean()))
         if bool(fooling.any()):
@@ -645,7 +645,7 @@ def test_moved_images_are_written_with_their_true_labels(run: brinell.Run, tmp_p
     again = brinell.open_dataset(tmp_path / "random")
     assert len(again) > 0
     assert again[0].label == 0
-    with pytest.raises(ConfigError, match=r"no random motions of score 2; run it with --set lens.radii=\[2\]"):
+    with pytest.raises(ConfigError, match="no random motions of score 2; run it with --radii 2"):
         write("x.npz", "similarity:random", score=2.0)
     with pytest.raises(ConfigError, match="did you mean similarity:manifool"):
         write("x.npz", "similarity:manifol")
@@ -665,10 +665,10 @@ def test_the_lens_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     given = [
         *("--model", f"torch:{tmp_path}/net.py:Net?size=28&channels=1&name=net", "--data", str(tmp_path / "images.npz")),
         *("--lens", "geometry", "--operator", "translation", "--device", "cpu", "--out", str(tmp_path / "run")),
-        *("--runtime", "torch", "--batch", "8", "--labels", "prediction", "--set", "lens.draws=2"),
+        *("--runtime", "torch", "--batch", "8", "--labels", "prediction", "--draws", "2"),
     ]
     main(["plan", *given])
-    assert "geometry of net: 3 images × 2 operators, at most" in capsys.readouterr().out
+    assert "geometry, net: 3 images × 2 operators, at most" in capsys.readouterr().out
     main(["run", *given])
     assert "translation (ManiFool)" in capsys.readouterr().out
     main(["summary", str(tmp_path / "run"), "--json"])

@@ -383,7 +383,7 @@ def test_half_precision_chains_and_consistency_train(tmp_path: Path) -> None:
         "clean accuracy",
     ]
     assert found.verdict.effects[4].operators == ("brightness:dsn2020", "contrast:dsn2020")
-    assert found.verdict.rows()[2][0].endswith("(1 − share of windows that a small shift turns right or wrong)")
+    assert found.verdict.rows()[2][0].endswith("(1 − share of windows that a small shift flips between right and wrong)")
     # far from guessing
     assert all(0 < epoch["loss"] < 0.5 * math.log(len(CLASSES)) for epoch in found.record["epochs"][1:])
     assert load_file(Path(found.folder) / "model.safetensors")["head.weight"].dtype == torch.float32
@@ -413,8 +413,8 @@ def test_moved_images_know_their_originals(tmp_path: Path) -> None:
     lens = {"name": "geometry", "operators": ["translation"], "radii": [0.3], "draws": 1, "methods": "random"}
     data = {"source": content["data"], "limit": 24}
     run = brinell.run(content["model"], data, lens=lens, out=tmp_path / "motions", execution=PLAIN, quiet=True)
-    run.write_moved(tmp_path / "moved.npz", "translation:random", score=0.3)
-    run.write_moved(tmp_path / "moved", "translation:random", score=0.3)
+    run.export_moved(tmp_path / "moved.npz", "translation:random", score=0.3)
+    run.export_moved(tmp_path / "moved", "translation:random", score=0.3)
     sets = [brinell.open_dataset(tmp_path / name) for name in ("moved.npz", "moved")]
     images = {image_id(torch.from_numpy(image).permute(2, 0, 1)) for image, _ in blots()}
     origins = [[one.origin(index) for index in range(len(one))] for one in sets]  # type: ignore[attr-defined]
@@ -491,7 +491,7 @@ def test_the_command_tells_what_changed(tmp_path: Path, capsys: pytest.CaptureFi
     assert summary["sentence"].startswith("robustness to random noise ") and len(summary["epochs"]) == 2
     assert {"trained", "held out", "clean"} == {effect["group"] for effect in summary["effects"]}
     page = (tmp_path / "told" / "summary.html").read_text()
-    assert "Before and after" in page and "Nothing that is measured here was trained on" in page
+    assert "Before and after" in page and "No image measured here was used for training" in page
     main(["harden", str(file), "--set", "training.epochs=1", "--out", str(tmp_path / "told"), "--json"])
     assert json.loads(capsys.readouterr().out)["sentence"] == summary["sentence"]
 

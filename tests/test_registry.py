@@ -159,7 +159,7 @@ def test_variants_are_found_by_name_or_id(registry: Registry[Any]) -> None:
 
 @pytest.mark.parametrize("source", [*MODELS.values(), *DATASETS.values()], ids=lambda source: source.form)
 def test_every_source_has_an_opener(source: Any) -> None:
-    assert callable(load_reference(source.opener))
+    assert callable(load_reference(source.opener) if isinstance(source.opener, str) else source.opener)
     assert source.description and not source.description.endswith(".")
 
 

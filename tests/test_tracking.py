@@ -19,11 +19,12 @@ from pytest import approx
 
 import brinell
 from brinell.cli.main import main
-from brinell.engine.runner import assemble, execute
-from brinell.lenses.fragility.findings import Fragility, MinimalImages
+from brinell.engine.runner import execute
+from brinell.engine.setup import assemble
+from brinell.lenses.fragility.findings import FragilityFindings, MinimalImages
 from brinell.run_config import load_config
 from brinell.runs.statistics import Estimate
-from brinell.tracking.figures import Part, figures, flat, word
+from brinell.tracking.figures import Part, collect_figures, flatten, to_word
 from brinell.tracking.server import Server
 from conftest import PLAIN
 
@@ -87,12 +88,12 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """No figures, which take longest."""
-    monkeypatch.setattr(sys.modules["brinell.tracking.track"], "write_figures", lambda store: [])
+    monkeypatch.setattr(brinell.Run, "figures", lambda run: [])
 
 
 def measured(data: Path, out: Path, models: list[str] = MODELS, lenses: list[dict[str, Any]] = LENSES) -> brinell.Run:
     config = {"models": models, "data": str(data), "lenses": lenses, "out": str(out), "seed": 7}
-    return brinell.Run(execute(assemble(load_config({**config, "execution": PLAIN.model_dump()}))).url)
+    return brinell.Run(execute(assemble(load_config({**config, "execution": PLAIN.model_dump()}))).folder)
 
 
 class Told:
@@ -143,24 +144,24 @@ def test_a_run_is_a_parent_and_a_nested_run_for_each_lens_model_and_operator(
         assert one.data.metrics["area"] == approx(found["profile"].areas[model, operator].value)
         assert told.curve(one, "level_below_0.5") == [
             (0, each.level)
-            for each in found["profile"].failures
+            for each in found["profile"].failure_points
             if (each.model, each.operator, each.threshold) == (model, operator, 0.5) and each.level is not None
         ]
     # the other lenses' figures
     hard = found["knob"].hardness["a", "brightness:dsn2020"]
     metrics = nested["knob", "a", "brightness:dsn2020"].data.metrics
     assert metrics["robustness"] == approx(hard.robustness.value) and metrics["broken"] == hard.broken > 0
-    assert {name: value for name, value in metrics.items() if name.startswith("middle/")} == approx(
-        {f"middle/{way}": value for way, value in hard.middle.items() if value is not None}
+    assert {name: value for name, value in metrics.items() if name.startswith("median/")} == approx(
+        {f"median/{way}": value for way, value in hard.median.items() if value is not None}
     )
     glare = found["highlights"].glare["a", "highlight:exact"]
     metrics = nested["highlights", "a", "highlight:exact"].data.metrics
     assert metrics["at_least/5"] == approx(glare.at_least[5].value) and metrics["cells/4"] == approx(glare.cells[4])
     for size in glare.sizes:
-        assert metrics[f"size/{word(size.sigma)}/rate"] == approx(size.rate.value)
+        assert metrics[f"size/{to_word(size.sigma)}/rate"] == approx(size.rate.value)
     rates = found["geometry"].rates["a", "similarity:random"]
     one = nested["geometry", "a", "similarity:random"]
-    assert told.curve(one, "wanted") == [(1, 0.5), (2, 1.0)]
+    assert told.curve(one, "score") == [(1, 0.5), (2, 1.0)]
     assert told.curve(one, "changed") == approx_curve((step, rate.changed.value) for step, rate in enumerate(rates, 1))
 
     # what was measured, on what, and with what
@@ -186,7 +187,7 @@ def test_a_run_is_a_parent_and_a_nested_run_for_each_lens_model_and_operator(
     areas = found["profile"].average_areas
     assert parent.data.metrics["a/area"] == approx(areas["a"].value)
     assert parent.data.metrics["b_ü/area"] == approx(areas["b/ü"].value)
-    board = {one.model: one.figures for one in brinell.leaderboard(run).standings}
+    board = {one.model: one.figures for one in brinell.leaderboard(run).rows}
     assert parent.data.metrics["a/glare"] == approx(board["a"]["glare"].value)
     assert len(told.curve(parent, "a/accuracy")) == 7
 
@@ -210,7 +211,7 @@ def test_logging_twice_is_logging_once(server: str, greys: Path, tmp_path: Path,
     before, parent = told.nested(), told.parent()
     assert parent.data.metrics["area"] == approx(run.summary().average_areas["grey:0.25"].value)
     main(command)
-    assert "0 nested runs logged, 3 were there" in capsys.readouterr().out
+    assert "0 nested runs logged, 3 already there" in capsys.readouterr().out
     assert told.parent().info.run_id == parent.info.run_id and len(told.runs()) == 4
     assert {key: one.info.run_id for key, one in told.nested().items()} == {
         key: one.info.run_id for key, one in before.items()
@@ -223,7 +224,7 @@ def test_logging_twice_is_logging_once(server: str, greys: Path, tmp_path: Path,
     twin = told.client.create_run(told.experiment, tags={key: knob.data.tags[key] for key in TWIN})
     told.client.set_tag(parent.info.run_id, "brinell.content", "of an older version")
     main(command)
-    assert "2 nested runs logged, 1 were there" in capsys.readouterr().out
+    assert "2 nested runs logged, 1 already there" in capsys.readouterr().out
     after = told.nested()
     assert set(after) == set(before) and told.parent().info.run_id == parent.info.run_id
     kept = {one.info.run_id for one in after.values()}
@@ -234,6 +235,7 @@ def test_logging_twice_is_logging_once(server: str, greys: Path, tmp_path: Path,
     # the same measured another day is another run
     manifest = run.manifest
     run.store.write_manifest({**manifest, "created": "2020-02-02 02:02:02"})
+    run.refresh()
     run.track(server, experiment="twice", quiet=True)
     assert len(told.runs()) == 8
 
@@ -295,14 +297,16 @@ def test_refusals_are_one_line_with_the_fix(
         nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
     began = time.monotonic()
     assert f"no MLflow server answers at {nobody}" in refused(nobody) and time.monotonic() - began < 5
-    assert "say where to log to: --to http://HOST:5000, or set MLFLOW_TRACKING_URI" in refused()
+    assert "no tracking server given; use --to http://HOST:5000, or set MLFLOW_TRACKING_URI" in refused()
     client = MlflowClient(server)
     client.delete_experiment(client.create_experiment("gone"))
     assert "'gone' was deleted" in refused(server, experiment="gone")
     manifest = run.manifest
     run.store.write_manifest({**manifest, "finished": False})
-    assert "is not finished; finish it with the command" in refused(server)
+    run.refresh()
+    assert "is not finished; rerun its command to finish it" in refused(server)
     run.store.write_manifest(manifest)
+    run.refresh()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "from outside")
     run.track(quiet=True)
@@ -315,16 +319,16 @@ def test_fragile_windows_and_minimal_images_have_figures(greys: Path, tmp_path: 
     lens = {"name": "fragility", "operators": ["windows"], "sizes": [0.5], "stride": 16}
     found = measured(greys, tmp_path / "run", MODELS[:1], [lens]).findings()
     share = found["fragility"].share("a", "windows:0.5", "loose shift")
-    numbers = {one.name: one.value for one in figures(found)[Part("fragility", "a", "windows:0.5")]}
+    numbers = {one.name: one.value for one in collect_figures(found)[Part("fragility", "a", "windows:0.5")]}
     assert numbers["loose_shift/correct/share"] == share.share.value and numbers["loose_shift/correct/images"] == 12
     windows = ((20, 0, 0, 0.9), (16, 2, 2, 0.8))
     images = [MinimalImages("a", "one", windows, 50, True), MinimalImages("a", "two", (), 10, False)]
-    (told,) = figures({"fragility": Fragility({}, [], [], images, {}, {})}).items()
+    (told,) = collect_figures({"fragility": FragilityFindings({}, [], [], images, {}, {})}).items()
     assert told[0] == Part("fragility", "a", "minimal")
     assert {one.name: one.value for one in told[1]} == {"images": 2, "minimal_images": 1, "queries": 30, "complete": 0.5}
 
 
 def test_figures_are_flat_and_finite() -> None:
     told = {"a": Estimate(0.5, float("nan"), 0.7), "b c": {1: 2, "x": None, "y": "word"}, "d": [1.0, float("inf")]}
-    assert dict(flat(told)) == {"a": 0.5, "a_high": 0.7, "b_c/1": 2.0, "d/0": 1.0}
-    assert figures({}) == {}
+    assert dict(flatten(told)) == {"a": 0.5, "a_high": 0.7, "b_c/1": 2.0, "d/0": 1.0}
+    assert collect_figures({}) == {}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,12 @@ from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
 from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
-from brinell.config.saliency import SaliencyOptions
 from brinell.curation.curate import Curated
 from brinell.curation.curate import curate as curate_runs
-from brinell.curation.moved import ExportedMotions, export_moved
 from brinell.curation.options import CurateOptions
-from brinell.engine.manifest import refuse_other_settings
 from brinell.engine.progress import Reporter, reporter
 from brinell.engine.runner import execute
 from brinell.engine.setup import RunSetup, assemble
-from brinell.engine.shards import worker_count
-from brinell.engine.threads import torch_alone
 from brinell.errors import ConfigError
 from brinell.hardening.harden import Hardened
 from brinell.hardening.harden import harden as run_hardening
@@ -36,10 +30,11 @@ from brinell.models.model import Description, Model
 from brinell.models.modules import from_module
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model
+from brinell.report.page import Shown
 from brinell.results import Run
-from brinell.run_config import load_config
+from brinell.run_config import load_config, name_data
 from brinell.runs.store import Store
-from brinell.saliency.compare import compare_saliency
+from brinell.saliency.rerun import run_comparison
 from brinell.types import Interpolation
 from brinell.validation import read_yaml, validate
 
@@ -71,49 +66,23 @@ def run(
         return execute_setup(setup, progress)
 
 
-def execute_setup(setup: RunSetup, progress: Reporter) -> Run:
-    """Execute a run, then compare saliency if its config asks for it."""
-    finished = Run(execute(setup, progress).store)
+def execute_setup(setup: RunSetup, progress: Reporter, show: Callable[[Shown], None] = lambda shown: None) -> Run:
+    """Execute a run, then compare saliency if its config asks for it. `show` gets each lens's findings as they come."""
+    opened: list[Run] = []
+
+    def on_lens(store: Store, lens: str) -> None:
+        opened[:] = opened or [Run(store)]
+        opened[0].refresh(lens)
+        show(opened[0].shown_of(lens))
+
+    store = execute(setup, progress, on_lens).store
+    finished = opened[0] if opened else Run(store)
+    finished.refresh()
     if setup.config.saliency is not None:
-        _compare_saliency(finished, setup, setup.config.saliency, progress)
-        finished.refresh()
+        run_comparison(finished, setup, setup.config.saliency, progress)
+        finished.refresh("saliency")
+        show(finished.shown_of("saliency"))
     return finished
-
-
-def _compare_saliency(finished: Run, setup: RunSetup, options: SaliencyOptions, progress: Reporter) -> None:
-    with torch_alone(), ThreadPoolExecutor(worker_count(setup.config.execution.workers), "decode") as pool:
-        compare_saliency(finished, setup, options, pool, progress)
-
-
-def add_saliency(
-    finished: Run,
-    options: Mapping[str, Any] | SaliencyOptions | None,
-    *,
-    models: Sequence[Model] | None,
-    data: Any,
-    quiet: bool,
-) -> None:
-    """Compare where a finished run's models look; see `Run.saliency`."""
-    config = load_config(finished.source)
-    lost = [one.source for one in config.models if one.source.startswith("object:")]
-    if models is None and lost:
-        raise ConfigError(f"the run was given a model as an object ({lost[0]}); pass it again: saliency(models=[…])")
-    if data is None and config.data.source.startswith("object:"):
-        raise ConfigError("the run was given its data as an object; pass it again: saliency(data=…)")
-    chosen = options if isinstance(options, SaliencyOptions) else validate(SaliencyOptions, dict(options or {}))
-    setup = assemble(config, models, data)
-    refuse_other_settings(finished.store, config, setup.models)
-    with reporter(quiet) as progress:
-        _compare_saliency(finished, setup, chosen, progress)
-
-
-def export_motions(
-    finished: Run, file: Path, operator: str, *, score: float | None, model: Model | None, data: Any
-) -> ExportedMotions:
-    """Export a run's images as its motions left them; see `Run.export_moved`."""
-    dataset = None if data is None else _data(data)[1]
-    setup = assemble(load_config(finished.source), None if model is None else [model], dataset)
-    return export_moved(finished, setup, file, operator, score)
 
 
 def wrap(
@@ -188,16 +157,16 @@ def harden(
     if isinstance(config, HardenConfig):
         loaded = config
         if test is not None and config.test is None:
-            loaded = config.model_copy(update={"test": DataOptions.model_validate(_data(test)[0])})
+            loaded = config.model_copy(update={"test": DataOptions.model_validate(name_data(test)[0])})
     else:
         content = dict(config) if isinstance(config, Mapping) else read_yaml(Path(config), "config", "a model and data")
         if model is not None:
             content["model"] = _named(model)
         for name, given in (("data", data), ("test", test)):
             if given is not None:
-                content[name] = _data(given)[0]
+                content[name] = name_data(given)[0]
         loaded = load_harden_config(content)
-    objects = {name: None if given is None else _data(given)[1] for name, given in (("data", data), ("test", test))}
+    objects = {name: None if given is None else name_data(given)[1] for name, given in (("data", data), ("test", test))}
     with reporter(quiet) as progress:
         return run_hardening(loaded, model=model, reporter=progress, **objects)
 
@@ -213,7 +182,7 @@ def open_setup(
                 "a torch module needs its input size, normalisation and classes: brinell.wrap(module, size=224, mean=…, "
                 "std=…, classes=…)"
             )
-    named, dataset = _data(data)
+    named, dataset = name_data(data)
     lens, saliency, out = options.get("lens", "profile"), options.get("saliency"), options.get("out")
     lenses = lens if isinstance(lens, (list, tuple)) else [lens]
     config = load_config(
@@ -238,14 +207,3 @@ def _named(model: ModelLike) -> Any:
     if isinstance(model, Model):
         return {"source": model.facts.get("source", "object:model"), "name": model.name}
     return model.model_dump(mode="json", exclude_none=True) if isinstance(model, ModelOptions) else model
-
-
-def _data(data: Any) -> tuple[dict[str, Any], Any]:
-    """Return the options that name a dataset, and the dataset itself where it is an object."""
-    if isinstance(data, DataOptions):
-        return data.model_dump(mode="json"), None
-    options = data if isinstance(data, Mapping) and "source" in data else {"source": data}
-    source = options["source"]
-    if isinstance(source, (str, Path)):
-        return {**options, "source": str(source)}, None
-    return {**options, "source": f"object:{type(source).__name__}"}, source

@@ -14,7 +14,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from brinell.lenses.lens import LENSES, Entry
+from brinell.lenses.entry import Entry
+from brinell.lenses.lens import LENSES
 
 FILE = "catalogue.json"
 OPERATORS, CRITERIA = "operators", "criteria"  # kinds besides the lenses

@@ -183,3 +183,14 @@ def _known_keys(place: Location) -> list[str]:
     if place[0] == "lenses":
         return sorted({key for lens in LENSES.values() for key in lens.options.model_fields})
     return list(parts.get(str(place[0]), RunConfig).model_fields)
+
+
+def name_data(data: Any) -> tuple[dict[str, Any], Any]:
+    """Return the options that name a dataset, and the dataset itself where it is an object."""
+    if isinstance(data, DataOptions):
+        return data.model_dump(mode="json"), None
+    options = data if isinstance(data, Mapping) and "source" in data else {"source": data}
+    source = options["source"]
+    if isinstance(source, (str, Path)):
+        return {**options, "source": str(source)}, None
+    return {**options, "source": f"object:{type(source).__name__}"}, source

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-if TYPE_CHECKING:
-    from brinell.cli.main import Command
+from brinell.cli.commands import Command
 
 
 def print_help(text: str, commands: Sequence[Command], parameters: Sequence[Any]) -> None:

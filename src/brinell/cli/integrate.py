@@ -20,7 +20,7 @@ def track(
 
     Example: [bold]brinell track runs/first --to http://localhost:5000[/]
     """
-    from brinell.cli.measure import describe_tracked
+    from brinell.cli.execute import describe_tracked
     from brinell.results import Run
     from brinell.tracking.server import Server
 

@@ -4,49 +4,17 @@ from __future__ import annotations
 
 import sys
 import traceback
-from dataclasses import dataclass
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from brinell.cli.commands import Command, all_commands
 from brinell.errors import BrinellError, ConfigError
 from brinell.registry import load_reference
 
 HELP = "Hardness testing for vision models: how far can real-world change go before a model breaks?"
 INTERRUPTED = 130  # the exit code of a command that Ctrl-C ended
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command, its panel in the help, its one-line summary and the function behind it."""
-
-    name: str
-    panel: str
-    summary: str
-    function: str
-    of_run: bool = False  # the function gets an opened run and returns what to print
-
-
-MEASURE, INSPECT, DECIDE, IMPROVE, INTEGRATE = "Measure", "Inspect", "Decide", "Improve", "Integrate"
-COMMANDS = (
-    Command("run", MEASURE, "Test models on data; rerun to resume.", "brinell.cli.measure:run"),
-    Command("plan", MEASURE, "Estimate what a run would cost, without running it.", "brinell.cli.measure:plan"),
-    Command("demo", MEASURE, "Run every lens on a few photographs and write a report.", "brinell.cli.measure:demo"),
-    Command("summary", INSPECT, "Print what a run found.", "brinell.cli.inspect:summary"),
-    Command("report", INSPECT, "Write a run's HTML report: one file that opens anywhere.", "brinell.cli.inspect:report"),
-    Command("rows", INSPECT, "Query a run's rows in SQL.", "brinell.cli.inspect:rows"),
-    Command("saliency", INSPECT, "Compare where a run's models look.", "brinell.cli.inspect:saliency"),
-    Command("show", INSPECT, "Draw an image under operators, as a contact sheet.", "brinell.cli.inspect:show"),
-    Command("ls", INSPECT, "List lenses, operators, models, datasets or criteria.", "brinell.cli.inspect:ls"),
-    Command("compare", DECIDE, "Compare runs image by image, and gate a release.", "brinell.cli.decide:compare"),
-    Command("leaderboard", DECIDE, "Rank the models of several runs.", "brinell.cli.decide:leaderboard"),
-    Command("curate", IMPROVE, "Make a dataset of the images that models fail on.", "brinell.cli.improve:curate"),
-    Command("harden", IMPROVE, "Fine-tune a model on failures, and measure the effect.", "brinell.cli.improve:harden"),
-    Command("export-moved", IMPROVE, "Write moved images to train on.", "brinell.cli.improve:export_moved"),
-    Command("track", INTEGRATE, "Log finished runs to an MLflow server.", "brinell.cli.integrate:track"),
-    Command("serve", INTEGRATE, "Serve a model over HTTP.", "brinell.cli.integrate:serve"),
-)
 
 
 class LazyGroup(TyperGroup):
@@ -66,19 +34,6 @@ class LazyGroup(TyperGroup):
         from brinell.cli.help import print_help
 
         print_help(HELP, all_commands(), self.get_params(ctx))
-
-
-def all_commands() -> list[Command]:
-    """Return the built-in commands, and those that lenses contribute."""
-    from brinell.lenses.lens import LENSES
-
-    own = [
-        Command(name, INSPECT, load_reference(function).__doc__.partition("\n")[0], function, of_run=True)
-        for lens in LENSES.values()
-        for name, function in lens.commands
-    ]
-    last = max(number for number, command in enumerate(COMMANDS) if command.panel == INSPECT) + 1
-    return [*COMMANDS[:last], *own, *COMMANDS[last:]]
 
 
 def as_click(command: Command) -> Any:

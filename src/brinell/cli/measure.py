@@ -9,10 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from brinell.cli.config_flags import config_of, run_flags
-from brinell.cli.console import out, print_findings, say
+from brinell.cli.console import say
+from brinell.cli.execute import execute
 from brinell.cli.flags import with_flags
-from brinell.run_config import RunConfig, load_config
-from brinell.runs.queries import describe_queries
 
 File = Annotated[Path | None, typer.Argument(metavar="[CONFIG]", help="YAML file; flags override it.")]
 
@@ -52,28 +51,3 @@ def demo(
     from brinell.cli.demo import run_demo
 
     run_demo(folder)
-
-
-def execute(config: RunConfig) -> None:
-    """Run a config, print what it found and write the report."""
-    from brinell.api import execute_setup
-    from brinell.engine.progress import reporter
-    from brinell.engine.setup import assemble
-    from brinell.tracking.server import Server
-
-    server = None if config.track is None else Server(config.track.to, config.track.experiment)  # fail early
-    with reporter() as progress:
-        finished = execute_setup(assemble(config), progress)
-    print_findings(finished.shown())
-    say(*describe_queries(finished.manifest), f"report: {finished.report()}")
-    if server is not None:
-        say(describe_tracked(finished.track(server)))
-
-
-def describe_tracked(tracked: Any) -> str:
-    """Return what was logged, in a line."""
-    kept = f", {tracked.kept} already there" if tracked.kept else ""
-    return f"{tracked.logged} nested runs logged{kept}: {tracked.link}"
-
-
-__all__ = ["demo", "execute", "load_config", "out", "plan", "run"]

@@ -11,19 +11,21 @@ import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from brinell.engine.moving import MovingImages
-from brinell.engine.setup import RunSetup
+from brinell.engine.setup import RunSetup, assemble
 from brinell.engine.shards import Entry
 from brinell.errors import ConfigError, RunError
 from brinell.lenses.lens import LENSES
 from brinell.models.model import Model
 from brinell.perturb.motion import Motion
 from brinell.pictures import to_picture
+from brinell.run_config import load_config, name_data
 from brinell.runs.run import Run
 from brinell.types import Label, Sample
 
@@ -68,6 +70,15 @@ def export_moved(run: Run, setup: RunSetup, file: str | Path, operator: str, sco
         raise RunError(f"the run has no motions of {operator}: no image was fooled, or none has a motion of this score")
     _write(Path(file), images, labels, entries, operator)
     return ExportedMotions(str(file), len(images), len(known) - len(images), score)
+
+
+def export_again(
+    run: Run, file: Path, operator: str, *, score: float | None, model: Model | None, data: Any
+) -> ExportedMotions:
+    """Open a run's models and data again and export its images; see `export_moved`."""
+    dataset = None if data is None else name_data(data)[1]
+    setup = assemble(load_config(run.source), None if model is None else [model], dataset)
+    return export_moved(run, setup, file, operator, score)
 
 
 def _moving_lens(run: Run) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from rich.console import Console
@@ -26,6 +26,10 @@ class Reporter(Protocol):
         """Tell a line."""
         ...
 
+    def pause(self) -> AbstractContextManager[None]:
+        """Step aside while something else is printed."""
+        ...
+
 
 class Silent:
     """Tells nothing."""
@@ -36,6 +40,10 @@ class Silent:
 
     def say(self, text: str) -> None:
         """Tell a line."""
+
+    def pause(self) -> AbstractContextManager[None]:
+        """Step aside."""
+        return nullcontext()
 
 
 class _Rate(ProgressColumn):
@@ -56,6 +64,14 @@ class _Bars:
 
     def say(self, text: str) -> None:
         self.progress.console.print(text, highlight=False, markup=False)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        self.progress.stop()
+        try:
+            yield
+        finally:
+            self.progress.start()
 
 
 class _Lines:
@@ -81,6 +97,9 @@ class _Lines:
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
+
+    def pause(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def _clock(seconds: float) -> str:

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from brinell.engine.moving import MovingImages
 from brinell.models.preprocess import Preprocess
-from brinell.perturb.change import Change, Layout
-from brinell.perturb.operator import Gradient
+from brinell.perturb.change import Change, Gradient, Layout
 from brinell.perturb.steps import StepCache
 from brinell.resizing.repaint import Repainter
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -53,8 +54,10 @@ class RunContext:
         return int(self.manifest["execution"]["batch"][model.name])
 
 
-def execute(setup: RunSetup, reporter: Reporter | None = None) -> Run:
-    """Execute a run, or what is missing of it, and open it."""
+def execute(
+    setup: RunSetup, reporter: Reporter | None = None, on_lens: Callable[[Store, str], None] = lambda store, lens: None
+) -> Run:
+    """Execute a run, or what is missing of it, and open it. `on_lens` is called when a lens has all its rows."""
     reporter = reporter or Silent()
     config, began = setup.config, time.monotonic()
     store = Store(config.folder())
@@ -70,13 +73,13 @@ def execute(setup: RunSetup, reporter: Reporter | None = None) -> Run:
             context = RunContext(store, setup, samples, manifest, pool, reporter, {})
             clean = _clean(context)
             kept, truth = _kept(samples, clean), Truth.of(clean)
-            for job in jobs:
-                _measure(context, job, kept, truth)
-            run = Run(store)
-            draw_exhibits(run, setup, pool)
-            for lens in {job.lens.name: job.lens for job in jobs}.values():
+            for lens, mine in groupby(jobs, key=lambda job: job.lens):
+                for job in mine:
+                    _measure(context, job, kept, truth)
                 if lens.reader.finish is not None:
-                    lens.reader.finish(run)
+                    lens.reader.finish(Run(store))
+                on_lens(store, lens.name)
+            draw_exhibits(Run(store), setup, pool)
     manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
     manifest["finished"] = True
     store.write_manifest(manifest)

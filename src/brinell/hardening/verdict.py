@@ -114,7 +114,7 @@ def verdict_of(found: Comparison, trained: Iterable[str], failures: Effect | Non
     for measure in found.measures(0):
         if measure.name not in PRIMARY:
             continue
-        operators = dict.fromkeys(delta.operator for delta in found.select(0, measure.name) if delta.operator != AVERAGE)
+        operators = _compared_operators(found, measure)
         own = [operator for operator in operators if operator.partition(":")[0] in known]
         others = averaged_operators(measure, found.pairs[0].old.run, (name for name in operators if name not in own))
         sides = _Sides.of(found, measure)
@@ -125,6 +125,12 @@ def verdict_of(found: Comparison, trained: Iterable[str], failures: Effect | Non
             held_out += _told_by_name(sides, others, "held out")
     clean = [_clean(delta) for delta in found.select(0, "clean")]
     return Verdict(_distinct([*effects, *([failures] if failures else []), *held_out, *clean]))
+
+
+def _compared_operators(found: Comparison, measure: Measure) -> list[str]:
+    """Return the operators that were compared by a measure, in the order of the run."""
+    deltas = (delta for delta in found.deltas if delta.measure.name == measure.name)
+    return list(dict.fromkeys(delta.operator for delta in deltas if delta.operator != AVERAGE))
 
 
 @dataclass(frozen=True)

@@ -27,15 +27,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """An entry of `brinell ls`: an operator of a lens, or a criterion, with its tags and what it does."""
-
-    name: str
-    tags: tuple[str, ...]
-    description: str
-
-
-@dataclass(frozen=True)
 class Analysis:
     """Findings and how they are shown. `question` is what they answer; `summary` says what is measured."""
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from brinell.boxes import Detections
 from brinell.config.lens import LensOptions
 from brinell.criteria.verdict import Verdict
-from brinell.lenses.lens import Entry
+from brinell.lenses.entry import Entry
 from brinell.models.model import Model
 from brinell.motion.frames import Frames
 from brinell.perturb.change import Change

@@ -8,7 +8,7 @@ Parameters are float64 (T, P) on the host: a level, severities, the parameters o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -19,10 +19,11 @@ from brinell.resizing.local import Local
 from brinell.resizing.repaint import Repainter
 
 if TYPE_CHECKING:
-    from brinell.perturb.operator import Gradient
     from brinell.perturb.steps import StepCache
 
 ActsOn = Literal["input", "original"]
+# the loss gradient at images that stand at the given rows of the batch
+Gradient = Callable[[Tensor, Tensor | slice], Tensor]
 Examples = tuple[str, list[tuple[str, tuple[float, ...]]]]  # a title, and captions with parameters
 
 

@@ -24,14 +24,12 @@ from torch import Tensor
 
 from brinell.draws import Draws, key
 from brinell.errors import ModelError
-from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Renderer, rows_of
+from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Gradient, Renderer, rows_of
 from brinell.registry import Registry, find_variant
 from brinell.units import format_amount
 
 Amount = Callable[[int, int, int], float]
 Function = Callable[..., Tensor]
-# the loss gradient at images that stand at the given rows of the batch
-Gradient = Callable[[Tensor, Tensor | slice], Tensor]
 
 EXAMPLE_LEVELS = (0, 1, 2, 5, 10, 20, 30)
 

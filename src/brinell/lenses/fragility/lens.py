@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from brinell.errors import ConfigError
+from brinell.lenses.entry import Entry
 from brinell.lenses.fragility.counts import (
     CUT,
     MINIMAL_IMAGE,
@@ -34,7 +35,6 @@ from brinell.lenses.fragility.opposite import opposite_windows
 from brinell.lenses.fragility.options import LOCATION, MINIMAL, SMALLEST, VIEWS, FragilityOptions
 from brinell.lenses.fragility.pictures import draw
 from brinell.lenses.fragility.windows import Array, Neighbourhood, WindowGrid, format_size, window_side
-from brinell.lenses.lens import Entry
 from brinell.lenses.method import Categorical, Files, Measuring, Method, Nullable, Outcome, Shard, Size, Trials
 from brinell.models.activations import activations
 from brinell.models.model import Model

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from brinell.errors import ConfigError
+from brinell.lenses.entry import Entry
 from brinell.lenses.geometry.black_box import grid_motions, grid_points, grid_search, measure_parts, random_motions
 from brinell.lenses.geometry.manifool import ManiFoolSettings, default_retry, default_steps, manifool
 from brinell.lenses.geometry.manitest import CANDIDATES, MAX_DIMENSIONS, MAX_NODES, make_grid, manitest
@@ -28,7 +29,6 @@ from brinell.lenses.geometry.search import (
     PathSteps,
     SearchResult,
 )
-from brinell.lenses.lens import Entry
 from brinell.lenses.method import (
     NO_ANSWER,
     Categorical,

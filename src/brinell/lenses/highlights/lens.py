@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from brinell.errors import ConfigError
+from brinell.lenses.entry import Entry
 from brinell.lenses.highlights.faintest import search_faintest
 from brinell.lenses.highlights.options import VARIANTS, HighlightOptions
-from brinell.lenses.lens import Entry
 from brinell.lenses.method import Columns, Measuring, Method, Nullable, Shard, Size, Trials
 from brinell.lenses.outcomes import ANSWERS
 from brinell.perturb.change import Change

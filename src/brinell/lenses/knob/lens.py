@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from brinell.errors import ConfigError
+from brinell.lenses.entry import Entry
 from brinell.lenses.knob.options import KnobOptions
 from brinell.lenses.knob.search import SEARCHES, Search
-from brinell.lenses.lens import Entry
 from brinell.lenses.method import Categorical, Columns, Measuring, Method, Nullable, Shard, Size, halve
 from brinell.lenses.outcomes import BROKEN, FAILED, STATUSES, SURVIVED
 from brinell.perturb.change import Change

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from brinell.errors import ConfigError
-from brinell.lenses.lens import Entry
+from brinell.lenses.entry import Entry
 from brinell.lenses.method import Columns, Measuring, Method, Shard, Size
 from brinell.lenses.outcomes import flatten
 from brinell.lenses.photographs.options import PhotographOptions

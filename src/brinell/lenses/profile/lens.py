@@ -9,7 +9,7 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.errors import ConfigError
-from brinell.lenses.lens import Entry
+from brinell.lenses.entry import Entry
 from brinell.lenses.method import Columns, Measuring, Method, Outcome, Shard, Size, Trials
 from brinell.lenses.outcomes import ANSWERS
 from brinell.lenses.profile.options import ProfileOptions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from brinell.lenses.lens import Entry
+from brinell.lenses.entry import Entry
 from brinell.lenses.method import Columns, Measuring, Method, Shard, Size, Trials
 from brinell.lenses.outcomes import flatten
 from brinell.perturb.change import ActsOn, Change, ChangeDefaults, Layout, Renderer, rows_of

@@ -6,4 +6,4 @@ from brinell.datasets.sources import Source as DatasetSource
 from brinell.models.sources import Source as ModelSource
 
 MODEL = ModelSource("left_or_right:", "says on which side an image is brighter", "brinell_mirror.models:open_side")
-DATASET = DatasetSource("bars:COUNT", "bright bars on dark images", lambda path: False, "brinell_mirror.datasets:open_bars")
+DATASET = DatasetSource("bars:COUNT", "bright bars on dark images", "brinell_mirror.datasets:open_bars")
