@@ -5,13 +5,14 @@
     python record.py --check FOLDER NAME …   the same for some of the runs
 
 Recordings are comparable on one kind of processor and with one version of torch and onnxruntime: others round differently.
-One thread is used: the number of threads decides how many questions a search asks ahead (`queries`), and how large batches
+One thread is used: the number of threads decides how many queries a search makes ahead (`queries`), and how large batches
 are, on which the last digits of torch's scores and gradients depend.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib.util
 import json
 import os
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -329,17 +331,18 @@ def _model(source: str, runtime: str) -> brinell.Model:
 
 
 def measure(run: dict[str, Any], folder: Path) -> None:
-    """Carry out one run."""
+    """Execute one run."""
     config = load_config({**DEFAULTS, **run, "out": str(folder)})
     execute_setup(assemble(config, [_model(run["model"], config.execution.runtime)]), Silent())
 
 
 def record(folder: Path, names: Iterable[str] = RUNS) -> None:
-    """Carry out all runs, each into a folder of its own, and keep what is needed to compare and to open them."""
+    """Execute all runs, each into its own folder, and keep what is needed to compare and to open them."""
     for name, seconds in _measured(folder, names):
         prune(folder / name)
-        told = f"{len(rows(folder / name))} rows, {_size(folder / name) / 1e3:.0f} kB, {seconds:.1f} s"
-        print(f"{name}: {told}", flush=True)
+        summary = f"{len(rows(folder / name))} rows, {_size(folder / name) / 1e3:.0f} kB, {seconds:.1f} s"
+        print(f"{name}: {summary}", flush=True)
+    (folder / "machine.json").write_text(json.dumps(machine(), indent=1) + "\n")
 
 
 def _measured(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, float]]:
@@ -367,17 +370,43 @@ def prune(folder: Path) -> None:
             file.unlink()
     for name in ("samples", "clean", "precision", "saliency"):
         if (folder / f"{name}.parquet").exists():
-            _write(pq.read_table(folder / f"{name}.parquet"), folder / f"{name}.parquet")
+            _write(_without_paths(pq.read_table(folder / f"{name}.parquet")), folder / f"{name}.parquet")
     table = _unit_rows(folder)
     shutil.rmtree(folder / "rows")
     (folder / "rows").mkdir()
     empty = [name for name in table.column_names if table[name].null_count == len(table)]
     _write(table.drop_columns(empty), folder / "rows" / "all.parquet")
     manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(manifest, separators=(",", ":"), ensure_ascii=False))
+    text = json.dumps(manifest, separators=(",", ":"), ensure_ascii=False)
+    (folder / "manifest.json").write_text(without_paths(text))
     for place in sorted((place for place in folder.rglob("*") if place.is_dir()), reverse=True):
         if not any(place.iterdir()):
             place.rmdir()
+
+
+def without_paths(text: str) -> str:
+    """Return a text without the paths of this machine."""
+    packages = Path(np.__file__).resolve().parents[1]
+    for path, name in ((ASSETS, "assets"), (packages, "site-packages"), (Path(__file__).resolve().parent, "tests/golden")):
+        text = text.replace(str(path), name).replace(str(path).lstrip("/"), name)
+    return text
+
+
+def _without_paths(table: pa.Table) -> pa.Table:
+    if "name" not in table.column_names:
+        return table
+    names = pa.array([None if name is None else without_paths(name) for name in table["name"].to_pylist()], pa.string())
+    return table.set_column(table.column_names.index("name"), "name", names)
+
+
+def machine() -> dict[str, Any]:
+    """Return what the last bits of recordings depend on: the processor and the libraries that compute."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    processor = sorted({line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "flags"))})
+    digest = hashlib.blake2b("\n".join(processor).encode(), digest_size=8).hexdigest()
+    libraries = ("torch", "onnxruntime", "numpy", "pillow", "opencv-python-headless", "scipy")
+    return {"processor": digest, **{name: version(name) for name in libraries}}
 
 
 def _write(table: pa.Table, file: Path) -> None:
@@ -398,8 +427,6 @@ def rows(folder: Path) -> pa.Table:
 def table(folder: Path, name: str) -> pa.Table:
     """Another table of a run (clean, precision or saliency) in the same form; without rows where there is none."""
     file = folder / f"{name}.parquet"
-    if name == "saliency" and not file.exists():
-        file = folder / "attention.parquet"
     return _comparable(pq.read_table(file)) if file.exists() else pa.table({})
 
 
@@ -418,12 +445,7 @@ def _unit_rows(folder: Path) -> pa.Table:
     return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
 
 
-#: columns and tables that were renamed since the first recording
-RENAMED = {"uneven": "non_monotone", "fall": "drop", "moved": "shifted", "equal_moved": "equal_shifted"}
-
-
 def _comparable(table: pa.Table) -> pa.Table:
-    table = table.rename_columns([RENAMED.get(name, name) for name in table.column_names])
     columns = {}
     for name in table.column_names:
         column = table[name].combine_chunks()
@@ -448,8 +470,8 @@ def check(folder: Path, names: Iterable[str] = ()) -> bool:
         for name, seconds in _measured(Path(place), names or RUNS):
             found = differences(folder / name, Path(place) / name)
             count, columns = rows(folder / name).shape
-            told = "DIFFERENT" if found else "bit-identical"
-            print(f"{name}: {told}, {count} rows in {columns} columns, {seconds:.1f} s", flush=True)
+            summary = "DIFFERENT" if found else "bit-identical"
+            print(f"{name}: {summary}, {count} rows in {columns} columns, {seconds:.1f} s", flush=True)
             for column, what in found.items():
                 print(f"    {column}: {what}")
             same = same and not found
