@@ -207,7 +207,7 @@ def test_figures_are_written_as_svg_and_png(run: brinell.Run) -> None:
 
 def test_summaries_at_other_thresholds(run: brinell.Run) -> None:
     found = run.summary(thresholds=(0.8, 0.3))
-    assert [failure.threshold for failure in found.failures] == [0.8, 0.3] * 2
+    assert [failure.threshold for failure in found.failure_points] == [0.8, 0.3] * 2
     assert found.verdict("grey:0.25") == run.summary().verdict("grey:0.25"), "a verdict is about halves, always"
 
 

@@ -81,8 +81,8 @@ def ran(here: Path, brinell: Call) -> Path:
 
 
 def test_the_commands() -> None:
-    known = "compare curate demo export-moved harden human leaderboard ls plan report rows run saliency serve show summary track"
-    assert sorted(COMMANDS) == known.split()
+    known = "compare curate demo export-moved harden human leaderboard ls plan report rows run saliency serve show summary"
+    assert sorted(COMMANDS) == [*known.split(), "track"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -174,7 +174,7 @@ def test_summary_as_json(here: Path, brinell: Call, images: int) -> None:
     found: dict[str, Any] = json.loads(brinell("summary", "first", "--json"), parse_constant=no_json)
     assert list(found) == ["version", "run", "lenses", "queries"] and found["version"] == 1
     found = found["lenses"]["profile"]
-    assert list(found) == ["verdicts", "models", "areas", "failures", "profiles"]
+    assert list(found) == ["verdicts", "models", "areas", "failure_points", "profiles"]
     assert (found["models"]["grey:0.25"]["low"] is None) == (images == 1)
     assert len(found["profiles"]) == 2 * 21 * 4
 
@@ -249,7 +249,7 @@ BAD = {
     "setting's key": (run("--set", "data.limmit=3"), "data.limmit is not an option; did you mean limit?"),
     "setting's place": (run("--set", "models.4.size=3"), "'4' is not a place in a list of 1"),
     "setting too deep": (run("--seed", "1", "--set", "seed.x=3"), "seed: input should be a valid integer, got {'x': 3}"),
-    "nothing to test": (["run"], "nothing to test; give --model SOURCE and --data PATH, or a YAML file with models and data"),
+    "nothing to test": (["run"], "nothing to test; give --model SOURCE and --data PATH, or a YAML file"),
     "option": (["run", "--modell", "x"], "No such option: --modell"),
     "command": (["runn"], "No such command 'runn'"),
     "argument": (["report"], "Missing argument 'RUN'. (see brinell report --help)"),
@@ -258,7 +258,7 @@ BAD = {
     "sheet": (["show", "greys/light/00.png", "--operator", "jpeg", "--out", "no/x.png"], "can't write no/x.png"),
     "size": (["show", "greys/light/00.png", "--size", "0"], "Invalid value for '--size'"),
     "level": (["show", "greys/light/00.png", "--level", "31"], "expected levels from 0 to 30, got 31"),
-    "gradient": (["show", "greys/light/00.png", "--operator", "gradient_descent"], "gradient_descent needs gradients; give a torch model with --model SOURCE"),
+    "gradient": (["show", "greys/light/00.png", "--operator", "gradient_descent"], "give a torch model with --model"),
     "shown model": (["show", "greys/light/00.png", "--model", "fake:grey?sise=3"], "sise is not an option"),
 }  # fmt: skip
 
@@ -324,13 +324,13 @@ def test_a_folder_that_holds_no_run(command: str, here: Path, refused: Call) -> 
 
 def test_queries_that_fail(ran: Path, refused: Call) -> None:
     for query, message in {
-        "selec 1": "syntax error",
-        "select * from row": "Table with name row does not exist",
-        "select image::int from rows": "Could not convert",
-        "": "start it with select",
+        "selec 1": "the query failed: Parser Error: syntax error",
+        "select * from row": "the query failed: Catalog Error: Table with name row does not exist",
+        "select image::int from rows": "the query failed: Conversion Error: Could not convert",
+        "": "the query returns nothing; start it with select",
     }.items():
         line = refused("rows", "first", query)
-        assert "the query failed" in line and message in line
+        assert message in line
     assert 'Cannot open file "no/x.csv"' in refused("rows", "first", "select 1", "--csv", "no/x.csv")
     assert "Invalid value for '--threshold'" in refused("summary", "first", "--threshold", "50")
 

@@ -124,7 +124,8 @@ def test_nan_in_the_middle_of_a_run_names_operator_and_level(greys: Path, tmp_pa
     with pytest.raises(ModelError) as caught:
         brinell.run(wrapped(Fussy(0.2, 1)), greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
     assert re.search(
-        r"model own returned NaN for \d of 8 images under fade_black:published at level 5; try --precision fp32", str(caught.value)
+        r"model own returned NaN for \d of 8 images under fade_black:published at level 5; try --precision fp32",
+        str(caught.value),
     )
     files = [path.parent.name for path in (tmp_path / "run").glob("rows/*/*/*/*.parquet")]
     assert files == ["jpeg%3Apublished"], "finished units are kept"
@@ -146,7 +147,7 @@ def test_an_answer_of_another_shape_says_which(greys: Path, tmp_path: Path) -> N
 # ---- progress ----
 
 
-def test_progress_lines_have_rate_and_time_left(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_show_rate_and_time_left(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     with reporter() as progressing:
@@ -245,7 +246,7 @@ def test_a_plan_has_the_numbers_of_the_run(tmp_path: Path) -> None:
     run = execute(parts, listening)
     rows = run.connection.execute("select count(*), count(*) filter (level > 0) from rows").fetchone()
     assert rows == (estimate.rows, cost.trials)
-    assert listening.totals == listening.done == {"reading images": 9, "clean answers": 9, "profile of own": cost.trials}
+    assert listening.totals == listening.done == {"reading images": 9, "clean answers": 9, "profile: own": cost.trials}
     shown = (Counting.seen - cost.gradients) - estimate.forward_passes
     assert 0 <= shown <= 9, "besides, only the clean images of the pictures in the report"
 

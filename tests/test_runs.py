@@ -260,7 +260,7 @@ def test_a_wrapped_model_s_preprocessing_is_part_of_the_run(greys: Path, tmp_pat
 
     lens = {"name": "profile", "operators": ["noise"], "levels": 1}
     brinell.run(wrapped(0.0), greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
-    with pytest.raises(RunError, match=r"models\.own\.mean\.0 was 0\.0 and is now 0\.1"):
+    with pytest.raises(RunError, match=r"models\.own\.preprocess\.mean\.0 was 0\.0 and is now 0\.1"):
         brinell.run(wrapped(0.1), greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
 
 
@@ -343,8 +343,8 @@ def test_selection_keeps_the_images_that_models_get_right(greys: Path, tmp_path:
             f"select distinct index from rows join samples using (image) where model = '{model}' order by 1"
         ).fetchall()
         assert measured == [(index,) for index in kept]
-    told = f"{12 - len(kept)} were left out because the selection is"
-    assert (told in Path(run.report()).read_text()) == (len(kept) < 12)
+    sentence = f"{12 - len(kept)} were excluded by the selection"
+    assert (sentence in Path(run.report()).read_text()) == (len(kept) < 12)
 
 
 def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
