@@ -1,8 +1,8 @@
-"""Brinell's smallest motions beside the published ones: writes docs/fidelity-geometry.md.
+"""Compare brinell's smallest motions with the published ones (ManiFool, CVPR 2018); writes docs/fidelity-geometry.md.
 
-python -m fidelity.table1 --images 1000 --workers 16        what Table 1 is made of
-python -m fidelity.photographs --images 300 --device cuda   a row of Fig. 7
-python -m fidelity.geometry                                 the page, from what these have found
+python -m fidelity.table1 --images 1000 --workers 16        measure Table 1
+python -m fidelity.photographs --images 300 --device cuda   measure a row of Fig. 7
+python -m fidelity.geometry                                 write the page from these results
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def _median(score: np.ndarray) -> str:
 
 
 def _changed(usual: dict[str, float], other: dict[str, float]) -> str:
-    words = {"targets": "{} targets", "step_lengths": "{} lengths", "max_step": "steps up to {:g} px"}
-    words |= {"retry": "second try, steps up to {:g} px", "max_steps": "{} steps"}
+    words = {"targets": "{} targets", "step_lengths": "{} step lengths", "max_step": "steps up to {:g} px"}
+    words |= {"retry": "retry with steps up to {:g} px", "max_steps": "{} steps"}
     return ", ".join(word.format(other[name]) for name, word in words.items() if other[name] != usual[name])
 
 
@@ -177,7 +177,7 @@ def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
         if photographs
         else "",
         others=grid(
-            ["settings", "network", "group", *(f"{what}: {when}" for what in WHAT for when in ("usual", "these"))],
+            ["settings", "network", "group", *(f"{what}: {when}" for what in WHAT for when in ("base", "these"))],
             other_settings(photographs),
         )
         if photographs[1:]
@@ -200,7 +200,7 @@ def _told(one: dict[str, float] | None) -> str:
         return "–"
     failed = f", {one['failed']:.0f} not fooled" if one["failed"] else ""
     if not one["other"]:
-        return f"every image the same{failed}"
+        return f"no image changes{failed}"
     return f"{one['change']:+.1%} ± {one['error']:.1%}{failed}"
 
 

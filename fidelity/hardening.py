@@ -35,10 +35,10 @@ RADII = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
 #: seed 5, Fig. 8: the paper's recipes, and one of our own
 RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("fine-tuning", {}),
-    "set_normalisation": ("and the set's mean and standard deviation", {"recipe": "set_normalisation"}),
-    "squeeze_excitation": ("and squeeze-and-excitation", {"recipe": "squeeze_excitation"}),
+    "set_normalisation": ("with the dataset's mean and standard deviation", {"recipe": "set_normalisation"}),
+    "squeeze_excitation": ("with squeeze-and-excitation", {"recipe": "squeeze_excitation"}),
     "gently": (
-        "clean images and fresh spots, too",
+        "with clean images and fresh spots",
         {"augment": {"operators": ["highlight"], "share": 0.8}, "training": {"clean": True, "rate": 1e-5, "floor": 2}},
     ),
 }
@@ -263,10 +263,10 @@ def _trainings(runs: list[dict[str, Any]]) -> str:
             f"{line['score']['value'] / first['score']['value']:.2f} ({100 * (line['clean'] - first['clean']):+.0f})"
             for line in lines
         ]
-        how = "quick" if run["quick"] else "whole"
+        how = "quick" if run["quick"] else "full"
         told = [f"{run['images']:,}", str(run["epochs"]), f"{run['rate']:g}", run["batches"], how, f"{run['test']}"]
         rows.append([*told, *cells])
-    head = ["images", "epochs", "rate", "batches", "ManiFool", "measured on", "minimal", "random", "baseline"]
+    head = ["images", "epochs", "rate", "batches", "ManiFool", "test images", "minimal", "random", "baseline"]
     return grid(head, rows)
 
 
@@ -300,8 +300,8 @@ def _table_2(cifar: dict[str, Any]) -> str:
         "trained on",
         "paper's ρ̂",
         "ρ̂ here [95 %]",
-        "paper, times",
-        "here, times",
+        "paper, ratio",
+        "here, ratio",
         "fooled",
         "wrong at r = 2.5",
         "r̂",

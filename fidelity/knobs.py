@@ -176,7 +176,7 @@ def main() -> None:
         ],
         "nearest": _resized(blurs, reference, scaled, nearest),
         "moderators": _moderated(moderators),
-        "moderators_asked": queries,
+        "moderator_queries": queries,
         "detectors": _detected(detectors := detected(names)),
         "scenes": max(one.tested for one in detectors.hardness.values()),
         "factor": FACTOR,
@@ -229,9 +229,9 @@ def _network(
         "ours / paper",
         "one scaled field",
         "survive",
-        "images broken",
-        "less and more sure half / paper",
-        "as hard as ImageNet / paper",
+        "broken images",
+        "lower and higher confidence half / paper",
+        "matched to ImageNet accuracy / paper",
     ]
     first = scaled.hardness[network, find_property("contrast", VARIANT).id]
     return {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,14 +36,18 @@ def add_band(original: Tensor, parameters: Tensor, to_inputs: object) -> Tensor:
     return to_inputs(images)  # type: ignore[operator]
 
 
-BAND = View("band", "test", add_band, title="white row", parameters=("row",))
+BAND = View("band", "test", add_band, title="a white row", parameters=("row",))
 
 
-def measure(shard: Shard, operator: View, options: LensOptions) -> Measuring:
+class BandOptions(LensOptions):
+    name: str = "bands"
+
+
+def measure_bands(shard: Shard, change: View, options: BandOptions) -> Measuring:
     assert shard.sizes is not None
     samples = torch.arange(shard.count).repeat_interleave(5)
     rows = torch.arange(5).repeat(shard.count).to(torch.float64)[:, None] * 3
-    outcome = yield Trials(samples, operator, rows)
+    outcome = yield Trials(samples, change, rows)
     sizes = {f"sizes/{len(shard.sizes)}.txt": repr(shard.sizes.tolist()).encode()}
     return {
         "sample": samples,
@@ -53,8 +58,29 @@ def measure(shard: Shard, operator: View, options: LensOptions) -> Measuring:
     }
 
 
-def no_findings(run: object, options: object, summary: object) -> Any:
-    raise AssertionError("nothing reads the findings here")
+BANDS = Method(
+    changes=lambda options: [BAND],
+    measure=measure_bands,
+    trials=lambda *_: 5,
+    replay=lambda *_: BAND,
+    with_originals=True,
+    images_per_unit=2,
+)
+
+
+@pytest.fixture
+def bands_lens(monkeypatch: pytest.MonkeyPatch) -> Lens:
+    """A registered lens whose modules exist in memory only."""
+    reader = Reader(pa.schema([]), lambda *_: pytest.fail("no findings are needed"), "true", "[level]")
+    parts = {"options": {"OPTIONS": BandOptions}, "lens": {"METHOD": BANDS}, "findings": {"READER": reader}}
+    for name, attributes in parts.items():
+        module = types.ModuleType(f"bands_lens.{name}")
+        vars(module).update(attributes)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    lens = Lens("bands", "Does a white row break the model?", "a test", "bands_lens")
+    list(LENSES)  # loads the other lenses first
+    monkeypatch.setitem(LENSES._parts, "bands", lens)
+    return lens
 
 
 @pytest.fixture
@@ -93,38 +119,20 @@ def test_a_view_without_comparison_has_no_distances(bands: Path) -> None:
     model_input, label = model.preprocess.model_input(original)[None], torch.zeros(1, dtype=torch.int64)
     criterion = find_criterion("misclassification", None, 2)
     evaluator = Evaluator.of(model, model_input, label, label, criterion=criterion, seed=0, batch=4, originals=[original])
-    view = View("window", "test", add_band, title="window", parameters=("shade",), same_scene=False)
+    view = View("window", "test", add_band, title="a window", parameters=("row",), same_scene=False)
     outcome = evaluator.query(Trials(torch.zeros(2, dtype=torch.int64), view, torch.zeros(2, 1, dtype=torch.float64)))
     assert bool(outcome.difference.mse.isnan().all()) and bool(outcome.difference.changed.isnan().all())
 
 
-def test_a_lens_on_originals_writes_files_and_small_units(
-    bands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Options(LensOptions):
-        name: str = "light"
-
-    method = Method(
-        changes=lambda _: [BAND],
-        measure=measure,
-        trials=lambda *_: 5,
-        replay=lambda *_: BAND,
-        with_originals=True,
-        images_per_unit=2,
-    )
-    reader = Reader(columns=pa.schema([]), find=no_findings, changed="true", parameters="[level]")
-    parts = {"lens.METHOD": method, "options.OPTIONS": Options, "findings.READER": reader}
-    monkeypatch.setattr(Lens, "_load", lambda _, module, attribute: parts[f"{module}.{attribute}"])
-    monkeypatch.setitem(LENSES._parts, "light", Lens("light", "a test", "a test", package=""))
-    config = load_config({"models": ["fake:grey"], "data": str(bands), "lens": "light"}).model_copy(
-        update={"out": str(tmp_path / "run"), "execution": PLAIN}
+def test_a_lens_on_originals_writes_files_and_small_units(bands: Path, bands_lens: Lens, tmp_path: Path) -> None:
+    config = load_config({"models": ["fake:grey"], "data": str(bands), "lenses": [{"name": "profile"}]}).model_copy(
+        update={"lenses": (BandOptions(),), "out": str(tmp_path / "run"), "execution": PLAIN}
     )
     run = execute(assemble(config))
-    store = run.store
-    assert run.connection.execute("select count(*), count(distinct image) from rows").fetchone() == (15, 3)
-    assert len(store.unit_files()) == 2
-    assert store.read("light", "sizes", "2.txt") == b"[[40, 30], [25, 61]]"
-    assert store.read("light", "sizes", "1.txt") == b"[[33, 33]]"
+    assert run.query("select count(*), count(distinct image) from rows") == [(15, 3)]
+    assert len(run.store.unit_files()) == 2
+    assert run.store.read("bands", "sizes", "2.txt") == b"[[40, 30], [25, 61]]"
+    assert run.store.read("bands", "sizes", "1.txt") == b"[[33, 33]]"
 
 
 @pytest.mark.parametrize("size", [(31, 47), (90, 60), (7, 200)])

@@ -94,7 +94,7 @@ def load_images(
             image = dataset[entry.index].image if entry.index < len(dataset) else None
             if image is None or image_id(image) != entry.image:
                 raise DataError(
-                    f"{entry.name} changed or moved since this run started; restore it, or choose another folder with --out"
+                    f"{entry.name} has changed or moved since this run started; restore it, or choose another --out"
                 )
             inputs[position] = preprocess.model_input(image)
             if with_originals:
