@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,7 +23,10 @@ from conftest import PLAIN
 
 # a server that has the package imported, and forks a process for each command: a real one, ready at once
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["conftest", "brinell.cli"])
+PROCESSES.set_forkserver_preload(
+    ["conftest", "brinell.api", "brinell.cli.main", "brinell.cli.measure", "brinell.models.fake"]
+    + ["brinell.lenses.profile.lens", "brinell.lenses.profile.show"]
+)
 
 LENS = {"name": "profile", "operators": ["fade_black", "noise", "boxes"], "levels": 3}
 MODEL = "fake:grey:0.25"
@@ -114,15 +116,16 @@ def test_a_real_network_killed_and_started_again(assets: Path, tmp_path: Path) -
     main([*given, str(tmp_path / "whole")])
 
     run = tmp_path / "run"
-    line = [sys.executable, "-m", "brinell", *given, str(run)]
-    with subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
-        while len(list(run.glob("rows/**/*.parquet"))) < 4:
-            assert process.poll() is None, process.stderr and process.stderr.read().decode()
-            time.sleep(0.001)
-        process.kill()
+    process = PROCESSES.Process(target=_carry_out, args=([*given, str(run)], tmp_path / "log", 0, -1))
+    process.start()
+    while len(list(run.glob("rows/**/*.parquet"))) < 4:
+        assert process.exitcode is None, (tmp_path / "log").read_text()
+        time.sleep(0.001)
+    process.kill()
+    process.join(60)
     done = {file: file.stat().st_mtime_ns for file in run.glob("rows/**/*.parquet")}
     assert 4 <= len(done) < 18
-    subprocess.run(line, check=True, capture_output=True)
+    assert in_a_process([*given, str(run)], tmp_path / "log") == 0
     assert all(file.stat().st_mtime_ns == when for file, when in done.items()), "what is done is not done again"
     assert rows(run) == rows(tmp_path / "whole")
 
