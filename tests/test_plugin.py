@@ -41,9 +41,8 @@ def test_its_lens_runs_and_finds_what_mirroring_breaks(run: brinell.Run) -> None
 
 
 def test_its_options_are_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["run", "--help"])
-    assert stopped.value.code in (0, None) or "--axe" in capsys.readouterr().out
+    main(["run", "--help"])
+    assert "--axe" in capsys.readouterr().out
     main(
         [
             "run",
