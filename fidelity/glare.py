@@ -116,9 +116,9 @@ def anyone(images: Sequence[Seen], found: HighlightFindings, reference: Mapping[
     theirs = reference["failing"] / each
     return (
         f"{100 * len(lost) / len(every):.0f} % of our {len(every)} images are lost by at least one network, in "
-        f"{found.any_model[EXACT].variants / max(len(lost), 1):.1f} variants on average; the paper's {reference['failing']:,} "
-        f"failing variants, {each} per image, correspond to about {theirs:,.0f} of {total:,} images, or "
-        f"{100 * theirs / total:.0f} %, for eight networks"
+        f"{found.any_model[EXACT].variants / max(len(lost), 1):.1f} variants on average; the paper's "
+        f"{reference['failing']:,} failing variants, {each} per image, correspond to about {theirs:,.0f} of {total:,} "
+        f"images, or {100 * theirs / total:.0f} %, for eight networks"
     )
 
 
