@@ -30,7 +30,7 @@ from torch import Tensor
 from brinell.lenses.fragility.fragile import WindowAnswers, find_fragile
 from brinell.lenses.fragility.windows import Array, Neighbourhood, WindowGrid
 from brinell.perturb.windows import cut_windows, location_view
-from fidelity.cifar_net import SIDE, Recipe, SmallAlexNet, standardised, train
+from fidelity.cifar_net import SIDE, Recipe, SmallAlexNet, standardise, train
 from fidelity.measure import ASSETS, ROOT, require_assets
 
 RESULTS = Path(__file__).parent / "results" / "cifar.json"
@@ -110,12 +110,12 @@ def _network(name: str, recipe: Recipe, effort: Effort, device: torch.device) ->
     tests, truths = _images("test_2000")
     start = time.perf_counter()
     epochs, count = effort.of(recipe)
-    tell = lambda line: print(f"{name}: {line}", flush=True)  # noqa: E731
-    net = train(recipe, images, labels, epochs=epochs, width=effort.width, device=device, tell=tell)
+    report = lambda line: print(f"{name}: {line}", flush=True)  # noqa: E731
+    net = train(recipe, images, labels, epochs=epochs, width=effort.width, device=device, report=report)
     trained = time.perf_counter() - start
     whole = {
-        "test": _right(net, tests[:1000], truths[:1000], device),
-        "training": _right(net, images[:500], labels[:500], device),
+        "test": _accuracy(net, tests[:1000], truths[:1000], device),
+        "training": _accuracy(net, images[:500], labels[:500], device),
     }
     chosen, truths = tests[:count].to(device), truths[:count]
     found = {
@@ -123,10 +123,10 @@ def _network(name: str, recipe: Recipe, effort: Effort, device: torch.device) ->
         "accuracy": whole,
         "resized": {size: _fragile(net, chosen, truths, size, "nearest", device) for size in SIZES},
         "padded": {size: _fragile(net, chosen, truths, size, "pad", device) for size in SIZES if recipe.pool},
-        "location": {size: _located(net, chosen, truths, size, device) for size in SIZES if recipe.pool},
+        "location": {size: _locate(net, chosen, truths, size, device) for size in SIZES if recipe.pool},
         "seconds": {"training": trained, "maps": time.perf_counter() - start - trained},
     }
-    tell(f"{whole['test']:.1%} right; {found['seconds']['training']:.0f} s and {found['seconds']['maps']:.0f} s")
+    report(f"{whole['test']:.1%} right; {found['seconds']['training']:.0f} s and {found['seconds']['maps']:.0f} s")
     return found
 
 
@@ -135,16 +135,16 @@ def _images(name: str) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(content["images"].transpose(0, 3, 1, 2).copy()), torch.from_numpy(content["labels"])
 
 
-def _predicted(net: SmallAlexNet, inputs: Tensor, device: torch.device) -> Tensor:
+def _predict(net: SmallAlexNet, inputs: Tensor, device: torch.device) -> Tensor:
     with torch.inference_mode():
-        return torch.cat([net(standardised(part.to(device))) for part in inputs.split(BATCH)]).cpu()
+        return torch.cat([net(standardise(part.to(device))) for part in inputs.split(BATCH)]).cpu()
 
 
-def _right(net: SmallAlexNet, images: Tensor, labels: Tensor, device: torch.device) -> float:
+def _accuracy(net: SmallAlexNet, images: Tensor, labels: Tensor, device: torch.device) -> float:
     """Return the accuracy on the centre of images, cropped to the size of most training crops."""
     middle = torch.tensor([[2, 2]])
     inputs = torch.cat([cut_windows(image, 28, middle, SIDE, SIDE, "bilinear") for image in images])
-    return float((_predicted(net, inputs, device).argmax(1) == labels).float().mean())
+    return float((_predict(net, inputs, device).argmax(1) == labels).float().mean())
 
 
 def _answers(grid: WindowGrid, scores: Tensor, label: int) -> WindowAnswers:
@@ -165,7 +165,7 @@ def _fragile(
     inputs = [
         cut_windows(image, grid.side, corners[move], SIDE, SIDE, fit) for image in images for move, grid in grids.items()
     ]
-    scores = iter(_predicted(net, torch.cat(inputs), device).split([len(each) for each in inputs]))
+    scores = iter(_predict(net, torch.cat(inputs), device).split([len(each) for each in inputs]))
     sums: dict[str, float] = defaultdict(float)
     for label in labels.tolist():
         answers = {change: _answers(grid, next(scores), label) for change, grid in grids.items()}
@@ -179,7 +179,7 @@ def _fragile(
     return {name: total / len(images) for name, total in sums.items()}
 
 
-def _located(net: SmallAlexNet, images: Tensor, labels: Tensor, size: int, device: torch.device) -> float:
+def _locate(net: SmallAlexNet, images: Tensor, labels: Tensor, size: int, device: torch.device) -> float:
     """Return the share of positions on black at which a shift by one pixel changes the label."""
     return float(np.mean([changes.mean() for changes in _changes(net, images, labels, size, device)]))
 
@@ -191,7 +191,7 @@ def _changes(net: SmallAlexNet, images: Tensor, labels: Tensor, size: int, devic
     corners = torch.from_numpy(grid.corners())
     parameters = torch.cat([corners, torch.full((len(grid), 1), size)], 1).to(torch.float64)
     inputs = torch.cat([view.look(image, parameters, lambda made: made) for image in images])
-    parts = _predicted(net, inputs, device).split(len(grid))
+    parts = _predict(net, inputs, device).split(len(grid))
     answers = [_answers(grid, scores, label) for label, scores in zip(labels.tolist(), parts, strict=True)]
     return [find_fragile(hood, one, one, "shift", by="label").loose for one in answers]
 

@@ -35,7 +35,7 @@ from brinell.lenses.geometry.lens import select_motions
 from brinell.lenses.geometry.options import GeometryOptions
 from brinell.models.model import Model
 from brinell.motion.frames import Frames, Pixels
-from fidelity.digits import as_model, digits, trained
+from fidelity.digits import as_model, digits, train
 from fidelity.measure import ASSETS, ROOT
 from fidelity.table1_results import compare_methods, measure_change, summarise
 
@@ -95,7 +95,7 @@ def model_of(network: str, kind: str = "default") -> Model:
 
         return as_model(nets.load(network)[0], network)
     epochs = {"one epoch": 1, "three epochs": 3}.get(kind, 2)
-    module = trained(ASSETS, int(network.removeprefix("seed")), RUNS / "networks", epochs)
+    module = train(ASSETS, int(network.removeprefix("seed")), RUNS / "networks", epochs)
     # with the mean of MNIST subtracted, zeros outside the frame are grey
     scales = {"grey fill": (0.1307, 0.3081), "pixels of 0 to 255": (0.0, 1 / 255)}
     if kind not in scales:
