@@ -87,10 +87,10 @@ def _figure(found: dict[str, Any], trained: list[str], pooled: list[str]) -> Any
                 records += [{**at, "x": size, "share": round(100 * share, 2)} for size, share in shares.items()]
     for name in pooled:
         for size in SIZES:
-            at: dict[str, Any] = {"line": f"{size} px", "x": RECIPES[name].pool}
+            point = {"line": f"{size} px", "x": RECIPES[name].pool}
             moved, label = found[name]["location"][str(size)], found[name]["resized"][str(size)]["loose shift by label"]
-            records.append({"panel": "pooling: label changes on black", **at, "share": round(100 * moved, 2)})
-            records.append({"panel": "pooling: label changes in windows", **at, "share": round(100 * label, 2)})
+            records.append({"panel": "pooling: label changes on black", **point, "share": round(100 * moved, 2)})
+            records.append({"panel": "pooling: label changes in windows", **point, "share": round(100 * label, 2)})
     charts = []
     for panel, x in zip(
         dict.fromkeys(record["panel"] for record in records), ["window, px"] * 4 + ["pooling"] * 2, strict=True

@@ -4,8 +4,8 @@
     python -m fidelity.photographs --images 25 --retry 8 --methods manifool --networks mobilenet_v2
 
 Every network is searched on the same photographs, in blocks, with both groups, by ManiFool and by random motions. Results
-are stored after every block in fidelity/results/photographs.json, separately for each choice of settings; existing blocks are
-not repeated. Networks take turns until the time is up, so all of them get about the same number of photographs. A
+are stored after every block in fidelity/results/photographs.json, separately for each choice of settings; existing blocks
+are not repeated. Networks take turns until the time is up, so all of them get about the same number of photographs. A
 photograph that is not fooled costs 50 steps for each of 3 targets, about 13 forward passes each.
 """
 
