@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import brinell
 from brinell.api import open_setup
 from brinell.config.execution import Execution
-from brinell.engine.progress import Silent, Tick
+from brinell.engine.progress import Advance, Silent
 from brinell.engine.runner import execute
 from brinell.models.model import Model
 
@@ -27,7 +27,7 @@ class Clock(Silent):
     def __init__(self) -> None:
         self.stages: dict[str, list[float]] = {}
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
+    def stage(self, what: str, total: int, unit: str) -> Advance:
         """Start a stage."""
         began = time.time()
         self.stages[what] = [total, began, began]

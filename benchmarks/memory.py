@@ -15,7 +15,7 @@ from PIL import Image
 
 from brinell.api import open_setup
 from brinell.config.execution import Execution
-from brinell.engine.progress import Silent, Tick
+from brinell.engine.progress import Advance, Silent
 from brinell.engine.runner import execute
 
 COUNTS, REPEATS = (100, 10_000), 3
@@ -53,7 +53,7 @@ class Scale(Silent):
     def __init__(self) -> None:
         self.records: list[float] = []
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
+    def stage(self, what: str, total: int, unit: str) -> Advance:
         """Start a stage and discard the records of the last one."""
         self.records = []
         done = 0

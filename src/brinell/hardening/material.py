@@ -14,7 +14,7 @@ from torch import Tensor
 from brinell.classes import align
 from brinell.config.data import DataOptions
 from brinell.engine.shards import Entry, in_order, load_inputs
-from brinell.engine.survey import chosen
+from brinell.engine.survey import select_indices
 from brinell.errors import DataError, LabelError, UnreadableImage
 from brinell.hardening.splits import Part
 from brinell.models.model import Model
@@ -77,7 +77,7 @@ def read_originals(
 ) -> list[Item]:
     """The labelled images of a dataset, each once; photographs of one scene have one original."""
     found, seen = [], set()
-    for index, sample in _read(dataset, chosen(dataset, options, seed), pool, advance):
+    for index, sample in _read(dataset, select_indices(dataset, options, seed), pool, advance):
         image = image_id(sample.image)
         if sample.label is None or image in seen:
             continue
