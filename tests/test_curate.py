@@ -15,7 +15,7 @@ from torch import Tensor
 
 import brinell
 from brinell.cli.main import main
-from brinell.curation.likeness import Seen, hashes
+from brinell.curation.duplicates import DuplicateFilter, perceptual_hashes
 from brinell.datasets.decode import read_image
 from brinell.perturb.property import find_property
 from brinell.runs.store import Store
@@ -118,12 +118,12 @@ def test_models_are_asked_about_each_other_s_breaks(greys: Path, tmp_path: Path)
                 break
     records = curated(run, tmp_path / "two", fail=2, models=models)
     assert {one["original_id"]: (one["parameters"]["severities"][0], sorted(one["models"])) for one in records} == expected
-    assert {told["from"] for record in records for told in record["failures"]} == {"rows", "asked"}
-    with pytest.raises(brinell.RunError, match="none is of a version on which at least 3 models fail"):
+    assert {answer["from"] for record in records for answer in record["failures"]} == {"rows", "query"}
+    with pytest.raises(brinell.RunError, match="at least 3 models never fail on the same changed image"):
         curated(run, tmp_path / "three", fail=3, models=models)
-    with pytest.raises(brinell.ConfigError, match=r"asked about each other's failures .* can't be opened"):
+    with pytest.raises(brinell.ConfigError, match=r"queried about each other's failures .* can't be opened"):
         curated(run, tmp_path / "none", fail=2)
-    with pytest.raises(brinell.ConfigError, match=r"not the one of .* any more"):
+    with pytest.raises(brinell.ConfigError, match=r"differs from the one of"):
         curated(run, tmp_path / "none", fail=2, models=[band("high", 0.1, 0.2), *models[1:]])
 
 
@@ -169,8 +169,8 @@ def test_filters_and_what_they_leave(foggy: brinell.Run, all_foggy: list[dict[st
     assert max(Counter(record["label"] for record in few).values()) == 3
     assert curated(run, tmp_path / "limited", limit=2)[0] in [json.loads(json.dumps(one)) for one in _least(run, tmp_path)]
     for problem, options in {
-        "none has a distance .mse. from 0 to 1e-09": {"max_distance": 1e-9},
-        "none has a margin of 1; the largest is": {"margin": 1},
+        "has a distance \\(mse\\) between 0 and 1e-09": {"max_distance": 1e-9},
+        "has a margin of 1; the largest is": {"margin": 1},
         "no operator 'white_fug' is in these runs; did you mean white_fog": {"operators": ["white_fug"]},
         "no lens 'knob' is in these runs": {"lens": "knob"},
         "2 models should fail, but the runs have 1: moody": {"fail": 2},
@@ -210,16 +210,16 @@ def test_hashes_are_near_for_what_looks_alike(photographs: Tensor) -> None:
     noise = torch.randint(-12, 13, photographs.shape, generator=generator)
     alike = (photographs.int() + noise).clamp(0, 255).to(torch.uint8)
     brighter = (photographs.float() * 1.15).clamp(0, 255).to(torch.uint8)
-    own = hashes(photographs)
-    assert own.shape == (3, 64) and int((own != hashes(alike)).sum(1).max()) <= 6
-    assert int((own != hashes(brighter)).sum(1).max()) <= 10
+    own = perceptual_hashes(photographs)
+    assert own.shape == (3, 64) and int((own != perceptual_hashes(alike)).sum(1).max()) <= 6
+    assert int((own != perceptual_hashes(brighter)).sum(1).max()) <= 10
     assert min(int((own[a] != own[b]).sum()) for a in range(3) for b in range(a)) > 16
-    assert torch.equal(own, torch.cat([hashes(one[None]) for one in photographs])), "in any batch"
+    assert torch.equal(own, torch.cat([perceptual_hashes(one[None]) for one in photographs])), "in any batch"
 
 
 def test_hashes_are_those_of_a_plain_dct(photographs: Tensor) -> None:
     fft = pytest.importorskip("scipy.fft")
-    for image, bits in zip(photographs, hashes(photographs), strict=True):
+    for image, bits in zip(photographs, perceptual_hashes(photographs), strict=True):
         picture = Image.fromarray(image.permute(1, 2, 0).numpy()).convert("L").resize((32, 32), Image.Resampling.BILINEAR)
         # undo the scale that SciPy's DCT gives to all frequencies alike
         low = fft.dctn(np.asarray(picture, float), type=2)[:8, :8].flatten() / 4
@@ -232,18 +232,18 @@ def test_near_duplicates_are_left_out_as_by_a_plain_loop() -> None:
     centres = torch.rand(40, 64, generator=generator) > 0.5
     bits = centres[torch.randint(0, 40, (700,), generator=generator)] ^ (torch.rand(700, 64, generator=generator) < 0.07)
     kept: list[Tensor] = []
-    seen = Seen(6)
+    seen = DuplicateFilter(6)
     for own in bits:
         expected = all(int((own != other).sum()) > 6 for other in kept)
         if expected:
             kept.append(own)
-        assert seen.takes(own) == expected
+        assert seen.admit(own) == expected
     assert 256 < len(kept) < 700, "more than there is room for at first"
 
 
 def test_near_duplicates_of_a_run(foggy: brinell.Run, all_foggy: list[dict[str, Any]], tmp_path: Path) -> None:
     fewer = curated(foggy, tmp_path / "fewer", every=True, near_duplicates=8)
-    own = hashes(torch.stack([read_image(tmp_path / "fewer" / record["file_name"]) for record in fewer]))
+    own = perceptual_hashes(torch.stack([read_image(tmp_path / "fewer" / record["file_name"]) for record in fewer]))
     apart = [int((own[a] != own[b]).sum()) for a in range(len(own)) for b in range(a)]
     assert 0 < len(fewer) < len(all_foggy) and min(apart, default=9) > 8
 
@@ -264,22 +264,22 @@ def test_refusals_are_one_line_with_the_fix(greys: Path, tmp_path: Path) -> None
         return str(told.value)
 
     assert "there are no failures in" in refused(solid, tmp_path / "out")
-    assert "is not empty; give another folder" in refused(run, tmp_path / "full")
+    assert "is not empty; choose another folder" in refused(run, tmp_path / "full")
     assert (tmp_path / "full" / "a.txt").read_text() == "mine"
     manifest = run.manifest
     run.store.write_manifest({**manifest, "finished": False})
     assert "is not finished; rerun its command" in refused(run.folder, tmp_path / "out")
     run.store.write_manifest(manifest)
     moved = greys.rename(tmp_path / "elsewhere")
-    assert "say where they lie now with --data" in refused(run, tmp_path / "out")
+    assert "give their new location with --data" in refused(run, tmp_path / "out")
     assert len(curated(run, tmp_path / "found", data=moved)) == 12
     Image.new("RGB", (40, 48)).save(moved / "light" / "05.png")
     assert "light/05.png has changed or moved" in refused(run, tmp_path / "out", data=moved)
     (moved / "light" / "05.png").unlink()
-    assert "restore them, or say where they lie now" in refused(run, tmp_path / "out", data=moved)
+    assert "restore them, or give their new location" in refused(run, tmp_path / "out", data=moved)
     pairs = [(np.full((32, 32, 3), 200, np.uint8), 0)]
     listed = measured("fake:grey:0.25", pairs, tmp_path / "listed", operators=["fade_black"], levels=30)
-    assert "was a Python object; give it again" in refused(listed, tmp_path / "out")
+    assert "was a Python object; pass it with data=" in refused(listed, tmp_path / "out")
     assert len(curated(listed, tmp_path / "pairs", data=pairs)) == 1
 
 
@@ -320,7 +320,7 @@ def test_a_stopped_curation_goes_on(
     monkeypatch.setattr(Store, "write", write)
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.png")}
     assert len(before) > 10 and not (out / "metadata.jsonl").exists()
-    with pytest.raises(brinell.RunError, match="a part of another data set"):
+    with pytest.raises(brinell.RunError, match="a part of another dataset"):
         curated(runs, out, every=True, layout=layout, limit=3)
     curated(runs, out, every=True, layout=layout)
     assert same_files(tmp_path / "whole", tmp_path / "again")

@@ -155,7 +155,7 @@ def was_given(model: brinell.Model, given: Tensor, picture: Tensor, *, rounded: 
 def check_answers(model: brinell.Model, picture: Tensor, record: dict[str, Any]) -> None:
     (failure,) = record["failures"]
     said = model.predict(picture[None])[0]
-    assert int(said.argmax()) == failure["after"]["label"] != failure["truth"] and failure["from"] == "asked"
+    assert int(said.argmax()) == failure["after"]["label"] != failure["truth"] and failure["from"] == "query"
     assert float(said.max()) == pytest.approx(failure["after"]["confidence"], abs=1e-6)
 
 
@@ -240,9 +240,9 @@ def test_a_second_model_is_asked_about_moved_images(unlabelled: dict[str, Any], 
 def test_models_that_are_gone_are_told(unlabelled: dict[str, Any], tmp_path: Path) -> None:
     options = {"operators": ["translation"], "methods": ["random"], "radii": [0.6], "draws": 2}
     run = measured(watched(None), unlabelled, tmp_path / "run", name="geometry", **options)
-    with pytest.raises(brinell.ConfigError, match="rows don't say what models say to moved images"):
+    with pytest.raises(brinell.ConfigError, match="rows of some lenses have no answers to the changed images"):
         curated(run, tmp_path / "out")
-    with pytest.raises(brinell.ConfigError, match="is not the one of"):
+    with pytest.raises(brinell.ConfigError, match="differs from the one of"):
         curated(run, tmp_path / "out", models=[dataclasses.replace(watched(None, other=1.0), name="watched0")])
 
 

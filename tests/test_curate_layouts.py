@@ -127,8 +127,8 @@ def test_the_card_tells_counts_settings_and_licences(greys: Path, tmp_path: Path
     records = curated(run, tmp_path / "out", fail="any", margin=0.01)
     assert {(one["original"], one["author"]) for one in records} == {(f"light/{n:02d}.png", f"A{n}") for n in range(12)}
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "12 pictures of 12 originals" in card and "| light | 12 |" in card and "| grey:0.25 | 12 |" in card
-    assert "- CC BY 2.0: 6 pictures" in card and "- unknown: 6 pictures" in card and "margin: 0.01" in card
+    assert "12 images of 12 originals" in card and "| light | 12 |" in card and "| grey:0.25 | 12 |" in card
+    assert "- CC BY 2.0: 6 images" in card and "- unknown: 6 images" in card and "margin: 0.01" in card
     sheet = read_image(tmp_path / "out" / ".card" / "examples.png")
     assert sheet.shape[2] > 300 and int(sheet.min()) < 100
     twice = measured("fake:grey:0.1", tmp_path / "out", tmp_path / "again", operators=["fade_black"], levels=30)
