@@ -1,4 +1,4 @@
-"""Hardening as a whole: a better model, nothing leaked, nothing lost when it is stopped, and a model that opens again."""
+"""Hardening as a whole: it improves the model, leaks nothing, resumes, and writes a model that opens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from brinell.hardening.options import HardenConfig, load_harden_config
 from brinell.types import image_id
 from small_nets import CLASSES, SIDE, blots, small, wrapped, write_npz
 
-walk = importlib.import_module("brinell.hardening.harden")  # whose name is also the function's
+walk = importlib.import_module("brinell.hardening.harden")  # the function has the same name
 NETS = f"torch:{Path(__file__).parent}/small_nets.py"
 PLAIN = Execution(device="cpu", runtime="torch", batch=32, shard=64)
 EXECUTION = PLAIN.model_dump(mode="json")
@@ -34,7 +34,7 @@ MEASURE = {"name": "profile", "operators": ["noise", "fade_black"], "levels": 3}
 
 
 def settings(tmp_path: Path, factory: str = "small", **options: Any) -> dict[str, Any]:
-    """A hardening of the small network, by its name, on pictures in a file."""
+    """Return the config of a hardening of the small network, on images in a file."""
     data = tmp_path / "data.npz"
     if not data.exists():
         write_npz(data, blots())
@@ -112,7 +112,7 @@ def test_a_real_network_gets_better_at_what_it_is_trained_on(assets: Path, tmp_p
 
 
 def curated(tmp_path: Path) -> Path:
-    """All failing versions of all images: several of each, in every part."""
+    """Write all failures of all images: several per image, in every part."""
     content = settings(tmp_path, "learned")
     lens = {"name": "profile", "operators": ["noise", "fade_white", "fade_black"], "levels": 12}
     run = brinell.run(content["model"], content["data"], lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
@@ -150,7 +150,7 @@ def test_no_original_is_in_two_parts_and_none_is_measured_that_was_trained_on(tm
 
 
 class Watched:
-    """Pictures that note who is looked at."""
+    """Images that record which are read."""
 
     def __init__(self) -> None:
         self.items, self.touched = blots(), set[int]()
@@ -163,7 +163,7 @@ class Watched:
         return self.items[index]
 
 
-def test_training_looks_at_no_test_image_and_measuring_at_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_reads_no_test_image_and_measuring_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, seen = Watched(), {}
 
     def spied(name: str) -> Any:
@@ -214,7 +214,7 @@ def test_photographs_of_one_scene_are_in_one_part(tmp_path: Path) -> None:
     assert len(parts) == 30 and all(len(own) == 1 for own in parts.values())
 
 
-# ---- stopped and gone on ----
+# ---- interruptions ----
 
 
 class Stop(Exception):
@@ -228,7 +228,7 @@ class Stop(Exception):
         {"optimiser": "sgd", "weight_decay": 5e-4, "schedule": "halve", "rate": 0.05, "floor": 60},
     ],
 )
-def test_training_that_was_stopped_ends_with_the_same_bits(
+def test_interrupted_training_ends_with_the_same_bits(
     training: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = {"epochs": 4, "batch": 8, "rate": 0.01, **training}
@@ -247,7 +247,7 @@ def test_training_that_was_stopped_ends_with_the_same_bits(
     assert not (tmp_path / "parts" / "model.safetensors").exists()
     again: list[int] = []
     monkeypatch.setattr(loop, "_loss", lambda *given: (again.append(given[-1]), real(*given))[1])
-    torch.rand(5)  # dropout must not depend on who drew before
+    torch.rand(5)  # dropout must not depend on earlier draws
     parts = hardened(tmp_path, training=training, out=str(tmp_path / "parts"))
     assert set(again) == {3, 4}  # the first two epochs are not trained again
     assert same_weights(tmp_path / "whole" / "model.safetensors", tmp_path / "parts" / "model.safetensors")
@@ -259,7 +259,7 @@ def test_training_that_was_stopped_ends_with_the_same_bits(
     assert len(more.effect.effects) == 3 and brinell.Run(tmp_path / "parts" / "before").manifest["finished"]
 
 
-def test_pictures_that_don_t_fit_into_memory_train_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_that_don_t_fit_into_memory_train_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hardened(tmp_path, out=str(tmp_path / "kept"))
     monkeypatch.setattr("brinell.hardening.images.MOST_BYTES", 0)
     hardened(tmp_path, out=str(tmp_path / "read"))
@@ -299,13 +299,13 @@ def test_a_folder_of_another_hardening_and_a_checkpoint_that_doesn_t_fit_are_ref
         ({"training": {"epochs": 1, "layers": ["had"]}}, "no layer is named"),
     ],
 )
-def test_what_can_t_be_found_leaves_no_folder_behind(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
+def test_unknown_names_leave_no_folder_behind(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(BrinellError, match=message):
         hardened(tmp_path, **wrong)
     assert not (tmp_path / "out").exists()
 
 
-def test_batch_norms_are_not_asked_to_count_over_one_picture(tmp_path: Path) -> None:
+def test_batch_norms_need_several_images(tmp_path: Path) -> None:
     with pytest.raises(
         BrinellError, match=r"batch norms need at least 2 images per batch, got a batch size of 1 and \d+ images"
     ):
@@ -313,21 +313,21 @@ def test_batch_norms_are_not_asked_to_count_over_one_picture(tmp_path: Path) -> 
     hardened(tmp_path, out=str(tmp_path / "frozen"), training={"epochs": 1, "batch": 1, "batch_norm": "frozen"})
 
 
-def test_a_test_set_that_is_given_beside_a_config_is_measured(tmp_path: Path) -> None:
+def test_a_test_set_given_with_a_config_is_measured(tmp_path: Path) -> None:
     config = load_harden_config(settings(tmp_path, training={"epochs": 1, "batch": 8}))
     write_npz(tmp_path / "test.npz", blots(9, seed=1))
     found = brinell.harden(config, test=brinell.open_dataset(str(tmp_path / "test.npz")), quiet=True)
     assert len(brinell.Run(Path(found.folder) / "after").rows("select image from samples").fetchall()) == 9
 
 
-def test_the_record_tells_what_was_trained_on(tmp_path: Path) -> None:
+def test_the_record_lists_what_was_trained_on(tmp_path: Path) -> None:
     found = hardened(tmp_path, training={"epochs": 1, "batch": 8})
     assert all(picture["trained"] is (picture["part"] == "train") for picture in parts_of(found.folder))
 
 
-def test_a_floor_stops_training_and_goes_back(tmp_path: Path) -> None:
+def test_a_floor_stops_training_and_restores_weights(tmp_path: Path) -> None:
     hardened(tmp_path, training={"epochs": 6, "batch": 8, "rate": 0.02}, out=str(tmp_path / "good"))
-    model = brinell.open_model(f"hardened:{tmp_path / 'good'}", PLAIN)  # of which something can be lost
+    model = brinell.open_model(f"hardened:{tmp_path / 'good'}", PLAIN)  # accurate, so that it can get worse
     content = settings(tmp_path, out=str(tmp_path / "floor"), training={"epochs": 3, "batch": 8, "rate": 50, "floor": 5})
     found = brinell.harden(content | {"training": content["training"] | {"optimiser": "sgd"}}, model=model, quiet=True)
     assert found.record["kept"] == 0 and len(found.record["epochs"]) == 2
@@ -472,7 +472,7 @@ def test_bad_input_is_one_line_with_the_fix(tmp_path: Path, capsys: pytest.Captu
         assert stopped.value.code == 2 and re.search(f"^error: .*{told}", said), said
 
 
-def test_unrelated_pictures_are_originals_of_their_own(tmp_path: Path) -> None:
+def test_unrelated_images_are_their_own_originals(tmp_path: Path) -> None:
     write_npz(tmp_path / "loose.npz", blots(30, seed=9))
     failures = {"source": str(tmp_path / "loose.npz"), "unrelated": True}
     items = parts_of(hardened(tmp_path, failures=failures, training={"epochs": 1, "batch": 16}).folder)
@@ -482,7 +482,7 @@ def test_unrelated_pictures_are_originals_of_their_own(tmp_path: Path) -> None:
 # ---- the command ----
 
 
-def test_the_command_tells_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_the_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "harden.yaml"
     file.write_text(yaml.safe_dump(settings(tmp_path)))
     main(["harden", str(file), "--set", "training.epochs=1", "--out", str(tmp_path / "told")])
@@ -498,7 +498,7 @@ def test_the_command_tells_what_changed(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["sentence"] == summary["sentence"]
 
 
-def test_a_config_is_known_by_what_the_weights_depend_on(tmp_path: Path) -> None:
+def test_the_folder_depends_on_what_the_weights_depend_on(tmp_path: Path) -> None:
     def made(**options: Any) -> HardenConfig:
         content = settings(tmp_path, **options)
         del content["out"]

@@ -1,4 +1,4 @@
-"""The parts of hardening, each by itself: who is divided, what is drawn, what is built and what is counted."""
+"""Units of hardening: splits, augmentation, recipes, schedules, effects and configs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_part_depends_on_nothing_but_seed_and_class() -> None:
     classes = {one: number % 4 for number, one in enumerate(ids(range(80)))}
     found = split_originals(classes, SPLIT, 3)
     assert split_originals(dict(reversed(classes.items())), SPLIT, 3) == found
-    alone = {one: number for one, number in classes.items() if number != 2}  # who else is there doesn't matter
+    alone = {one: number for one, number in classes.items() if number != 2}  # other classes don't matter
     assert split_originals(alone, SPLIT, 3) == {one: found[one] for one in alone}
     assert split_originals(classes, SPLIT, 4) != found
 
@@ -109,7 +109,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_an_image_meets_the_same_change_in_any_batch_and_another_in_each_epoch(width: int) -> None:
+def test_changes_depend_on_the_image_and_the_epoch_but_not_on_the_batch(width: int) -> None:
     images, change = pictures(), augmentation(*EVERY, share=0.8, depth=3, width=width)
     before = images.clone()
     together = change(images, NUMBERS, "1")
@@ -123,7 +123,7 @@ def test_an_image_meets_the_same_change_in_any_batch_and_another_in_each_epoch(w
     assert (change(images, NUMBERS, "2", always=True) != images).flatten(1).any(1).sum() >= 11
 
 
-def test_equal_images_meet_changes_of_their_own_in_every_epoch() -> None:
+def test_changes_differ_between_images_and_epochs() -> None:
     images = pictures(1).expand(12, -1, -1, -1)
     for name in ("rotation", "brightness", "white_fog", "crop", "highlight"):
         change = augmentation(name, share=1)
@@ -170,7 +170,7 @@ def test_a_spot_adds_light_and_a_mix_of_nothing_is_the_image() -> None:
     assert len(set(places.tolist())) > 8
 
 
-def test_what_can_t_be_trained_with_is_refused() -> None:
+def test_operators_that_can_t_be_used_in_training_are_refused() -> None:
     with pytest.raises(ConfigError, match="gradient_descent follows a model's gradient and can't be used in training"):
         augmentation("gradient_descent")
     with pytest.raises(ConfigError, match="no operator 'white_fogg' to train with; did you mean white_fog"):
@@ -218,7 +218,7 @@ def test_the_layers_that_train_are_those_named() -> None:
     assert excitation is not None and excitation.blocks == {"features.1": 8}
 
 
-def test_a_set_gets_the_statistics_that_the_network_is_used_to() -> None:
+def test_a_set_gets_the_statistics_that_the_network_expects() -> None:
     images = pictures(20)
     images[:, 0] = images[:, 0] // 2 + 90
     own = channel_statistics(images.split(7))
@@ -233,7 +233,7 @@ def test_a_set_gets_the_statistics_that_the_network_is_used_to() -> None:
     assert inside.std((0, 2, 3), unbiased=False).tolist() == pytest.approx(clean[1], abs=1e-5)
 
 
-def test_batch_norms_count_over_the_set() -> None:
+def test_batch_norms_are_recomputed_on_the_set() -> None:
     network = build_network(wrapped(), config(), torch.device("cpu"))
     images = pictures(16, SIDE)
     recompute_batch_norms(network, images.split(8))
@@ -248,7 +248,7 @@ def test_batch_norms_count_over_the_set() -> None:
 
 @given(count=st.integers(1, 700), batch=st.integers(2, 200))
 @settings(max_examples=200, deadline=None)
-def test_batches_hold_every_picture_once_and_none_is_small(count: int, batch: int) -> None:
+def test_batches_hold_every_image_once_and_none_is_small(count: int, batch: int) -> None:
     batches = split_evenly(torch.randperm(count), batch)
     assert torch.equal(torch.cat(batches).sort().values, torch.arange(count))
     sizes = [len(each) for each in batches]
@@ -270,7 +270,7 @@ def test_rates_follow_their_schedule() -> None:
 # ---- the sentence ----
 
 
-def test_the_verdict_is_a_sentence() -> None:
+def test_the_effect_is_a_sentence() -> None:
     def effect(group: str, what: str, value: float, half: float) -> GroupEffect:
         change = Estimate(value, value - half, value + half)
         return GroupEffect(group, what, "area", (), "points", 100, 0.5, 0.6, change, 0.01)  # type: ignore[arg-type]
@@ -352,7 +352,7 @@ def test_models_that_can_t_be_trained(assets: Path, tmp_path: Path) -> None:
 
 
 class Boxes(torch.nn.Module):
-    """One box that is always there."""
+    """Finds the same box in every image."""
 
     def __init__(self) -> None:
         super().__init__()
