@@ -15,11 +15,16 @@ import brinell
 from benchmarks.end_to_end import one_round, operators, per_second, summary
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.threads import answers
-from brinell.lenses.knob.lens import KnobOptions, knob
+from brinell.lenses.knob.lens import measure as measure_property
+from brinell.lenses.knob.options import KnobOptions
+from brinell.lenses.method import Categorical
+from brinell.lenses.outcomes import BROKEN
 from brinell.models.model import Model
 from brinell.perturb.property import find_property, property_names
+
+RESNET = "torchvision:resnet50?pretrained=false"
 
 
 def pictures(count: int) -> list[tuple[np.ndarray, None]]:
@@ -60,33 +65,37 @@ def search(model: Model, given: argparse.Namespace, execution: Execution) -> dic
     images = torch.stack([torch.from_numpy(image).permute(2, 0, 1) for image, _ in pictures(given.images)])
     bare, labels = bare_model(model, given.batch), answers(model, images, given.batch).argmax(1)
     criterion = find_criterion("misclassification")
-    bench = Bench(model, images, torch.arange(len(images)), labels, criterion=criterion, seed=0, batch=given.batch)
+    ids = torch.arange(len(images))
+    evaluator = Evaluator.of(model, images, ids, labels, criterion=criterion, seed=0, batch=given.batch)
     rates, spent, alone, broke = {}, 0.0, 0.0, {}
     before = per_second(bare, 1.0)
-    searched(bench, "brightness", points=2)  # the first of all is slower
+    search_property(evaluator, "brightness", points=2)  # warms up
     for name in property_names():
-        asked, seconds, broken = searched(bench, name, points=given.points)
+        queries, seconds, broken = search_property(evaluator, name, points=given.points)
         after = per_second(bare, 1.0)
         rate = (before + after) / 2
-        rates[name], broke[name] = asked / seconds / rate, broken / len(images)
-        spent, alone, before = spent + seconds, alone + asked / rate, after
+        rates[name], broke[name] = queries / seconds / rate, broken / len(images)
+        spent, alone, before = spent + seconds, alone + queries / rate, after
     return {"bare": before, "ratio": alone / spent, "points": given.points, "properties": rates, "broken": broke}
 
 
-def searched(bench: Bench, name: str, *, points: int, resample: bool = False) -> tuple[int, float, int]:
-    """Queries, seconds, and how many images broke."""
-    options = KnobOptions(operators=(name,), points=points, resample=resample)
-    asked, start = bench.asked, time.perf_counter()
-    columns = bench.drive(knob(bench.shard(), find_property(name), options))
+def search_property(evaluator: Evaluator, name: str, *, points: int, resample: bool = False) -> tuple[int, float, int]:
+    """Return the queries and seconds of a search, and the number of images that broke."""
+    options = KnobOptions(operators=(name,), variant="dsn2020", points=points, resample=resample)
+    before, start = evaluator.queries, time.perf_counter()
+    columns = evaluator.drive(measure_property(evaluator.shard(), find_property(name, "dsn2020"), options))
     seconds = time.perf_counter() - start
     status = columns["status"]
-    return bench.asked - asked, seconds, int((status.places == 0).sum())  # type: ignore[union-attr]
+    assert isinstance(status, Categorical)
+    return evaluator.queries - before, seconds, int((status.codes == BROKEN).sum())
 
 
 def main() -> None:
     """Print the figures as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["profile", "search"])
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--model", default=RESNET)
     parser.add_argument("--images", type=int, default=2048)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--points", type=int, default=50)
@@ -94,12 +103,12 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--rounds", type=int, default=1)
     given = parser.parse_args()
-    execution = Execution(device="cuda", precision=given.precision, batch=given.batch, compile=given.compile)
-    model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
+    execution = Execution(device=given.device, precision=given.precision, batch=given.batch, compile=given.compile)
+    model = brinell.open_model(given.model, execution)
     facts = {
-        "device": torch.cuda.get_device_name(),
+        "device": torch.cuda.get_device_name() if model.device.type == "cuda" else model.device.type,
         "torch": torch.__version__,
-        "model": "ResNet-50",
+        "model": "ResNet-50" if given.model == RESNET else given.model,
         "precision": given.precision + (", compiled" if given.compile else ""),
         "batch": given.batch,
         "images": given.images,

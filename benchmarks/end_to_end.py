@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import unquote
 
 import brinell
-from brinell.api import assembled
+from brinell.api import open_setup
 from brinell.config.execution import Execution
-from brinell.engine.progress import Silent, Tick
+from brinell.engine.progress import Advance, Silent
 from brinell.engine.runner import execute
 from brinell.models.model import Model
 
@@ -27,7 +27,7 @@ class Clock(Silent):
     def __init__(self) -> None:
         self.stages: dict[str, list[float]] = {}
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
+    def stage(self, what: str, total: int, unit: str) -> Advance:
         """Begin a stage."""
         began = time.time()
         self.stages[what] = [total, began, began]
@@ -75,17 +75,16 @@ def one_round(
     before = per_second(bare, seconds)
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
-        parts = assembled(
+        setup = open_setup(
             model,
             {"source": data, "labels": "prediction"},
-            lens={"name": "profile", "operators": names},
-            out=folder,
-            execution=execution,
+            {"lens": {"name": "profile", "operators": names, "variant": "published"}, "out": folder},
+            execution,
         )
         start = time.time()
-        execute(parts, clock)
+        execute(setup, clock)
         whole = time.time() - start
-        total, began, ended = clock.stages[f"profile of {model.name}"]
+        total, began, ended = clock.stages[f"profile: {model.name}"]
         spent = _seconds_of_operators(Path(folder), began)
     after = per_second(bare, seconds)
     return Round((before + after) / 2, total / (ended - began), total / whole, int(total), spent)

@@ -90,7 +90,7 @@ def _photograph(height: int, width: int) -> Tensor:
 def _evaluator(model: Model, image: Tensor, batch: int) -> Evaluator:
     model_input, zero = model.preprocess.model_input(image)[None], torch.zeros(1, dtype=torch.int64)
     criterion = find_criterion("top_k_misclassification(5)")
-    original = model.preprocess.coloured(image).contiguous()
+    original = model.preprocess.convert_channels(image).contiguous()
     renderer = Renderer(model.preprocess, model_input, zero, seed=0, originals=[original], device=model.device)
     return Evaluator(model, renderer, zero, criterion=criterion, batch=batch)
 

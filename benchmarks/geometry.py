@@ -16,20 +16,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from brinell.lenses.tasks import MotionSearch
 from PIL import Image
 from torch import Tensor, nn
 
 import brinell
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.threads import CORES, torch_alone
-from brinell.lenses.geometry.lens import GeometryOptions, geometry
+from brinell.lenses.geometry.lens import measure as measure_motion
+from brinell.lenses.geometry.options import GeometryOptions
 from brinell.lenses.outcomes import BROKEN
 from brinell.models.device import select_device
 from brinell.models.model import Model
 from brinell.motion.groups import GROUPS
+from brinell.perturb.motion import Motion
 
 IMAGES = 64
 BLOCK = 8  # images that advance together on an accelerator
@@ -53,34 +54,35 @@ def measure(images: int = IMAGES) -> dict[str, Any]:
     model = as_model(trained(ASSETS, 0, RUNS / "networks"), "digits")
     pictures = digits(ASSETS, "train")[0][: max(images, 128)]
     whole: dict[str, Any] = {"cores": CORES, "images": images}
-    searched(model, pictures[:4], "translation", "manifool")  # a first look
+    search(model, pictures[:4], "translation", "manifool")  # a first look
     table = []
     for name, published in TABLE.items():
         for method, paper in zip(("manifool", "manitest"), published, strict=True):
-            own = searched(model, pictures[:images], name, method)
+            own = search(model, pictures[:images], name, method)
             table.append({"group": name, "method": method, **own, "paper": paper, "times": paper / own["seconds"]})
     whole["table"] = table
     whole["dimensions"] = [
-        {"group": name, "dimension": GROUPS[name].dimension, **searched(model, pictures[:images], name, "manifool")}
+        {"group": name, "dimension": GROUPS[name].dimension, **search(model, pictures[:images], name, "manifool")}
         for name in ("rotation", "translation", "rotation_translation", "similarity", "affine", "projective")
     ]
     whole["grows"] = [
-        {"number": count, **searched(model, pictures[:count], "similarity", "manifool")} for count in (1, 4, 16, 64, 128)
+        {"number": count, **search(model, pictures[:count], "similarity", "manifool")} for count in (1, 4, 16, 64, 128)
     ]
     whole["targets"] = [
-        {"targets": count, **searched(model, pictures[:images], "similarity", "manifool", targets=count)}
+        {"targets": count, **search(model, pictures[:images], "similarity", "manifool", targets=count)}
         for count in (1, 3, 9)
     ]
     return whole
 
 
-def searched(model: Model, images: Tensor, group: str, method: Any, **options: Any) -> dict[str, float]:
+def search(model: Model, images: Tensor, group: str, method: Any, **options: Any) -> dict[str, float]:
     """What one image takes among all of them: seconds, those of processors, queries, gradients; how many labels changed."""
     small = images.shape[-1] < 64
     labels = torch.zeros(len(images), dtype=torch.int64)
-    asked = GeometryOptions(operators=(group,), methods=(method,), least=0.0 if small else 0.02, again=0, **options)
+    min_change = 0.0 if small else 0.02
+    chosen = GeometryOptions(operators=(group,), methods=(method,), min_change=min_change, retry=0, **options)
     with torch_alone():
-        bench = Bench(
+        evaluator = Evaluator.of(
             model,
             model.preprocess.inputs(images),
             torch.arange(len(images)),
@@ -90,13 +92,13 @@ def searched(model: Model, images: Tensor, group: str, method: Any, **options: A
             batch=32 if small else 128,
             originals=[] if small else list(images),
         )
-        shard = bench.shard()
-        bench.stage  # noqa: B018  # made once, before the clock
+        shard = evaluator.shard()
+        evaluator.stage  # noqa: B018  # made once, before the clock
         began, before = time.perf_counter(), time.process_time()
-        rows: Any = bench.drive(geometry(shard, MotionSearch(GROUPS[group], method), asked))
+        rows: Any = evaluator.drive(measure_motion(shard, Motion(GROUPS[group], method, searching=True), chosen))
         took, worked = time.perf_counter() - began, time.process_time() - before
     found = {"seconds": took / len(images), "processor": worked / len(images)}
-    found |= {"changed": float((rows["status"].places == BROKEN).float().mean())}
+    found |= {"changed": float((rows["status"].codes == BROKEN).float().mean())}
     return found | {name: float(rows[name].float().mean()) for name in ("queries", "gradients") if name in rows}
 
 
@@ -110,7 +112,7 @@ def accelerated(execution: Execution, images: int, budget: float) -> dict[str, A
     model = _resnet(execution, pictures)
     name = torch.cuda.get_device_name(0) if model.device.type == "cuda" else model.device.type
     found: dict[str, Any] = {"device": name, "precision": execution.precision, "block": BLOCK}
-    searched(model, pictures[:2], "similarity", "manifool", most_steps=2)  # a first look
+    search(model, pictures[:2], "similarity", "manifool", max_steps=2)  # a first look
     print(f"ready after {time.perf_counter() - began:.1f} s", flush=True)
     searches = [(group, method) for group in ("similarity", "affine") for method in ("manifool", "random")]
     for left, (group, method) in zip(range(len(searches), 0, -1), searches, strict=True):
@@ -119,7 +121,7 @@ def accelerated(execution: Execution, images: int, budget: float) -> dict[str, A
         for some in pictures.split(BLOCK):
             if took and took * (1 + 1 / len(blocks)) > share:
                 break
-            blocks.append((len(some), searched(model, some, group, method)))
+            blocks.append((len(some), search(model, some, group, method)))
             took += len(some) * blocks[-1][1]["seconds"]
             done = sum(count for count, _ in blocks)
             means = {key: sum(count * own[key] for count, own in blocks) / done for key in blocks[0][1]}

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 import brinell
-from benchmarks.accelerator import searched
+from benchmarks.accelerator import search_property
 from benchmarks.end_to_end import per_second
 from benchmarks.processor import MODEL
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.threads import answers, torch_alone
 from brinell.engine.tuning import best_batch
 from brinell.models.model import Model
@@ -37,9 +37,10 @@ def measure() -> dict[str, Any]:
     with torch_alone():
         labels = answers(model, inputs, 8).argmax(1)
         batch = best_batch(model)
-        bench = Bench(model, inputs, ids, labels, criterion=find_criterion("misclassification"), seed=0, batch=batch)
-        rounds = [_round(bench, inputs) for _ in range(ROUNDS)]
-        peers = _beside_foolbox(model, bench, inputs, labels)
+        criterion = find_criterion("misclassification")
+        evaluator = Evaluator.of(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch)
+        rounds = [_round(evaluator, inputs) for _ in range(ROUNDS)]
+        peers = _beside_foolbox(model, evaluator, inputs, labels)
     names = list(rounds[0]["rates"])
     return {
         "model": MODEL,
@@ -53,17 +54,17 @@ def measure() -> dict[str, Any]:
     }
 
 
-def _round(bench: Bench, inputs: Tensor) -> dict[str, Any]:
+def _round(evaluator: Evaluator, inputs: Tensor) -> dict[str, Any]:
     """Every property once, with a look at the bare network before and after each."""
     every = inputs.repeat(4, 1, 1, 1)
 
     def bare() -> float:  # side by side on all cores, as a run asks it: the fastest way (see `processor`)
-        return per_second(lambda: len(answers(bench.model, every, bench.batch)), 1.5)
+        return per_second(lambda: len(answers(evaluator.model, every, evaluator.batch)), 1.5)
 
     rates, seconds_bare, spent = {}, 0.0, 0.0
     before = bare()
     for name in property_names():
-        asked, seconds, _ = searched(bench, name, points=POINTS)
+        asked, seconds, _ = search_property(evaluator, name, points=POINTS)
         after = bare()
         rates[name] = asked / seconds / ((before + after) / 2)
         spent += seconds
@@ -84,7 +85,7 @@ class _Counted(nn.Module):
         return answers(self.model, images.mul(255).round().clamp(0, 255).to(torch.uint8), self.batch).clamp(min=1e-9).log()
 
 
-def _beside_foolbox(model: Model, bench: Bench, inputs: Tensor, labels: Tensor) -> list[dict[str, Any]]:
+def _beside_foolbox(model: Model, evaluator: Evaluator, inputs: Tensor, labels: Tensor) -> list[dict[str, Any]]:
     """The four linear searches that both have, with as many steps."""
     attacks: dict[str, Callable[[], Any]] = {
         "gaussian_blur": lambda: foolbox.attacks.GaussianBlurAttack(steps=POINTS, max_sigma=0.2 * inputs.shape[-1]),
@@ -92,7 +93,7 @@ def _beside_foolbox(model: Model, bench: Bench, inputs: Tensor, labels: Tensor) 
         "salt_and_pepper": lambda: foolbox.attacks.SaltAndPepperNoiseAttack(steps=POINTS),
         "blended_noise": lambda: foolbox.attacks.LinearSearchBlendedUniformNoiseAttack(steps=POINTS, directions=10),
     }
-    counted = _Counted(model, bench.batch).eval()
+    counted = _Counted(model, evaluator.batch).eval()
     peer = foolbox.PyTorchModel(counted, bounds=(0, 1), device="cpu")
     clean = inputs.to(torch.float32) / 255
     found = []
@@ -100,7 +101,7 @@ def _beside_foolbox(model: Model, bench: Bench, inputs: Tensor, labels: Tensor) 
         counted.asked, start = 0, time.perf_counter()
         _, _, success = make()(peer, clean, labels, epsilons=None)
         seconds = time.perf_counter() - start
-        queries, ours, broken = searched(bench, name, points=POINTS)
+        queries, ours, broken = search_property(evaluator, name, points=POINTS)
         found.append(
             {
                 "name": name,

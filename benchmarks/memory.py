@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from brinell.api import assembled
+from brinell.api import open_setup
 from brinell.config.execution import Execution
-from brinell.engine.progress import Silent, Tick
+from brinell.engine.progress import Advance, Silent
 from brinell.engine.runner import execute
 
 COUNTS, REPEATS = (100, 10_000), 3
@@ -53,7 +53,7 @@ class Scale(Silent):
     def __init__(self) -> None:
         self.notes: list[float] = []
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
+    def stage(self, what: str, total: int, unit: str) -> Advance:
         """Begin a stage, and forget the last one's notes."""
         self.notes = []
         done = 0
@@ -70,14 +70,14 @@ class Scale(Silent):
 
 def _run(folder: Path) -> dict[str, Any]:
     scale = Scale()
-    parts = assembled(
+    lens = {"name": "profile", "operators": ["fade_black:published", "pixel_exchange:published"], "levels": 3}
+    setup = open_setup(
         "fake:grey:0.25?size=224",
         str(folder / "images"),
-        lens={"name": "profile", "operators": ["fade_black", "pixel_exchange"], "levels": 3},
-        out=folder / "run",
-        execution=Execution(batch=16, shard=SHARD, runtime="torch"),
+        {"lens": lens, "out": folder / "run"},
+        Execution(batch=16, shard=SHARD, runtime="torch"),
     )
-    execute(parts, scale)
+    execute(setup, scale)
     return {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "eighths": scale.notes}
 
 

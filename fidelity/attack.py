@@ -1,6 +1,6 @@
-"""Gradient descent, of which the paper gives no code: which step could have given its curves.
+"""Find which gradient step could have produced the published curves; the paper (Swingler 2022) gives no code for it.
 
-Operators work on whole grey levels. Here images also stay in fractions between steps, as they do when nobody rounds them.
+Operators work on whole grey levels. Here images also stay fractional between steps, as they do without rounding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brinell.classes import align
 from fidelity.compare import Array, area, distance, first_below
 from fidelity.experiments import ATTACK, FEW, KERAS, raw_gradients
 from fidelity.measure import IMAGES, LITE0, ROOT, Measured, measure, published, published_networks, require_assets
-from fidelity.words import grid, listed, told_level
+from fidelity.words import format_level, grid, listed
 
 COUNT = FEW // 2  # images
 BATCH = 10
@@ -28,9 +28,9 @@ B0, INCEPTION = "EfficientNetB0", "InceptionV3"
 
 @dataclass(frozen=True)
 class Step:
-    """One step: the gradient times a rate. `probability`: of the label's probability instead of the loss."""
+    """A step: the gradient times a rate; with `probability`, of the label's probability instead of the loss."""
 
-    told: str
+    label: str
     rate: float
     probability: bool = False
     model: str = LITE0
@@ -38,22 +38,22 @@ class Step:
 
 _KERAS = f"{LITE0}&std={KERAS}"
 STEPS = {
-    "loss": Step(f"the gradient times {RATE:,}, in fractions", RATE),
-    "loss-3": Step(f"the gradient times {3 * RATE:,}, in fractions", 3 * RATE),
-    "probability": Step(f"the probability's gradient times {RATE:,}, in fractions", RATE, probability=True),
-    "loss-keras": Step(f"the gradient times {RATE:,}, in fractions, Keras' normalisation", RATE, model=_KERAS),
+    "loss": Step(f"the gradient times {RATE:,}, fractional", RATE),
+    "loss-3": Step(f"the gradient times {3 * RATE:,}, fractional", 3 * RATE),
+    "probability": Step(f"the probability's gradient times {RATE:,}, fractional", RATE, probability=True),
+    "loss-keras": Step(f"the gradient times {RATE:,}, fractional, Keras' normalisation", RATE, model=_KERAS),
     "probability-keras": Step(
-        f"the probability's gradient times {RATE:,}, in fractions, Keras' normalisation", RATE, True, _KERAS
+        f"the probability's gradient times {RATE:,}, fractional, Keras' normalisation", RATE, True, _KERAS
     ),
-    # one unit of an input from -1 to 1 is 127.5 grey levels, which count in the gradient and again in the step
+    # one unit of an input from -1 to 1 is 127.5 grey levels, which enter the gradient and the step
     "probability-scaled": Step(
-        f"the probability's gradient times {RATE:,}, in fractions, of an input from −1 to 1", RATE * 127.5**2, True
+        f"the probability's gradient times {RATE:,}, fractional, of an input from −1 to 1", RATE * 127.5**2, True
     ),
 }
 
 
 def measure_attacks() -> dict[str, NDArray[np.bool_]]:
-    """Outcomes (images, levels) of each step in fractions, kept under runs/fidelity-fractions."""
+    """Return outcomes (images, levels) of each fractional step, stored under runs/fidelity-fractions."""
     require_assets()
     folder = ROOT / "runs" / "fidelity-fractions"
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,12 +61,12 @@ def measure_attacks() -> dict[str, NDArray[np.bool_]]:
     for name, step in STEPS.items():
         file = folder / f"{name}.npy"
         if not file.exists():
-            np.save(file, _attacked(step))
+            np.save(file, _attack(step))
         found[name] = np.load(file)
     return found
 
 
-def _attacked(step: Step) -> NDArray[np.bool_]:
+def _attack(step: Step) -> NDArray[np.bool_]:
     model, dataset = brinell.open_model(step.model), brinell.open_dataset(IMAGES)
     samples = [dataset[index] for index in range(COUNT)]
     names = [sample.label for sample in samples if sample.label is not None]
@@ -76,19 +76,19 @@ def _attacked(step: Step) -> NDArray[np.bool_]:
     right = np.empty((COUNT, 31), bool)
     for start in range(0, COUNT, BATCH):
         rows = slice(start, start + BATCH)
-        images, asked = inputs[rows], labels[rows, None]
+        images, targets = inputs[rows], labels[rows, None]
         for number in range(31):
             scores = model.predict(images)
-            right[rows, number] = scores.argmax(1) == asked[:, 0]
-            gradient = model.gradient(images, asked[:, 0])
+            right[rows, number] = scores.argmax(1) == targets[:, 0]
+            gradient = model.gradient(images, targets[:, 0])
             # d probability = probability x d log probability
-            weight = scores.gather(1, asked)[:, :, None, None].clone() if step.probability else 1
+            weight = scores.gather(1, targets)[:, :, None, None].clone() if step.probability else 1
             images = (images + step.rate * weight * gradient).clamp(0, 255)
     return right
 
 
 def attack_facts(main_run: Measured, read: Measured) -> dict[str, Any]:
-    """The page's figures: a table, the step nearest to B0, and the same in InceptionV3's scale."""
+    """Return the page's figures: a table, the step nearest to B0, and the same step in InceptionV3's scale."""
     whole = measure("attack", list(raw_gradients()), limit=COUNT)
     fractions = {name: right.mean(0) for name, right in measure_attacks().items()}
     default = main_run.among(read).of(f"{ATTACK}:sign").mean(0)
@@ -99,7 +99,7 @@ def attack_facts(main_run: Measured, read: Measured) -> dict[str, Any]:
             (f"the gradient times {rate:,}, in whole grey levels", COUNT, whole.of(key).mean(0))
             for key, rate in raw_gradients().items()
         ),
-        *((STEPS[name].told, COUNT, curve) for name, curve in fractions.items()),
+        *((STEPS[name].label, COUNT, curve) for name, curve in fractions.items()),
         *((f"*{network}, published*", 590, published(network)[ATTACK]) for network in published_networks()),
     ]
     b0 = published(B0)[ATTACK]
@@ -108,11 +108,11 @@ def attack_facts(main_run: Measured, read: Measured) -> dict[str, Any]:
     scaled = fractions["probability-scaled"]
     return {
         "table": _table(lines),
-        "levels": listed(told_level(first_below(published(network)[ATTACK])) for network in published_networks()),
-        "nearest": STEPS[nearest].told,
+        "levels": listed(format_level(first_below(published(network)[ATTACK])) for network in published_networks()),
+        "nearest": STEPS[nearest].label,
         "distance": (distance(default, b0), distance(fractions[nearest], b0)),
         "count": COUNT,
-        "first": (told_level(first_below(fractions[nearest])), told_level(first_below(b0))),
+        "first": (format_level(first_below(fractions[nearest])), format_level(first_below(b0))),
         "areas": (float(area(fractions[nearest])), float(area(b0))),
         "scaled": (scaled[1], scaled[2]),
         "inception": tuple(published(INCEPTION)[ATTACK][1:3]),
@@ -125,13 +125,13 @@ def _table(lines: list[tuple[str, int, Array]]) -> str:
         ["step", "images", *(f"level {shown}" for shown in SHOWN), "first below 50 %", "distance from B0", "InceptionV3"],
         [
             [
-                told,
+                label,
                 str(count),
                 *(f"{curve[shown]:.2f}" for shown in SHOWN),
-                told_level(first_below(curve)),
+                format_level(first_below(curve)),
                 f"{distance(curve, b0):.2f}",
                 f"{distance(curve, inception):.2f}",
             ]
-            for told, count, curve in lines
+            for label, count, curve in lines
         ],
     )

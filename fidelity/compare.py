@@ -1,4 +1,4 @@
-"""Curves in numbers, with intervals from resampled images: pure functions of arrays."""
+"""Summary numbers of curves, with intervals from resampled images: pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ Outcomes = NDArray[np.bool_]
 
 
 def area(curves: Array) -> Array:
-    """Mean over levels 0..30, along the last axis."""
+    """Return the mean over levels 0..30, along the last axis."""
     return curves.mean(-1)
 
 
 def kept(curves: Array) -> Array:
-    """Accuracy as a share of the clean accuracy, so that networks of different accuracy can be compared."""
+    """Return accuracy as a share of clean accuracy, to compare networks of different accuracy."""
     return curves / curves[..., :1]
 
 
 def first_below(curves: Array, threshold: float = 0.5) -> NDArray[np.int64]:
-    """The first level below the threshold, along the last axis; NEVER where there is none."""
+    """Return the first level below the threshold, along the last axis; NEVER if there is none."""
     below = curves < threshold
     return np.where(below.any(-1), below.argmax(-1), NEVER)
 
 
 def distance(left: Array, right: Array) -> float:
-    """Mean absolute difference of two curves."""
+    """Return the mean absolute difference of two curves."""
     return float(np.abs(left - right).mean())
 
 
 def rank_correlation(left: Array, right: Array) -> float:
-    """Spearman's."""
+    """Return Spearman's rank correlation."""
     return float(stats.spearmanr(left, right).statistic)
 
 
 def interval(values: Array) -> tuple[float, float]:
-    """The middle 95 %."""
+    """Return the central 95 % interval."""
     low, high = np.percentile(values, [2.5, 97.5])
     return float(low), float(high)
 
 
 def resampled(outcomes: Sequence[Outcomes]) -> Array:
-    """Curves (resamples, len(outcomes), levels) on images drawn with replacement, the same ones for every member."""
+    """Return curves (resamples, len(outcomes), levels) on images drawn with replacement, the same for every member."""
     count = len(outcomes[0])
-    places = Draws.of(key("fidelity", "bootstrap"), torch.arange(RESAMPLES)).below(0, count, count).numpy()
+    indices = Draws.of(key("fidelity", "bootstrap"), torch.arange(RESAMPLES)).below(0, count, count).numpy()
     times = np.zeros((RESAMPLES, count))
-    np.add.at(times, (np.arange(RESAMPLES)[:, None], places), 1)
+    np.add.at(times, (np.arange(RESAMPLES)[:, None], indices), 1)
     return np.stack([times @ right / count for right in outcomes], 1)

@@ -1,4 +1,4 @@
-"""The runs behind the page: the comparison itself, and what is changed to explain where it differs."""
+"""The runs behind the page: the comparison, and experiments that explain the differences."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor
 
 from brinell.perturb.operator import OPERATORS, find_operator, operator_names, step_operator
 from fidelity.compare import Array, Outcomes, area, distance, first_below, interval, kept, rank_correlation, resampled
-from fidelity.measure import ASSETS, LITE0, Curve, Measured, measure, published, published_networks
+from fidelity.measure import ASSETS, LITE0, VARIANT, Curve, Measured, measure, published, published_networks
 
 ATTACK = "gradient_descent"
 FEW = 100  # images of the experiments
-FAR_AREA, FAR_LEVELS = 0.08, 3  # from here on an operator differs much
+FAR_AREA, FAR_LEVELS = 0.08, 3  # beyond these an operator differs substantially
 THEIR_GREY = 151  # mean grey value of the paper's images (its Tables 1-3)
 RATES = (1_000, 3_000, 10_000)
 
-# Keras' EfficientNet took (x - mean) / sqrt(std) instead of (x - mean) / std (tensorflow issue 49930): the same for Lite0
+# Keras' EfficientNet computed (x - mean) / sqrt(std) instead of (x - mean) / std (tensorflow issue 49930)
 KERAS = ",".join(f"{128 / 255 / std**0.5:.4f}" for std in (0.229, 0.224, 0.225))
 SETTINGS = {
     "other random draws": {"seed": 1},
@@ -37,7 +37,7 @@ NETWORKS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """One operator: our outcomes and a published curve."""
+    """An operator: our outcomes and the published curve."""
 
     operator: str
     right: Outcomes
@@ -55,26 +55,26 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """Our area less theirs."""
+        """Our area minus theirs."""
         return float(area(self.ours) - area(self.theirs))
 
     @property
     def far(self) -> bool:
-        """Whether the two differ much."""
+        """Whether the two differ substantially."""
         levels = abs(int(first_below(self.ours)) - int(first_below(self.theirs)))
         return abs(self.difference) > FAR_AREA or levels >= FAR_LEVELS
 
 
 def comparisons(measured: Measured) -> list[Comparison]:
-    """Every operator that has a published curve, the most damaging first and the attack last."""
+    """Return all operators with a published curve, the most damaging first and the attack last."""
     theirs = published()
-    found = [Comparison(name, measured.of(find_operator(name).id), theirs[name]) for name in theirs]
+    found = [Comparison(name, measured.of(find_operator(name, VARIANT).id), theirs[name]) for name in theirs]
     return sorted(found, key=lambda one: (one.operator == ATTACK, area(one.ours)))
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Rank correlations of areas (with its interval) and of first levels below 50 %, and the mean distance of curves."""
+    """Rank correlations of areas (with an interval) and of first levels below 50 %, and the mean distance of curves."""
 
     areas: float
     low: float
@@ -84,33 +84,33 @@ class Agreement:
 
 
 def agreement(outcomes: dict[str, Outcomes]) -> Agreement:
-    """Outcomes by operator against the published curves of EfficientNet-B0."""
+    """Return the agreement of outcomes, by operator, with the published curves of EfficientNet-B0."""
     curves = np.stack([right.mean(0) for right in outcomes.values()])
     theirs = np.stack([published()[name] for name in outcomes])
-    again = [rank_correlation(areas, area(theirs)) for areas in area(resampled(list(outcomes.values())))]
+    correlations = [rank_correlation(areas, area(theirs)) for areas in area(resampled(list(outcomes.values())))]
     return Agreement(
         rank_correlation(area(curves), area(theirs)),
-        *interval(np.array(again)),
+        *interval(np.array(correlations)),
         rank_correlation(first_below(curves), first_below(theirs)),
         distance(curves, theirs),
     )
 
 
 def compared() -> list[str]:
-    """The operators that the agreement is over: all with a published curve, without the attack."""
+    """Return the operators that the agreement covers: all with a published curve except the attack."""
     return [name for name in operator_names() if name in published() and name != ATTACK]
 
 
-def other_readings() -> list[str]:
-    """Every operator of the package in the variant that are not the usual ones."""
+def other_variants() -> list[str]:
+    """Return the ids of all operators in variants other than the default."""
     raw = raw_gradients()
-    return [one.id for one in OPERATORS.values() if one.id not in raw and one.id != find_operator(one.name).id]
+    return [one.id for one in OPERATORS.values() if one.id not in raw and one.id != find_operator(one.name, VARIANT).id]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One network in one setting: by operator, the share of clean accuracy that it keeps (mean over levels), and its first
-    level below 50 %. `base` is the row that differs from it in one thing only.
+    """A network in a setting: by operator, the share of clean accuracy that it keeps (mean over levels), and its first
+    level below 50 %. `base` is the row that it differs from in one respect.
     """
 
     name: str
@@ -131,8 +131,8 @@ ALL_IMAGES, FIRST_IMAGES = "EfficientNet-Lite0", f"EfficientNet-Lite0, first {FE
 
 
 def experiments(main: Measured, operators: list[str]) -> list[Row]:
-    """What moves the kept areas of these operators: draws, model input, normalisation, images, network."""
-    ids = {name: find_operator(name).id for name in operators}
+    """Return the rows that vary draws, model input, normalisation, images and network for these operators."""
+    ids = {name: find_operator(name, VARIANT).id for name in operators}
 
     def row(name: str, group: str, measured: Measured, base: str | None = None, network: str = "efficientnet_lite0") -> Row:
         curves = {one: measured.of(key, network).mean(0) for one, key in ids.items()}
@@ -144,12 +144,12 @@ def experiments(main: Measured, operators: list[str]) -> list[Row]:
     papers = [_row(name, PAPER, 590, {one: published(name)[one] for one in operators}) for name in published_networks()]
     settings = [row(name, SETTING, run(name, **options), FIRST_IMAGES) for name, options in SETTINGS.items()]
     others = run("networks", models=[f"{source}name={name}" for name, source in NETWORKS.items()])
-    judge = measure("judge", ["fade_grey"], models=NETWORKS["MobileNet V2"].rstrip("?"), levels=1)
-    judged = judge.of("fade_grey:published", "mobilenet_v2")[:, 0]
+    selector = measure("judge", ["fade_grey"], models=NETWORKS["MobileNet V2"].rstrip("?"), levels=1)
+    correct = selector.of("fade_grey:published", "mobilenet_v2")[:, 0]
     return [
         *papers,
         row(ALL_IMAGES, LITE, main),
-        row("images that MobileNet V2 gets right", SETTING, main.only(judged), ALL_IMAGES),
+        row("images that MobileNet V2 classifies correctly", SETTING, main.only(correct), ALL_IMAGES),
         row(f"images of mean grey {THEIR_GREY}", SETTING, main.only(as_bright(main)), ALL_IMAGES),
         row(FIRST_IMAGES, LITE, main.among(others)),
         *settings,
@@ -158,7 +158,7 @@ def experiments(main: Measured, operators: list[str]) -> list[Row]:
 
 
 def as_bright(measured: Measured) -> Outcomes:
-    """The most images, brightest first, whose mean grey value is at least that of the paper's images."""
+    """Return the largest set of brightest images whose mean grey value is at least that of the paper's images."""
     assert measured.grey is not None
     order = np.argsort(-measured.grey)
     means = np.cumsum(measured.grey[order]) / np.arange(1, len(order) + 1)
@@ -168,7 +168,7 @@ def as_bright(measured: Measured) -> Outcomes:
 
 
 def raw_gradients() -> dict[str, int]:
-    """Readings of the attack that the package doesn't offer, by their rate: along the gradient, as long as it is."""
+    """Return variants of the attack that the package doesn't offer, with their rates: steps along the unscaled gradient."""
     found = {f"{ATTACK}:raw{rate}": rate for rate in RATES}
     for name, rate in found.items():
         if name not in OPERATORS:
@@ -177,6 +177,6 @@ def raw_gradients() -> dict[str, int]:
 
 
 def _add_raw_gradient(rate: int) -> None:
-    @step_operator(ATTACK, find_operator(ATTACK).facts, variant=f"raw{rate}")
+    @step_operator(ATTACK, find_operator(ATTACK, VARIANT).facts, variant=f"raw{rate}")
     def along(images: Tensor, gradient: Tensor) -> Tensor:
         return (images.to(torch.float32) + rate * gradient).round_().clamp_(0, 255).to(torch.uint8)

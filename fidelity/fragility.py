@@ -230,7 +230,7 @@ def _beside(sampled: dict[float, FragilityFindings]) -> str:
         _of(sampled, network, 0.2, "loose shrink").share.value / _of(sampled, network, 0.8, "loose shrink").share.value
         for network in NETWORKS
     ]
-    lines.append(["loose shrink, P = 0.2 over P = 0.8", "4 (8 in words)", *(f"{ratio:.1f}" for ratio in ratios)])
+    lines.append(["loose shrink, P = 0.2 / P = 0.8", "4 (8 in words)", *(f"{ratio:.1f}" for ratio in ratios)])
     return grid(["", "paper, ResNet-v2-152", *NETWORKS], lines)
 
 
@@ -251,7 +251,7 @@ def _right(sampled: dict[float, FragilityFindings]) -> str:
     for network in NETWORKS:
         lost = [_of(sampled, network, size, "loose shrink") for size in SIZES]
         label = [_of(sampled, network, size, "loose shrink", "label") for size in SIZES]
-        lines.append([network, "of right windows", *(_percent(one.lost.value / one.recognised.value) for one in lost)])
+        lines.append([network, "of correct windows", *(_percent(one.lost.value / one.recognised.value) for one in lost)])
         lines.append([network, "label changes", *(_percent(one.share.value) for one in label)])
     return grid(["network", "", *(f"P = {size:g}" for size in SIZES)], lines)
 
@@ -271,7 +271,7 @@ def _halves(runs: dict[float, brinell.Run]) -> str:
             falls = f"{(large < small).sum()} of {len(rows)}"
             right = _percent(float(np.array(seen)[rows].mean()))
             lines.append([network, half, right, _percent(float(small.mean())), _percent(float(large.mean())), falls])
-    return grid(["network", "half", "right at P = 0.2", "fragile at P = 0.2", "at P = 0.4", "falls for"], lines)
+    return grid(["network", "half", "correct at P = 0.2", "fragile at P = 0.2", "at P = 0.4", "falls in"], lines)
 
 
 def _falls(runs: dict[float, brinell.Run]) -> str:
@@ -283,8 +283,8 @@ def _falls(runs: dict[float, brinell.Run]) -> str:
             for network in NETWORKS:
                 falls = [fall for run in runs.values() for fall in _pairs(run, network, change, top)]
                 cells.append(f"{np.mean(falls):.2f}, at most {max(falls):.2f} ({len(falls)} pairs)")
-            lines.append([f"{change}, right is top {top}", *cells])
-    return grid(["the best pair of an image and size", *NETWORKS], lines)
+            lines.append([f"{change}, correct is top {top}", *cells])
+    return grid(["largest drop per image and size", *NETWORKS], lines)
 
 
 def _pairs(run: brinell.Run, network: str, change: Any, top: int) -> list[float]:

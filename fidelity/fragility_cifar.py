@@ -247,7 +247,7 @@ def _training_table(found: dict[str, Any], names: list[str]) -> str:
         sizes = [found[name]["resized"][str(size)] for size in SIZES]
         cells = [f"{100 * one['loose shift by correct']:.0f} % ({100 * one['right']:.0f} %)" for one in sizes]
         lines.append([name, *cells, f"{100 * found[name]['accuracy']['test']:.0f} %"])
-    return grid(["fragile (right)", *(f"{size} px" for size in SIZES), "accuracy"], lines)
+    return grid(["fragile (correct)", *(f"{size} px" for size in SIZES), "accuracy"], lines)
 
 
 def _label_table(found: dict[str, Any], names: list[str]) -> str:

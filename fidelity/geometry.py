@@ -1,8 +1,8 @@
-"""Brinell's smallest motions beside the published ones: writes docs/fidelity-geometry.md.
+"""Compare brinell's smallest motions with the published ones (ManiFool, CVPR 2018); writes docs/fidelity-geometry.md.
 
-python -m fidelity.table1 --images 1000 --workers 16        what Table 1 is made of
-python -m fidelity.photographs --images 300 --device cuda   a row of Fig. 7
-python -m fidelity.geometry                                 the page, from what these have found
+python -m fidelity.table1 --images 1000 --workers 16        measure Table 1
+python -m fidelity.photographs --images 300 --device cuda   measure a row of Fig. 7
+python -m fidelity.geometry                                 write the page from these results
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from brinell.lenses.geometry.findings import Motions, Rate
+from brinell.lenses.geometry.findings import GeometryFindings
+from brinell.lenses.geometry.statistics import Rate
 from brinell.motion.groups import GROUPS as KNOWN
 from brinell.runs.statistics import mean, proportion
 from fidelity.measure import ROOT
@@ -42,7 +43,7 @@ def row_of_figure_7(blocks: dict[str, dict[str, Any]]) -> list[list[str]]:
             there = score[~np.isnan(score)]
             told = mean(float(there.mean()), float(there.std(ddof=1)), len(there))
             rates = _rates([block[f"{group}:random"]["counts"] for block in own.values()])
-            half = Motions({}, {("", ""): rates}, [], []).middle("", "")
+            half = GeometryFindings({}, {("", ""): rates}).threshold_score("", "")
             seconds = sum(block[f"{group}:manifool"]["seconds"] for block in own.values()) / len(score)
             lines.append(
                 [
@@ -51,7 +52,7 @@ def row_of_figure_7(blocks: dict[str, dict[str, Any]]) -> list[list[str]]:
                     f"{told.value:.2f} [{told.low:.2f}, {told.high:.2f}]",
                     f"{len(there)} of {len(score)}",
                     _median(score),
-                    f"{half:.2f}" if half is not None else f"more than {rates[-1].wanted:g}",
+                    f"{half:.2f}" if half is not None else f"more than {rates[-1].score:g}",
                     f"{rates[-1].rejected:.0%}",
                     f"{_column(own, group, 'queries').mean():.0f}",
                     f"{seconds:.2f}",
@@ -95,8 +96,8 @@ def _median(score: np.ndarray) -> str:
 
 
 def _changed(usual: dict[str, float], other: dict[str, float]) -> str:
-    words = {"targets": "{} targets", "lengths": "{} lengths", "longest": "steps up to {:g} px"}
-    words |= {"again": "second try, steps up to {:g} px", "most_steps": "{} steps"}
+    words = {"targets": "{} targets", "step_lengths": "{} step lengths", "max_step": "steps up to {:g} px"}
+    words |= {"retry": "retry with steps up to {:g} px", "max_steps": "{} steps"}
     return ", ".join(word.format(other[name]) for name, word in words.items() if other[name] != usual[name])
 
 
@@ -176,7 +177,7 @@ def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
         if photographs
         else "",
         others=grid(
-            ["settings", "network", "group", *(f"{what}: {when}" for what in WHAT for when in ("usual", "these"))],
+            ["settings", "network", "group", *(f"{what}: {when}" for what in WHAT for when in ("base", "these"))],
             other_settings(photographs),
         )
         if photographs[1:]
@@ -199,7 +200,7 @@ def _told(one: dict[str, float] | None) -> str:
         return "–"
     failed = f", {one['failed']:.0f} not fooled" if one["failed"] else ""
     if not one["other"]:
-        return f"every image the same{failed}"
+        return f"no image changes{failed}"
     return f"{one['change']:+.1%} ± {one['error']:.1%}{failed}"
 
 

@@ -18,9 +18,9 @@ from fidelity.words import grid, signed
 EXACT = "highlight:exact"
 SIZES = ("10 px", "20 px", "30 px", "40 px")
 WAYS = {
-    "relative": "spots as large a share as on {short} pixels",
-    "nearest": "resized by nearest neighbours",
-    "crop": "the middle 224 of 256 pixels",
+    "relative": "spots scaled as on {short} pixels",
+    "nearest": "nearest-neighbour resize",
+    "crop": "centre crop of 224 from 256 pixels",
     "authors": "the authors' grid",
 }
 
@@ -102,8 +102,8 @@ def drops(found: HighlightFindings, reference: Mapping[str, Any]) -> str:
         "S-average, points lost",
         "S ≥ 1, points",
         "S ≥ 5, points",
-        "S ≥ 1, % of the right",
-        "S ≥ 5, % of the right",
+        "S ≥ 1, % of correct",
+        "S ≥ 5, % of correct",
     ]
     return grid(head, lines)
 
@@ -115,9 +115,9 @@ def anyone(images: Sequence[Seen], found: HighlightFindings, reference: Mapping[
     each, total = reference["failing_variants"], reference["images"]
     theirs = reference["failing"] / each
     return (
-        f"{100 * len(lost) / len(every):.0f} % of our {len(every)} images are lost by one network or another, in "
-        f"{found.any_model[EXACT].variants / max(len(lost), 1):.1f} variants each; the paper's {reference['failing']:,} "
-        f"failing variants, {each} of an image, are about {theirs:,.0f} of {total:,} images, or "
+        f"{100 * len(lost) / len(every):.0f} % of our {len(every)} images are lost by at least one network, in "
+        f"{found.any_model[EXACT].variants / max(len(lost), 1):.1f} variants on average; the paper's {reference['failing']:,} "
+        f"failing variants, {each} per image, correspond to about {theirs:,.0f} of {total:,} images, or "
         f"{100 * theirs / total:.0f} %, for eight networks"
     )
 
@@ -134,15 +134,15 @@ def parts(images: Sequence[Seen], reference: Mapping[str, Any]) -> str:
         middle = median(one.sure for one in own if one.right)
         chosen: dict[str, Callable[[Seen], bool]] = {
             "all": lambda one: True,
-            f"less sure (below {middle:.2f})": lambda one, middle=middle: one.sure < middle,  # type: ignore[misc]
-            "more sure": lambda one, middle=middle: one.sure >= middle,  # type: ignore[misc]
-            "of the paper's 200 classes": lambda one: one.label in classes,
+            f"lower confidence (below {middle:.2f})": lambda one, middle=middle: one.sure < middle,  # type: ignore[misc]
+            "higher confidence": lambda one, middle=middle: one.sure >= middle,  # type: ignore[misc]
+            "in the paper's 200 classes": lambda one: one.label in classes,
         }
         lines += [[model, name, *_told([one for one in own if keep(one)])] for name, keep in chosen.items()]
     return grid(["network", "images", *HEAD], lines)
 
 
-HEAD = ("count", "top-1", "S ≥ 1, points lost", "S ≥ 5, points", "S ≥ 1, % of the right", "S ≥ 5, %", "failing variants")
+HEAD = ("count", "top-1", "S ≥ 1, points lost", "S ≥ 5, points", "S ≥ 1, % of correct", "S ≥ 5, %", "failing variants")
 
 
 def experiments(images: Sequence[Seen], others: Mapping[str, Sequence[Seen]], short: int) -> str:
@@ -156,7 +156,7 @@ def experiments(images: Sequence[Seen], others: Mapping[str, Sequence[Seen]], sh
         for name, own in {"": usual, **ways}.items():
             told = _told([one for one in own if one.image in common])
             lines.append([model, WAYS[name].format(short=short) if name else "as above", *told])
-    return grid(["network", "how", *HEAD], lines)
+    return grid(["network", "setting", *HEAD], lines)
 
 
 def changes(images: Sequence[Seen], others: Mapping[str, Sequence[Seen]], short: int) -> str:
@@ -174,7 +174,7 @@ def changes(images: Sequence[Seen], others: Mapping[str, Sequence[Seen]], short:
             wide = 1.96 * (pvariance(gaps) / len(gaps)) ** 0.5
             numbers = [signed(100 * value, 1) for value in (middle, middle - wide, middle + wide)]
             told.append(f"{WAYS[name].format(short=short)} {numbers[0]} ({numbers[1]} to {numbers[2]})")
-    head = "Points lost at S ≥ 1 beside the usual way, mean of the networks, with 95 % intervals over images"
+    head = "Change of points lost at S ≥ 1 compared with the default, mean of the networks, with 95 % intervals over images"
     return f"{head}: {'; '.join(told)}."
 
 
@@ -189,7 +189,7 @@ def sure(images: Sequence[Seen]) -> str:
         middle = median(one.sure for one in own if one.right)
         lost += sum(_loses(one) for one in own)
         unsure += sum(_loses(one) for one in own if one.sure < middle)
-    return f"{100 * unsure / lost:.0f} % of all that is lost at S ≥ 1 is of the less sure halves." if lost else ""
+    return f"{100 * unsure / lost:.0f} % of the images lost at S ≥ 1 are in the halves of lower confidence." if lost else ""
 
 
 def _by_model(images: Sequence[Seen]) -> dict[str, list[Seen]]:
@@ -211,11 +211,11 @@ def _told(images: Sequence[Seen]) -> list[str]:
 
 def sizes(found: HighlightFindings, reference: Mapping[str, Any]) -> str:
     """Shares of failures by sigma."""
-    lines = [["paper, all networks together", *(f"{100 * share:.1f}" for share in reference["share_by_sigma"])]]
+    lines = [["paper, all networks combined", *(f"{100 * share:.1f}" for share in reference["share_by_sigma"])]]
     ours = found.any_model[EXACT]
     lines.append(
         [
-            f"ours, all networks together ({ours.variants:,} variants)",
+            f"ours, all networks combined ({ours.variants:,} variants)",
             *(f"{100 * share:.1f}" for share in ours.share_by_sigma.values()),
         ]
     )
@@ -246,7 +246,7 @@ def shifts(found: Sequence[ShiftRate]) -> str:
             [one.model, _kind(one.failed), str(one.pairs), *values, f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}"]
         )
     rules = ("shifted, paper's rule", "shifted, equal cells")
-    return grid(["network", "the variant", "pairs", *rules, "tied, %", "overlap", "distance"], lines)
+    return grid(["network", "variant", "pairs", *rules, "tied, %", "overlap", "distance"], lines)
 
 
 def targets(predicted: Sequence[ShiftRate], labelled: Sequence[ShiftRate]) -> str:
@@ -256,7 +256,7 @@ def targets(predicted: Sequence[ShiftRate], labelled: Sequence[ShiftRate]) -> st
     for one in predicted:
         if (other := others.get((one.model, one.failed))) is not None:
             lines.append([one.model, _kind(one.failed), _shown(one.shifted), _shown(other.shifted)])
-    return grid(["network", "the variant", "map of the predicted class", "map of the correct class"], lines)
+    return grid(["network", "variant", "map of the predicted class", "map of the correct class"], lines)
 
 
 def _kind(failed: bool) -> str:

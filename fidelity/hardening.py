@@ -22,7 +22,7 @@ from typing import Any
 import jinja2
 
 import brinell
-from brinell.lenses.geometry.findings import Motions
+from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.lenses.highlights.findings import HighlightFindings
 from fidelity.hardened_nets import options
 from fidelity.measure import ASSETS, IMAGES, ROOT, require_assets
@@ -35,14 +35,14 @@ RADII = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
 #: seed 5, Fig. 8: the paper's recipes, and one of our own
 RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("fine-tuning", {}),
-    "set_normalisation": ("and the set's mean and standard deviation", {"recipe": "set_normalisation"}),
-    "squeeze_excitation": ("and squeeze-and-excitation", {"recipe": "squeeze_excitation"}),
+    "set_normalisation": ("with the dataset's mean and standard deviation", {"recipe": "set_normalisation"}),
+    "squeeze_excitation": ("with squeeze-and-excitation", {"recipe": "squeeze_excitation"}),
     "gently": (
-        "clean images and fresh spots, too",
+        "with clean images and fresh spots",
         {"augment": {"operators": ["highlight"], "share": 0.8}, "training": {"clean": True, "rate": 1e-5, "floor": 2}},
     ),
 }
-HELD_OUT = ["white_fog", "jpeg", "local_blur"]
+HELD_OUT = ["white_fog:published", "jpeg:published", "local_blur:published"]
 
 
 class Script:
@@ -75,7 +75,7 @@ class Script:
         test = {"source": str(ASSETS / "images" / "cifar10_test_2000.npz"), "limit": given.test}
         lens: dict[str, Any] = {"name": "geometry", "operators": ["affine"]}
         if given.quick:
-            lens |= {"targets": 3, "lengths": 8, "most_steps": 25}
+            lens |= {"targets": 3, "step_lengths": 8, "max_steps": 25}
         size = (given.images, "quick" if given.quick else "full")
         execution = brinell.Execution(**self.execution)
 
@@ -85,7 +85,7 @@ class Script:
 
         minimal = moving("minimal", methods=["manifool"])
         found = minimal.summary()
-        assert isinstance(found, Motions)
+        assert isinstance(found, GeometryFindings)
         (smallest,) = found.smallest.values()
         median = round(smallest.median or 1.04, 2)
         random = moving("random", methods=["random"], radii=[median], draws=1)
@@ -145,7 +145,7 @@ class Script:
         given, began = self.given, time.monotonic()
         model = options("mobilenet_v2", 224, "imagenet_classes.txt")
         data = {"source": str(IMAGES), "limit": given.photographs, "labels": "index"}
-        lens = {"name": "highlights", "operators": ["highlight"]}
+        lens = {"name": "highlights", "operators": ["highlight:exact"]}
         execution = brinell.Execution(**self.execution)
         run = brinell.run(model, data, lens=lens, out=self.place("light", given.photographs), execution=execution)
         failures = self.place("failures", given.photographs)
@@ -193,10 +193,10 @@ def _moved(name: str, hardened: brinell.Hardened, side: str) -> dict[str, Any]:
     """What the geometry lens found before or after."""
     run = brinell.Run(Path(hardened.folder) / side)
     found = run.summary()
-    assert isinstance(found, Motions)
+    assert isinstance(found, GeometryFindings)
     (one,) = found.smallest.values()
     ((model, operator),) = found.rates
-    rates = {rate.wanted: asdict(rate.changed) for rate in found.rates[model, operator]}
+    rates = {rate.score: asdict(rate.changed) for rate in found.rates[model, operator]}
     (clean,) = hardened.verdict.of("clean")
     after = side == "after"
     return {
@@ -205,7 +205,7 @@ def _moved(name: str, hardened: brinell.Hardened, side: str) -> dict[str, Any]:
         "score": asdict(one.score),
         "fooled": one.fooled,
         "images": one.fooled + one.failed,
-        "middle": found.middle(model, operator),
+        "middle": found.threshold_score(model, operator),
         "rates": rates,
         "clean": clean.after if after else clean.before,
         "sentence": hardened.verdict.sentence if after else None,
@@ -263,10 +263,10 @@ def _trainings(runs: list[dict[str, Any]]) -> str:
             f"{line['score']['value'] / first['score']['value']:.2f} ({100 * (line['clean'] - first['clean']):+.0f})"
             for line in lines
         ]
-        how = "quick" if run["quick"] else "whole"
+        how = "quick" if run["quick"] else "full"
         told = [f"{run['images']:,}", str(run["epochs"]), f"{run['rate']:g}", run["batches"], how, f"{run['test']}"]
         rows.append([*told, *cells])
-    head = ["images", "epochs", "rate", "batches", "ManiFool", "measured on", "minimal", "random", "baseline"]
+    head = ["images", "epochs", "rate", "batches", "ManiFool", "test images", "minimal", "random", "baseline"]
     return grid(head, rows)
 
 
@@ -300,8 +300,8 @@ def _table_2(cifar: dict[str, Any]) -> str:
         "trained on",
         "paper's ρ̂",
         "ρ̂ here [95 %]",
-        "paper, times",
-        "here, times",
+        "paper, ratio",
+        "here, ratio",
         "fooled",
         "wrong at r = 2.5",
         "r̂",

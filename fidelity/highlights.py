@@ -103,7 +103,7 @@ def detected() -> brinell.Run:
     options = f"task=detection&classes={ASSETS}/models/coco80.txt&interpolation=bilinear"
     models = [f"onnx:{ASSETS}/models/{name}.onnx?{options}" for name in DETECTORS]
     data = {"source": ASSETS / "images" / "coco_val_128" / "instances.json", "min_area": 0.05, "limit": SCENES}
-    return brinell.run(models, data, lens={"name": "highlights", "operators": ["highlight"]}, out=folder)
+    return brinell.run(models, data, lens={"name": "highlights", "operators": [glare.EXACT]}, out=folder)
 
 
 def measure(name: str, given: argparse.Namespace) -> list[brinell.Run]:

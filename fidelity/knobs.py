@@ -27,6 +27,7 @@ from fidelity.compare import rank_correlation
 from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of
 from fidelity.words import grid, listed, title
 
+VARIANT = "dsn2020"  # of properties that are named alone
 MODERATED = 32  # photographs that go through HTTP
 # ours, and the network of the paper that it stands beside
 NETWORKS = {"mobilenet_v2": "mobilenetV2", "squeezenet1_1": "squeezenet1.0"}
@@ -51,7 +52,7 @@ def run(
     execution = brinell.Execution(device=given.device)
     models = [network_of(network, execution, interpolation) for network in NETWORKS]
     data = {"source": IMAGES, "limit": given.images, "shuffle": True}
-    lens = {"name": "knob", "operators": list(properties), **options}
+    lens = {"name": "knob", "operators": list(properties), "variant": VARIANT, **options}
     return brinell.run(models, data, lens=lens, out=folder, execution=execution)
 
 
@@ -101,7 +102,7 @@ def moderated(properties: Sequence[str]) -> tuple[KnobFindings, dict[str, int]]:
             model = brinell.open_model(f"onnx:{ASSETS}/models/{name}.onnx{classes}")
             urls.append(open_servers.enter_context(Server(model, port=port)).start().url + f"/v2/models/{name}")
         data = {"source": IMAGES, "limit": MODERATED, "shuffle": True, "labels": "prediction"}
-        lens = {"name": "knob", "operators": list(properties), "search": "bracket"}
+        lens = {"name": "knob", "operators": list(properties), "variant": VARIANT, "search": "bracket"}
         answers = str(ROOT / "runs" / "fidelity-moderators-answers.sqlite")
         execution = brinell.Execution(answers=answers)
         return _moderators_of(brinell.run(urls, data, lens=lens, out=folder, execution=execution))
@@ -120,12 +121,12 @@ def detected(properties: Sequence[str]) -> KnobFindings:
     options = f"task=detection&classes={ASSETS}/models/coco80.txt&interpolation=bilinear"
     models = [f"onnx:{ASSETS}/models/{name}.onnx?{options}" for name in DETECTORS]
     data = {"source": ASSETS / "images" / "coco_val_128" / "instances.json", "min_area": 0.05, "limit": SCENES}
-    lens = {"name": "knob", "operators": list(properties), "search": "bracket"}
+    lens = {"name": "knob", "operators": list(properties), "variant": VARIANT, "search": "bracket"}
     return found_in(brinell.run(models, data, lens=lens, select="correct", out=out))
 
 
 NAMES = property_names()
-RANDOM = [name for name in NAMES if find_property(name).stochastic]
+RANDOM = [name for name in NAMES if find_property(name, VARIANT).stochastic]
 BLURS = ["motion_blur", "gaussian_blur"]
 
 
@@ -165,7 +166,7 @@ def main() -> None:
         "networks": facts,
         "images": scaled_run.rows("select count(*) from samples").fetchall()[0][0],
         "moderated": MODERATED,
-        "random": listed(title(find_property(name).id) for name in random),
+        "random": listed(title(find_property(name, VARIANT).id) for name in random),
         "bracket": _bracketed(scaled, bracket),
         "fewer": FEWER,
         "draws": _draws(random, scaled, fresh, fewer),
@@ -175,7 +176,7 @@ def main() -> None:
         ],
         "nearest": _resized(blurs, reference, scaled, nearest),
         "moderators": _moderated(moderators),
-        "moderators_asked": queries,
+        "moderator_queries": queries,
         "detectors": _detected(detectors := detected(names)),
         "scenes": max(one.tested for one in detectors.hardness.values()),
         "factor": FACTOR,
@@ -198,7 +199,7 @@ def _network(
     """One network's table: the paper's R, ours as the authors drew, ours with one field an image, and what survived."""
     lines, ours, theirs, one_field, matched, outside = [], [], [], [], [], []
     for name, paper in published.items():
-        operator = find_property(name).id
+        operator = find_property(name, VARIANT).id
         field = scaled.hardness[network, operator]
         drawn = fresh.hardness.get((network, operator), field)
         ratio = drawn.robustness.value / paper
@@ -228,11 +229,11 @@ def _network(
         "ours / paper",
         "one scaled field",
         "survive",
-        "images broken",
-        "less and more sure half / paper",
-        "as hard as ImageNet / paper",
+        "broken images",
+        "lower and higher confidence half / paper",
+        "matched to ImageNet accuracy / paper",
     ]
-    first = scaled.hardness[network, find_property("contrast").id]
+    first = scaled.hardness[network, find_property("contrast", VARIANT).id]
     return {
         "name": network,
         "paper": NETWORKS[network],
@@ -264,7 +265,7 @@ def _draws(random: Sequence[str], scaled: KnobFindings, fresh: KnobFindings, few
     """R of the random properties over that of one scaled field: with few fresh draws, and with many."""
     lines = []
     for name in random:
-        operator = find_property(name).id
+        operator = find_property(name, VARIANT).id
         ratios = [
             _robustness(found, network, operator) / _robustness(scaled, network, operator)
             for network in NETWORKS
@@ -280,7 +281,7 @@ def _resized(
     """R of the blurs over the paper's, on photographs resized smoothly, and by nearest neighbours."""
     lines = []
     for name in blurs:
-        operator = find_property(name).id
+        operator = find_property(name, VARIANT).id
         ratios = [
             _robustness(found, network, operator) / reference[paper][name]
             for network, paper in NETWORKS.items()
@@ -295,7 +296,7 @@ def _bracketed(exact: KnobFindings, bracket: KnobFindings) -> dict[str, Any]:
     """How often bracketing finds what the exact search finds, and what it saves."""
     lines = []
     for name in property_names():
-        operator = find_property(name).id
+        operator = find_property(name, VARIANT).id
         pairs = [(exact.hardness[network, operator], bracket.hardness[network, operator]) for network in NETWORKS]
         queries = [sum(pair[place].queries for pair in pairs) / len(pairs) for place in range(2)]
         means = [sum(pair[place].robustness.value for pair in pairs) / len(pairs) for place in range(2)]

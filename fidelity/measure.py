@@ -23,6 +23,7 @@ from brinell.classes import Classes
 ROOT = Path(__file__).parents[1]
 ASSETS = Path(os.environ.get("BRINELL_ASSETS", ROOT.parent / "shared" / "assets"))
 IMAGES = ASSETS / "images" / "imagenet_dev_300"
+VARIANT = "published"  # of operators that are named alone; those without it have one default variant
 LITE0 = "efficientnet_lite0?resize=stretch"
 
 Outcomes = NDArray[np.bool_]
@@ -67,7 +68,7 @@ def measure(
     """Carry out a run under runs/fidelity-NAME, or what is missing of it, and give its outcomes."""
     require_assets()
     data: dict[str, Any] = {"source": IMAGES, "limit": limit}
-    lens = {"name": "profile", "operators": list(operators), "levels": levels}
+    lens = {"name": "profile", "operators": list(operators), "variant": VARIANT, "levels": levels}
     run = brinell.run(models, data, lens=lens, seed=seed, out=ROOT / "runs" / f"fidelity-{name}")
     return _measured(run)
 

@@ -1,7 +1,7 @@
 """A row of the ManiFool paper's Fig. 7: networks of the test assets on photographs, similarity and affine.
 
     python -m fidelity.photographs --images 300 --device cuda
-    python -m fidelity.photographs --images 25 --again 8 --methods manifool --networks mobilenet_v2
+    python -m fidelity.photographs --images 25 --retry 8 --methods manifool --networks mobilenet_v2
 
 Every network is asked about the same photographs, in blocks, both groups by ManiFool and by random motions. After every
 block what was found is kept in fidelity/results/photographs.json, apart for every choice of settings; a block that is
@@ -26,9 +26,11 @@ from PIL import Image
 import brinell
 from brinell.criteria.criterion import find_criterion
 from brinell.draws import permutation
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.threads import torch_alone
-from brinell.lenses.geometry.lens import GeometryOptions, chosen_searches, geometry
+from brinell.lenses.geometry.lens import measure as measure_motion
+from brinell.lenses.geometry.lens import select_motions
+from brinell.lenses.geometry.options import GeometryOptions
 from brinell.models.model import Model
 from brinell.models.sources import open_model
 from fidelity.measure import ASSETS, IMAGES, require_assets
@@ -66,10 +68,10 @@ def measure(model: Model, rows: list[int], options: GeometryOptions, batch: int)
     ids, labels = torch.tensor(rows), torch.zeros(len(rows), dtype=torch.int64)
     criterion, found = find_criterion("misclassification"), {}
     with torch_alone():
-        bench = Bench(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
-        for search in chosen_searches(options):
+        evaluator = Evaluator.of(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+        for search in select_motions(options):
             began = time.perf_counter()
-            columns: Any = bench.drive(geometry(bench.shard(), search, options))  # type: ignore[arg-type]
+            columns: Any = evaluator.drive(measure_motion(evaluator.shard(), search, options))
             seconds = round(time.perf_counter() - began, 2)
             found[search.id] = (_drawn if search.method == "random" else _smallest)(columns) | {"seconds": seconds}
     return found
@@ -87,7 +89,7 @@ def _smallest(columns: Any) -> dict[str, Any]:
 def _drawn(columns: Any) -> dict[str, Any]:
     """By the score of random motions: how many were asked about, how many changed the label, how many were out of reach."""
     status, amount = columns["status"], np.array(columns["amount"].tolist())
-    words = np.array([status.words[place] for place in status.places.tolist()])
+    words = np.array([status.categories[code] for code in status.codes.tolist()])
     counts = {}
     for wanted in np.unique(amount):
         own = words[amount == wanted]
@@ -97,7 +99,7 @@ def _drawn(columns: Any) -> dict[str, Any]:
 
 
 def _known(column: Any) -> Iterator[tuple[float, bool]]:
-    return zip(column.values.tolist(), column.known.tolist(), strict=True)
+    return zip(column.values.tolist(), column.valid.tolist(), strict=True)
 
 
 def main() -> None:
@@ -113,7 +115,7 @@ def main() -> None:
     parser.add_argument("--targets", type=int, default=3, help="the paper has 10")
     parser.add_argument("--lengths", type=int, default=10, help="of a step; the paper's scripts have 20")
     parser.add_argument("--longest", type=float, default=1.0, help="step, in pixels; the paper's scripts have 1")
-    parser.add_argument("--again", type=float, default=0.0, help="longest step of a second try; the paper has none")
+    parser.add_argument("--retry", type=float, default=0.0, help="longest step of a second try; the paper has none")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--draws", type=int, default=5, help="random motions of each score; the paper has 10")
     parser.add_argument("--batch", type=int, default=256)
@@ -122,10 +124,10 @@ def main() -> None:
     began = time.perf_counter()
     chosen = {
         "targets": given.targets,
-        "lengths": given.lengths,
-        "longest": given.longest,
-        "again": given.again,
-        "most_steps": given.steps,
+        "step_lengths": given.lengths,
+        "max_step": given.longest,
+        "retry": given.retry,
+        "max_steps": given.steps,
         "draws": given.draws,
     }
     options = GeometryOptions(operators=("similarity", "affine"), methods=tuple(given.methods), radii=RADII, **chosen)

@@ -1,8 +1,8 @@
-"""Brinell's degradation profiles beside the published ones: writes docs/fidelity.md and its figures.
+"""Compare brinell's degradation profiles with the published ones (Swingler 2022); writes docs/fidelity.md and its figures.
 
     python -m fidelity.profiles
 
-Runs lie under runs/fidelity-*, so a second call measures nothing again.
+Runs are stored under runs/fidelity-*; finished ones are not repeated.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ from fidelity.experiments import (
     compared,
     comparisons,
     experiments,
-    other_readings,
+    other_variants,
 )
 from fidelity.measure import (
     ROOT,
+    VARIANT,
     Measured,
     measure,
     published,
@@ -49,7 +50,7 @@ from fidelity.measure import (
     published_noise,
 )
 from fidelity.posterise import measure_posterise, posterise_facts
-from fidelity.words import grid, listed, signed, title, told_level
+from fidelity.words import format_level, grid, listed, signed, title
 
 PAGE = ROOT / "docs" / "fidelity.md"
 OURS, THEIRS = "EfficientNet-Lite0, brinell", "EfficientNet-B0, published"
@@ -58,22 +59,22 @@ SHORT = {B0: "B0", "EfficientNet-Lite1": "Lite1", "Keras' normalisation of the t
 
 
 def main() -> None:
-    """Measure what is missing, then write the page and its figures."""
+    """Run what is missing, then write the page and its figures."""
     main_run = measure("published", ["all"])
     found = comparisons(main_run)
     rows = experiments(main_run, [one.operator for one in found if one.far and one.operator != ATTACK])
-    readings = measure("readings", other_readings(), limit=FEW)
+    variants_run = measure("readings", other_variants(), limit=FEW)
     folder = PAGE.parent / "figures"
     figures.save(figures.curves(_curves(main_run, found), OURS, THEIRS), folder / "fidelity-curves.svg")
     figures.save(figures.spread(_marks(rows), [PAPER, LITE, SETTING, NETWORK]), folder / "fidelity-spread.svg")
-    PAGE.write_text(_page(main_run, found, rows, readings), encoding="utf-8")
-    sys.stdout.write(f"{PAGE.relative_to(ROOT)} is written\n")
+    PAGE.write_text(_page(main_run, found, rows, variants_run), encoding="utf-8")
+    sys.stdout.write(f"{PAGE.relative_to(ROOT)} written\n")
 
 
-def _page(main_run: Measured, found: list[Comparison], rows: list[Row], readings: Measured) -> str:
+def _page(main_run: Measured, found: list[Comparison], rows: list[Row], variants_run: Measured) -> str:
     template = (Path(__file__).parent / "page.md.j2").read_text(encoding="utf-8")
     far = [one for one in found if one.far]
-    agreed = agreement({name: main_run.of(find_operator(name).id) for name in compared()})
+    agreed = agreement({name: main_run.of(find_operator(name, VARIANT).id) for name in compared()})
     facts: dict[str, Any] = {
         "images": len(main_run.images),
         "few": FEW,
@@ -87,14 +88,14 @@ def _page(main_run: Measured, found: list[Comparison], rows: list[Row], readings
         "agreed": agreed,
         "change_table": _changes(main_run),
         "changes": _near_changes(main_run),
-        "agreements": _agreements(main_run, agreed, readings),
+        "agreements": _agreements(main_run, agreed, variants_run),
         "between_papers": _between_papers(),
         "operator_table": _operators(main_run, found),
         "experiment_table": _experiments(rows),
         "findings": [(title(one.operator), _finding(one, rows)) for one in far if one.operator != ATTACK],
-        "reading_table": _readings(main_run, readings),
+        "variant_table": _variants(main_run, variants_run),
         "posterise": posterise_facts(measure_posterise()),
-        "attack": attack_facts(main_run, readings),
+        "attack": attack_facts(main_run, variants_run),
     }
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
     return environment.from_string(template).render(facts)
@@ -104,10 +105,10 @@ def _page(main_run: Measured, found: list[Comparison], rows: list[Row], readings
 
 
 def _curves(main_run: Measured, found: Sequence[Comparison]) -> list[figures.Record]:
-    """Levels of all curves; random noise, which has no published one, comes last."""
+    """Return the records of all curves; random noise, which has no published one, comes last."""
     records: list[figures.Record] = []
     for name in [*(one.operator for one in found), "noise"]:
-        right = main_run.of(find_operator(name).id)
+        right = main_run.of(find_operator(name, VARIANT).id)
         shares = [proportion(count, len(right)) for count in right.sum(0).tolist()]
         records += [
             {"panel": title(name), "series": OURS, "level": level, "accuracy": one.value, "low": one.low, "high": one.high}
@@ -122,7 +123,7 @@ def _curves(main_run: Measured, found: Sequence[Comparison]) -> list[figures.Rec
 
 
 def _marks(rows: Sequence[Row]) -> list[figures.Record]:
-    """Networks and settings; a setting has its name where it moves Lite0 far."""
+    """Return one mark per network and setting; settings that change Lite0 substantially are labelled."""
     share = {row.name: row.kept for row in rows}
     marks: list[figures.Record] = []
     for row in rows:
@@ -136,35 +137,35 @@ def _marks(rows: Sequence[Row]) -> list[figures.Record]:
 # ---- tables ----
 
 
-def _agreements(main_run: Measured, agreed: Agreement, readings: Measured) -> str:
-    few = main_run.among(readings)
-    by_text = {**few.right, **readings.right}
-    asked = {variant: [find_operator(name, variant) for name in compared()] for variant in ("published", "paper")}
-    whole = agreement({name: main_run.of(find_operator(name).id) for name in published()})
+def _agreements(main_run: Measured, agreed: Agreement, variants_run: Measured) -> str:
+    few = main_run.among(variants_run)
+    by_text = {**few.right, **variants_run.right}
+    variants = {variant: [find_operator(name, variant) for name in compared()] for variant in ("published", "paper")}
+    whole = agreement({name: main_run.of(find_operator(name, VARIANT).id) for name in published()})
     lines = [
-        ("published variant, the default", len(main_run.images), agreed),
+        ("published variant (default)", len(main_run.images), agreed),
         (f"the same with {title(ATTACK)}", len(main_run.images), whole),
     ] + [
-        (told, FEW, agreement({one.name: by_text["efficientnet_lite0", one.id] for one in asked[variant]}))
-        for told, variant in (("the same on fewer images", "published"), ("the text's variant", "paper"))
+        (label, FEW, agreement({one.name: by_text["efficientnet_lite0", one.id] for one in variants[variant]}))
+        for label, variant in (("the same on fewer images", "published"), ("variant of the paper's text", "paper"))
     ]
     return grid(
-        ["Lite0 against B0", "images", "areas", "first levels below 50 %", "mean distance of curves"],
+        ["Lite0 compared with B0", "images", "areas", "first levels below 50 %", "mean distance of curves"],
         [
             [
-                told,
+                label,
                 str(count),
                 f"{one.areas:.3f} [{one.low:.3f}, {one.high:.3f}]",
                 f"{one.firsts:.3f}",
                 f"{one.distance:.3f}",
             ]
-            for told, count, one in lines
+            for label, count, one in lines
         ],
     )
 
 
 def _between_papers() -> str:
-    """The paper's other networks against its own B0, by rank of areas."""
+    """Return the rank correlation of the areas of the paper's other networks with those of its B0."""
     areas = {network: np.array([area(published(network)[name]) for name in compared()]) for network in published_networks()}
     return listed(f"{rank_correlation(areas[one], areas[B0]):.3f} ({one})" for one in published_networks() if one != B0)
 
@@ -172,7 +173,7 @@ def _between_papers() -> str:
 def _changes(main_run: Measured) -> str:
     lines = []
     for name, pairs in published_changes().items():
-        ours = 100 * main_run.changed[find_operator(name).id]
+        ours = 100 * main_run.changed[find_operator(name, VARIANT).id]
         lines.append(
             [title(name), *(cell for level, share in pairs for cell in (str(level), str(share), f"{ours[level]:.1f}"))]
         )
@@ -185,8 +186,8 @@ def _changes(main_run: Measured) -> str:
 
 
 def _near_changes(main_run: Measured) -> tuple[int, int]:
-    """How many of the paper's shares of changed pixels are within 5 points of ours, and of how many."""
-    ours = {name: 100 * main_run.changed[find_operator(name).id] for name in published_changes()}
+    """Return how many of the paper's shares of changed pixels are within 5 points of ours, and their number."""
+    ours = {name: 100 * main_run.changed[find_operator(name, VARIANT).id] for name in published_changes()}
     near = [abs(ours[name][level] - share) <= 5 for name, pairs in published_changes().items() for level, share in pairs]
     return sum(near), len(near)
 
@@ -197,16 +198,16 @@ def _operators(main_run: Measured, found: Sequence[Comparison]) -> str:
         [
             f"**{title(one.operator)}**" if one.far else title(one.operator),
             _with_interval(one),
-            *(told_level(first_below(published(network)[one.operator])) for network in networks),
+            *(format_level(first_below(published(network)[one.operator])) for network in networks),
             "{:.3f} [{:.3f}, {:.3f}]".format(area(one.ours), *interval(area(one.resampled))),
             f"{area(one.theirs):.3f}",
             signed(one.difference, 3),
         ]
         for one in found
     ]
-    noise = main_run.of(find_operator("noise").id).mean(0)
-    told = [told_level(published_noise(network)) for network in networks]
-    lines.append([title("noise"), told_level(first_below(noise)), *told, f"{area(noise):.3f}", "", ""])
+    noise = main_run.of(find_operator("noise", VARIANT).id).mean(0)
+    levels = [format_level(published_noise(network)) for network in networks]
+    lines.append([title("noise"), format_level(first_below(noise)), *levels, f"{area(noise):.3f}", "", ""])
     short = [SHORT.get(network, network) for network in networks]
     return grid(["", "first level below 50 %: Lite0", *short, "area: Lite0", "B0", "difference"], lines)
 
@@ -225,25 +226,25 @@ def _experiments(rows: Sequence[Row]) -> str:
     )
 
 
-def _readings(main_run: Measured, readings: Measured) -> str:
-    few, lines = main_run.among(readings), []
-    for key in other_readings():
+def _variants(main_run: Measured, variants_run: Measured) -> str:
+    few, lines = main_run.among(variants_run), []
+    for key in other_variants():
         name = key.partition(":")[0]
         if name != ATTACK:
-            curves = [few.of(find_operator(name).id).mean(0), readings.of(key).mean(0), published()[name]]
-            levels, areas = [told_level(first_below(one)) for one in curves], [f"{area(one):.3f}" for one in curves]
+            curves = [few.of(find_operator(name, VARIANT).id).mean(0), variants_run.of(key).mean(0), published()[name]]
+            levels, areas = [format_level(first_below(one)) for one in curves], [f"{area(one):.3f}" for one in curves]
             lines.append([title(key), *levels, *areas, *(f"{distance(one, curves[2]):.3f}" for one in curves[:2])])
-    heads = ["first level below 50 %: default", "this reading", "B0", "area: default", "this reading", "B0"]
-    return grid(["", *heads, "distance from B0: default", "this reading"], lines)
+    heads = ["first level below 50 %: default", "this variant", "B0", "area: default", "this variant", "B0"]
+    return grid(["", *heads, "distance from B0: default", "this variant"], lines)
 
 
 # ---- sentences ----
 
 
 def _finding(one: Comparison, rows: Sequence[Row]) -> str:
-    """What the experiments say about an operator, and whether that explains the difference."""
+    """Return what the experiments show for an operator, and whether that explains the difference."""
     share = {row.name: row.kept[one.operator] for row in rows}
-    first = {row.name: told_level(row.first[one.operator]) for row in rows}
+    first = {row.name: format_level(row.first[one.operator]) for row in rows}
     lite, b0 = share[ALL_IMAGES], share[B0]
     gap = lite - b0
     moves = {row.name: share[row.name] - share[row.base] for row in rows if row.base is not None}
@@ -254,29 +255,33 @@ def _finding(one: Comparison, rows: Sequence[Row]) -> str:
     low, high = interval(area(kept(one.resampled)))
     if low <= b0 <= high:
         verdict = (
-            f"**Chance of the images**: Lite0's 95 % interval is {low:.2f}–{high:.2f}, its level {_with_interval(one)}."
+            "**Within sampling error of the images**: "
+            f"Lite0's 95 % interval is {low:.2f}–{high:.2f}, its level {_with_interval(one)}."
         )
     elif abs(gap + moves[closest]) < abs(gap) / 2:
         verdict = (
-            f"**Explained by {closest}**: with it Lite0 keeps {share[closest]:.2f} and falls below 50 % at level "
+            f"**Explained by {closest}**: with it, Lite0 keeps {share[closest]:.2f} and drops below 50 % at level "
             f"{first[closest]}, B0 at {first[B0]}."
         )
     elif min(there) <= lite <= max(there) or min(here.values()) <= b0 <= max(here.values()):
-        verdict = "**The network**: no setting closes half of the gap, and networks differ by more than it."
+        verdict = "**The network**: no setting closes half of the gap, and networks differ by more than the gap."
     else:
         started = "Explained by what a level starts from**, see [below](#posterise)"
-        told = started if one.operator == "posterise" else "Not explained**"
-        verdict = f"No setting closes half of the gap, and it reaches outside the networks on both sides. **{told}."
+        reason = started if one.operator == "posterise" else "Not explained**"
+        verdict = (
+            f"No setting closes half of the gap, and the gap is outside the range of networks on both sides. **{reason}."
+        )
     return (
-        f"Lite0 keeps {lite:.2f}, B0 {b0:.2f}. Settings move Lite0 by {signed(min(moves.values()))} to "
-        f"{signed(max(moves.values()))}. Networks keep {min(here.values()):.2f}–{max(here.values()):.2f} on our images, "
-        f"nearest to B0 {nearest} with {here[nearest]:.2f}, and {min(there):.2f}–{max(there):.2f} in the paper. {verdict}"
+        f"Lite0 keeps {lite:.2f}, B0 {b0:.2f}. Settings change Lite0 by {signed(min(moves.values()))} to "
+        f"{signed(max(moves.values()))}. Networks keep {min(here.values()):.2f}–{max(here.values()):.2f} on our images "
+        f"(nearest to B0: {nearest} with {here[nearest]:.2f}), and {min(there):.2f}–{max(there):.2f} in the paper. "
+        f"{verdict}"
     )
 
 
 def _with_interval(one: Comparison) -> str:
-    low, high = (told_level(round(end)) for end in interval(first_below(one.resampled).astype(float)))
-    own = told_level(first_below(one.ours))
+    low, high = (format_level(round(end)) for end in interval(first_below(one.resampled).astype(float)))
+    own = format_level(first_below(one.ours))
     return own if low == high == own else f"{own} [{low}, {high}]"
 
 

@@ -28,9 +28,11 @@ import torch
 
 from brinell.criteria.criterion import find_criterion
 from brinell.draws import permutation
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.threads import torch_alone
-from brinell.lenses.geometry.lens import GeometryOptions, chosen_searches, geometry
+from brinell.lenses.geometry.lens import measure as measure_motion
+from brinell.lenses.geometry.lens import select_motions
+from brinell.lenses.geometry.options import GeometryOptions
 from brinell.models.model import Model
 from brinell.motion.frames import Frames, Pixels
 from fidelity.digits import as_model, digits, trained
@@ -56,28 +58,28 @@ class Block:
 
 # as chosen, by both methods; then conventions that the papers leave open, one at a time, on two of the groups
 SETTINGS: dict[str, dict[str, Any]] = {
-    "usual": {"least": 0.0, "operators": GROUPS},
-    "manitest": {"least": 0.0, "operators": GROUPS, "methods": ["manitest"]},
-    "wide steps": {"least": 0.02},
-    "numerical Jacobian": {"least": 0.0, "jacobian": "numerical"},
-    "composed on the left": {"least": 0.0, "composed": "left"},
-    "left and numerical": {"least": 0.0, "composed": "left", "jacobian": "numerical"},
-    "no backtracking": {"least": 0.0, "backtrack": False},
-    "momentum 0": {"least": 0.0, "momentum": 0.0},
-    "momentum 0.8": {"least": 0.0, "momentum": 0.8},
-    "momentum outside the line search": {"least": 0.0, "momentum_inside": False},
-    "eta 0.01": {"least": 0.0, "eta": 0.01},
-    "eta 0.1": {"least": 0.0, "eta": 0.1},
-    "no target dropped": {"least": 0.0, "drop": False},
-    "grey fill": {"least": 0.0},
-    "pixels of 0 to 255": {"least": 0.0},
-    "centre w/2 + 0.5": {"least": 0.0},
-    "test images": {"least": 0.0},
-    "first test images": {"least": 0.0},
-    "manitest, whole steps": {"least": 0.0, "methods": ["manitest"], "backtrack": False},
-    "manitest, steps of 0.25 px": {"least": 0.0, "methods": ["manitest"], "grid_pixels": 0.25},
-    "one epoch": {"least": 0.0},
-    "three epochs": {"least": 0.0},
+    "usual": {"min_change": 0.0, "operators": GROUPS},
+    "manitest": {"min_change": 0.0, "operators": GROUPS, "methods": ["manitest"]},
+    "wide steps": {"min_change": 0.02},
+    "numerical Jacobian": {"min_change": 0.0, "jacobian": "numerical"},
+    "composed on the left": {"min_change": 0.0, "composed": "left"},
+    "left and numerical": {"min_change": 0.0, "composed": "left", "jacobian": "numerical"},
+    "no backtracking": {"min_change": 0.0, "backtrack": False},
+    "momentum 0": {"min_change": 0.0, "momentum": 0.0},
+    "momentum 0.8": {"min_change": 0.0, "momentum": 0.8},
+    "momentum outside the line search": {"min_change": 0.0, "momentum_inside": False},
+    "eta 0.01": {"min_change": 0.0, "eta": 0.01},
+    "eta 0.1": {"min_change": 0.0, "eta": 0.1},
+    "no target dropped": {"min_change": 0.0, "drop": False},
+    "grey fill": {"min_change": 0.0},
+    "pixels of 0 to 255": {"min_change": 0.0},
+    "centre w/2 + 0.5": {"min_change": 0.0},
+    "test images": {"min_change": 0.0},
+    "first test images": {"min_change": 0.0},
+    "manitest, whole steps": {"min_change": 0.0, "methods": ["manitest"], "backtrack": False},
+    "manitest, steps of 0.25 px": {"min_change": 0.0, "methods": ["manitest"], "grid_pixels": 0.25},
+    "one epoch": {"min_change": 0.0},
+    "three epochs": {"min_change": 0.0},
 }
 FEW = ("translation", "similarity")
 KINDS = ("one epoch", "three epochs", "grey fill", "pixels of 0 to 255")
@@ -137,13 +139,13 @@ def measure(block: Block) -> str:
         model, criterion = model_of(block.network, _kind(block)), find_criterion("misclassification")
         options = GeometryOptions(**{"operators": FEW, "methods": ("manifool",), **SETTINGS[block.setting]})
         found = {}
-        for search in chosen_searches(options):
-            bench = Bench(model, images[rows], rows, labels[rows], criterion=criterion, seed=0, batch=BATCH)
-            shard, began = bench.shard(), time.process_time()
+        for search in select_motions(options):
+            evaluator = Evaluator.of(model, images[rows], rows, labels[rows], criterion=criterion, seed=0, batch=BATCH)
+            shard, began = evaluator.shard(), time.process_time()
             with torch_alone(), _off_centre(block.setting.startswith("centre")):
-                columns: Any = bench.drive(geometry(shard, search, options))  # type: ignore[arg-type]
+                columns: Any = evaluator.drive(measure_motion(shard, search, options))
             seconds = (time.process_time() - began) / len(rows)  # of one core
-            known = zip(columns["score"].values.tolist(), columns["score"].known.tolist(), strict=True)
+            known = zip(columns["score"].values.tolist(), columns["score"].valid.tolist(), strict=True)
             found[search.id] = {
                 "score": [value if there else None for value, there in known],
                 "seconds": [seconds] * len(rows),

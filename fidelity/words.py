@@ -1,4 +1,4 @@
-"""Numbers and lists as the page writes them."""
+"""Format numbers, lists and tables for the pages."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ def title(operator: str) -> str:
     return find_change(operator).title
 
 
-def told_level(value: Any) -> str:
-    """A first level, or that there is none."""
+def format_level(value: Any) -> str:
+    """Return a first level, or "never"."""
     return "never" if int(value) == NEVER else str(int(value))
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """A difference with its sign."""
+    """Return a difference with its sign."""
     return "0" if round(value, digits) == 0 else f"{value:+.{digits}f}".replace("-", "−")
 
 
 def grid(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table, its first column to the left."""
+    """Return a Markdown table whose first column is left-aligned."""
     ruler = ["---", *("---:" for _ in header[1:])]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ruler, *lines))
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names with commas and an "and"."""
+    """Join names by commas and a final "and"."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last

@@ -93,7 +93,7 @@ def test_the_same_findings_as_on_the_cpu(method: SearchMethod) -> None:
         _, labels = other.stage.scores(rows, group.exp(motion))
         same = labels.cpu() == columns["prediction"].values[told]
         assert same.float().mean() >= 0.8  # a motion that was shortened to the edge may fall back
-        again = geodesic_scores(other.stage.frames(rows), group, motion, least=options.min_change).cpu()
+        again = geodesic_scores(other.stage.frames(rows), group, motion, min_change=options.min_change).cpu()
         assert torch.allclose(again, columns["score"].values[told], rtol=2e-3, atol=2e-3)
     means = [float(columns["score"].values[columns["score"].valid].mean()) for columns in found]
     assert means[0] == pytest.approx(means[1], rel=0.1)

@@ -13,11 +13,11 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
-from brinell.api import assembled
+from brinell.api import open_setup
 from brinell.config.data import DataOptions
 from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.engine.plan import plan
-from brinell.lenses.profile.precision import precision
+from brinell.lenses.profile.precision import evaluate
 from brinell.types import Sample
 from conftest import PLAIN
 
@@ -121,7 +121,7 @@ def test_rows_of_a_detector(spots: Path, tmp_path: Path) -> None:
 
 def test_a_plan_includes_the_size_of_detections(spots: Path) -> None:
     lens = {"name": "profile", "operators": ["jpeg"], "levels": 3}
-    costs = [plan(assembled(model, spots, lens=lens, execution=PLAIN)) for model in (wrapped(Spots()), "fake:grey")]
+    costs = [plan(open_setup(model, spots, {"lens": lens}, PLAIN)) for model in (wrapped(Spots()), "fake:grey")]
     assert costs[0].rows == costs[1].rows == 6 * 4
     assert costs[0].bytes > 20 * costs[1].bytes
 
@@ -151,7 +151,7 @@ def test_an_unknown_preferred_class_raises(spots: Path, tmp_path: Path) -> None:
 
 def test_criteria_of_detectors_need_a_detector(spots: Path, tmp_path: Path) -> None:
     lens = {"name": "profile", "operators": ["jpeg"], "levels": 1, "criterion": "target_class_missing & misclassification"}
-    with pytest.raises(brinell.ConfigError, match="is for detectors, and model grey is a classifier"):
+    with pytest.raises(brinell.ConfigError, match="needs a detector, but model grey is a classifier"):
         brinell.run("fake:grey", spots, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
 
 
@@ -193,7 +193,7 @@ def test_average_precision_by_hand() -> None:
     marked = [("a", [first, second], [0, 3]), ("b", [first], [0]), ("c", [second], [-1])]
 
     def of(*found: tuple[str, list[tuple[float, ...]], list[int], list[float]]) -> tuple[float, float]:
-        got = precision(found, marked)
+        got = evaluate(found, marked)
         return round(got.map, 3), round(got.map50, 3)
 
     right = [("a", [first, second], [0, 3], [0.9, 0.8]), ("b", [first], [0], [0.7])]
@@ -203,7 +203,7 @@ def test_average_precision_by_hand() -> None:
     assert of() == (0, 0)
     shifted = ("b", [(2.0, 0.0, 12.0, 10.0)], [0], [0.7])  # overlaps by two thirds
     assert of(right[0], shifted)[1] == 1 and of(right[0], shifted)[0] < 1
-    assert np.isnan(precision([], [("c", [second], [-1])]).map)
+    assert np.isnan(evaluate([], [("c", [second], [-1])]).map)
 
 
 def test_average_precision_needs_pycocotools(spots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

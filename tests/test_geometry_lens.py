@@ -235,7 +235,7 @@ def test_manitests_candidates_fool_and_are_no_longer_than_the_nearest_node() -> 
         _, labels = asked.stage.scores(rows, group.exp(found.motion))
         assert torch.equal(labels, found.label)
         assert (labels != asked.clean.verdict.prediction).all()
-        assert torch.allclose(geodesic_scores(asked.stage.frames(rows), group, found.motion, least=0), found.score)
+        assert torch.allclose(geodesic_scores(asked.stage.frames(rows), group, found.motion, min_change=0), found.score)
         assert (
             found.queries <= count_trials(GeometryOptions(grid_pixels=0.5), Motion(group, "manitest"), SIZE, SIZE)
         ).all()
@@ -464,7 +464,7 @@ def test_the_grid_search_is_the_least_of_all_fooling_motions() -> None:
         rows = torch.full((len(motions),), place)
         frames = asked.stage.frames(rows)
         _, labels = asked.stage.scores(rows, group.exp(motions))
-        length = geodesic_scores(frames, group, motions, least=0)
+        length = geodesic_scores(frames, group, motions, min_change=0)
         fooling = labels != original[place]
         assert float(found.share[place]) == pytest.approx(float(fooling.double().mean()))
         if bool(fooling.any()):

@@ -93,10 +93,10 @@ class Plain:
 @pytest.mark.parametrize("name", ["translation", "similarity"])
 def test_manifool_agrees_with_the_plain_implementation(name: str) -> None:
     net, group, images = Random().eval(), GROUPS[name], shapes(3)
-    found = searched(bench(net, images), name, least=0.0, targets=4)
+    found = searched(bench(net, images), name, min_change=0.0, targets=4)
     for index, image in enumerate(images[:, 0].numpy() / 255.0):
         plain = Plain(net, group, image)
         others = np.argsort(-plain.scores(np.eye(3)))[1:5]
         ends = [end for end in map(plain.motion, others.tolist()) if end is not None]
-        least = min(length(group, image, end) for end in ends)
-        assert float(found.score[index]) == pytest.approx(least, rel=0.01)
+        shortest = min(length(group, image, end) for end in ends)
+        assert float(found.score[index]) == pytest.approx(shortest, rel=0.01)

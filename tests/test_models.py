@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 import brinell
-from brinell.api import assembled
+from brinell.api import open_setup
 from brinell.config.execution import Execution
 from brinell.engine.progress import Silent
 from brinell.engine.runner import execute
@@ -239,5 +239,5 @@ def test_a_module_that_can_t_be_exported_reports_that_it_is_slower(greys: Path, 
             messages.append(text)
 
     lens = {"name": "profile", "operators": ["noise"], "levels": 1}
-    execute(assembled(model, greys, lens=lens, out=tmp_path / "run", execution=execution), Listening())
-    assert any(text.startswith("own runs in eager torch, which may be several times slower: ") for text in messages)
+    execute(open_setup(model, greys, {"lens": lens, "out": tmp_path / "run"}, execution), Listening())
+    assert any(text.startswith("own runs in eager torch, which can be several times slower: ") for text in messages)

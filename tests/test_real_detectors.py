@@ -8,7 +8,7 @@ import pytest
 
 import brinell
 from brinell.boxes import box_iou
-from brinell.lenses.profile.findings import Profiles
+from brinell.lenses.profile.findings import ProfileFindings
 
 
 def detector_source(assets: Path, name: str, options: str = "") -> str:
@@ -81,12 +81,12 @@ def test_average_precision_matches_the_known_one(coco_run: brinell.Run) -> None:
 @pytest.mark.slow
 def test_average_precision_is_reported_everywhere(coco_run: brinell.Run) -> None:
     found = coco_run.summary()
-    assert isinstance(found, Profiles)
+    assert isinstance(found, ProfileFindings)
     assert found.metrics[-2:] == ("map", "map50")
     clean, mean = found.precision(found.models[0]) or (0, 0)
     assert 0.3 < mean < clean < 0.4
     assert f"Its mAP is {clean:.1%} on clean images" in found.verdict(found.models[0])
-    records = [record for record in found.to_dict()["profiles"] if record["metric"] == "map50"]
+    records = [record for record in found.to_json()["profiles"] if record["metric"] == "map50"]
     assert [record["level"] for record in records] == [0, 1, 0, 1]
     assert all(record["low"] is None for record in records)
     assert "mean average precision" in coco_run.figure("operators", metric="map", model=found.models[0]).to_json()

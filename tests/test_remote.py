@@ -183,7 +183,7 @@ def test_a_service_that_returns_only_labels(greys: Path, tmp_path: Path) -> None
         run = brinell.run(model, greys, lens=LENS, out=tmp_path / "run", execution=PLAIN, quiet=True)
         sent = len(server.requests)
         for criterion in ("confident_misclassification(0.5)", "misclassification & top_k_misclassification(2)"):
-            with pytest.raises(ConfigError, match="needs scores, and model service gives labels alone"):
+            with pytest.raises(ConfigError, match="needs scores, but model service returns labels alone"):
                 brinell.run(model, greys, lens={**LENS, "criterion": criterion}, out=tmp_path / "other", quiet=True)
         assert len(server.requests) == sent
     unknown = run.rows("select count(*), count(confidence), count(rank), count(probability) from rows").fetchall()
@@ -191,5 +191,5 @@ def test_a_service_that_returns_only_labels(greys: Path, tmp_path: Path) -> None
     assert run.rows("select count(confidence) from clean").fetchall() == [(0,)]
     assert run.rows("select avg(correct::int) from rows where level = 3 and operator like 'fade%'").fetchall()[0][0] < 1
     assert "service is right on" in run.summary().verdict("service")
-    assert json.dumps(run.summary().to_dict(), allow_nan=False)
-    assert "None" not in Path(run.report()).read_text().partition("manifest</summary>")[0]
+    assert json.dumps(run.summary().to_json(), allow_nan=False)
+    assert "None" not in Path(run.report()).read_text().partition("<summary>manifest")[0]

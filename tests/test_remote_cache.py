@@ -156,7 +156,7 @@ def test_plan_and_summary_report_the_cost_and_plan_sends_nothing(
         plan = capsys.readouterr().out
         assert "at most 72 queries for 0.72 (at 0.01 each)" in plan and server.requests == []
         main(["run", *what, "--out", str(tmp_path / "run")])
-        line = "service was sent 72 images for 0.72 (at 0.01 each); "
+        line = "service: 72 images sent for 0.72 (at 0.01 each), "
         assert line in capsys.readouterr().out
         main(["summary", str(tmp_path / "run")])
         assert line in capsys.readouterr().out

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,7 +23,10 @@ from conftest import PLAIN
 
 # a server that has the package imported, and forks a process for each command: a real one, ready at once
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["conftest", "brinell.cli"])
+PROCESSES.set_forkserver_preload(
+    ["conftest", "brinell.api", "brinell.cli.main", "brinell.cli.measure", "brinell.models.fake"]
+    + ["brinell.lenses.profile.lens", "brinell.lenses.profile.show"]
+)
 
 LENS = {"name": "profile", "operators": ["fade_black", "noise", "boxes"], "levels": 3}
 MODEL = "fake:grey:0.25"
@@ -114,15 +116,16 @@ def test_a_real_network_killed_and_started_again(assets: Path, tmp_path: Path) -
     main([*given, str(tmp_path / "whole")])
 
     run = tmp_path / "run"
-    line = [sys.executable, "-m", "brinell", *given, str(run)]
-    with subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
-        while len(list(run.glob("rows/**/*.parquet"))) < 4:
-            assert process.poll() is None, process.stderr and process.stderr.read().decode()
-            time.sleep(0.001)
-        process.kill()
+    process = PROCESSES.Process(target=_carry_out, args=([*given, str(run)], tmp_path / "log", 0, -1))
+    process.start()
+    while len(list(run.glob("rows/**/*.parquet"))) < 4:
+        assert process.exitcode is None, (tmp_path / "log").read_text()
+        time.sleep(0.001)
+    process.kill()
+    process.join(60)
     done = {file: file.stat().st_mtime_ns for file in run.glob("rows/**/*.parquet")}
     assert 4 <= len(done) < 18
-    subprocess.run(line, check=True, capture_output=True)
+    assert in_a_process([*given, str(run)], tmp_path / "log") == 0
     assert all(file.stat().st_mtime_ns == when for file, when in done.items()), "what is done is not done again"
     assert rows(run) == rows(tmp_path / "whole")
 
@@ -221,7 +224,7 @@ def test_another_run_in_the_same_folder_is_refused(greys: Path, tmp_path: Path) 
         with pytest.raises(RunError) as caught:
             quick(greys, tmp_path / "run", **changed)
         assert difference in str(caught.value)
-        assert "go on with that run's settings, or give this one a folder of its own with --out" in str(caught.value)
+        assert "use that run's settings, or choose another folder with --out" in str(caught.value)
     assert rows(run) == before
 
 
@@ -235,7 +238,7 @@ def test_an_image_that_is_not_what_it_was_is_named(greys: Path, tmp_path: Path, 
         image.unlink()
     else:
         image.write_bytes((greys / "light" / "03.png").read_bytes() if what == "changed" else b"")
-    with pytest.raises(RunError, match=r"light/11\.png changed since the run in .* began; restore the data, or give"):
+    with pytest.raises(RunError, match=r"light/11\.png changed since the run in .* started; restore the data, or choose"):
         quick(greys, run.folder)
 
 
@@ -260,12 +263,12 @@ def test_a_wrapped_model_s_preprocessing_is_part_of_the_run(greys: Path, tmp_pat
 
     lens = {"name": "profile", "operators": ["noise"], "levels": 1}
     brinell.run(wrapped(0.0), greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
-    with pytest.raises(RunError, match=r"models\.own\.mean\.0 was 0\.0 and is now 0\.1"):
+    with pytest.raises(RunError, match=r"models\.own\.preprocess\.mean\.0 was 0\.0 and is now 0\.1"):
         brinell.run(wrapped(0.1), greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
 
 
 def test_how_a_run_is_carried_out_may_change(greys: Path, tmp_path: Path) -> None:
-    """Another batch size or runtime goes on with the same run."""
+    """Another batch size or runtime resumes the same run."""
     lens = {"name": "profile", "operators": ["noise"], "levels": 2}
     first = PLAIN.model_copy(update={"runtime": "onnxruntime", "batch": 2})
     run = brinell.run("fake:grey", greys, lens=lens, out=tmp_path / "run", execution=first, quiet=True)
@@ -343,8 +346,8 @@ def test_selection_keeps_the_images_that_models_get_right(greys: Path, tmp_path:
             f"select distinct index from rows join samples using (image) where model = '{model}' order by 1"
         ).fetchall()
         assert measured == [(index,) for index in kept]
-    told = f"{12 - len(kept)} were left out because the selection is"
-    assert (told in Path(run.report()).read_text()) == (len(kept) < 12)
+    sentence = f"{12 - len(kept)} were excluded by the selection"
+    assert (sentence in Path(run.report()).read_text()) == (len(kept) < 12)
 
 
 def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:

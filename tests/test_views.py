@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
 from torch import Tensor
 
 import brinell
+from brinell.config.lens import LensOptions
 from brinell.criteria.criterion import find_criterion
-from brinell.engine.evaluator import Bench
-from brinell.engine.runner import assemble, execute
-from brinell.lenses.lens import LENSES, Asking, Files, Lens, LensOptions, Shard, Trials
+from brinell.engine.evaluator import Evaluator
+from brinell.engine.runner import execute
+from brinell.engine.setup import assemble
+from brinell.lenses.lens import LENSES, Lens
+from brinell.lenses.method import Files, Measuring, Method, Shard, Trials
+from brinell.lenses.reader import Reader
 from brinell.models.preprocess import Preprocess
 from brinell.perturb.view import View
 from brinell.run_config import load_config
-from brinell.runs.store import Store
 from conftest import PLAIN
 
 
@@ -30,14 +36,18 @@ def add_band(original: Tensor, parameters: Tensor, to_inputs: object) -> Tensor:
     return to_inputs(images)  # type: ignore[operator]
 
 
-BAND = View("band", "test", add_band)
+BAND = View("band", "test", add_band, title="a white row", parameters=("row",))
 
 
-def light(shard: Shard, operator: View, options: LensOptions) -> Asking:
+class BandOptions(LensOptions):
+    name: str = "bands"
+
+
+def measure_bands(shard: Shard, change: View, options: BandOptions) -> Measuring:
     assert shard.sizes is not None
     samples = torch.arange(shard.count).repeat_interleave(5)
     rows = torch.arange(5).repeat(shard.count).to(torch.float64)[:, None] * 3
-    outcome = yield Trials(samples, operator, rows)
+    outcome = yield Trials(samples, change, rows)
     sizes = {f"sizes/{len(shard.sizes)}.txt": repr(shard.sizes.tolist()).encode()}
     return {
         "sample": samples,
@@ -46,6 +56,31 @@ def light(shard: Shard, operator: View, options: LensOptions) -> Asking:
         "mse": outcome.difference.mse,
         "files": Files(sizes),
     }
+
+
+BANDS = Method(
+    changes=lambda options: [BAND],
+    measure=measure_bands,
+    trials=lambda *_: 5,
+    replay=lambda *_: BAND,
+    with_originals=True,
+    images_per_unit=2,
+)
+
+
+@pytest.fixture
+def bands_lens(monkeypatch: pytest.MonkeyPatch) -> Lens:
+    """A registered lens whose modules exist in memory only."""
+    reader = Reader(pa.schema([]), lambda *_: pytest.fail("no findings are needed"), "true", "[level]")
+    parts = {"options": {"OPTIONS": BandOptions}, "lens": {"METHOD": BANDS}, "findings": {"READER": reader}}
+    for name, attributes in parts.items():
+        module = types.ModuleType(f"bands_lens.{name}")
+        vars(module).update(attributes)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    lens = Lens("bands", "Does a white row break the model?", "a test", "bands_lens")
+    list(LENSES)  # loads the other lenses first
+    monkeypatch.setitem(LENSES._parts, "bands", lens)
+    return lens
 
 
 @pytest.fixture
@@ -64,11 +99,12 @@ def test_model_inputs_are_made_from_changed_originals(bands: Path, batch: int) -
     inputs = torch.stack([model.preprocess.model_input(image) for image in originals])
     labels, ids = torch.zeros(3, dtype=torch.int64), torch.arange(3)
     criterion = find_criterion("misclassification", None, 2)
-    bench = Bench(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
-    assert bench.shard().sizes is not None and bench.shard().sizes.tolist() == [[40, 30], [25, 61], [33, 33]]
+    evaluator = Evaluator.of(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch, originals=originals)
+    sizes = evaluator.shard().sizes
+    assert sizes is not None and sizes.tolist() == [[40, 30], [25, 61], [33, 33]]
     samples, rows = torch.tensor([0, 0, 2, 1, 0]), torch.tensor([[3.0], [20.0], [4.0], [24.0], [0.0]], dtype=torch.float64)
-    made = bench.viewed(BAND, samples, rows)
-    outcome = bench.ask(Trials(samples, BAND, rows))
+    made = evaluator.renderer.images(BAND, samples, rows)
+    outcome = evaluator.query(Trials(samples, BAND, rows))
     for index, (sample, row) in enumerate(zip(samples.tolist(), rows[:, 0].to(torch.int64).tolist(), strict=True)):
         changed = originals[sample].clone()
         changed[:, row] = 255
@@ -82,29 +118,21 @@ def test_a_view_without_comparison_has_no_distances(bands: Path) -> None:
     original = brinell.open_dataset(str(bands))[0].image
     model_input, label = model.preprocess.model_input(original)[None], torch.zeros(1, dtype=torch.int64)
     criterion = find_criterion("misclassification", None, 2)
-    bench = Bench(model, model_input, label, label, criterion=criterion, seed=0, batch=4, originals=[original])
-    view = View("window", "test", lit, title="window", parameters=("shade",), same_scene=False)
-    outcome = bench.ask(Trials(torch.zeros(2, dtype=torch.int64), view, torch.zeros(2, 1, dtype=torch.float64)))
+    evaluator = Evaluator.of(model, model_input, label, label, criterion=criterion, seed=0, batch=4, originals=[original])
+    view = View("window", "test", add_band, title="a window", parameters=("row",), same_scene=False)
+    outcome = evaluator.query(Trials(torch.zeros(2, dtype=torch.int64), view, torch.zeros(2, 1, dtype=torch.float64)))
     assert bool(outcome.difference.mse.isnan().all()) and bool(outcome.difference.changed.isnan().all())
 
 
-def test_a_lens_on_originals_writes_files_and_small_units(
-    bands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Options(LensOptions):
-        name: str = "light"
-
-    lens = Lens("light", "a test", Options, light, lambda _: [BAND], lambda *_: 5, originals=True, unit=2)
-    monkeypatch.setitem(LENSES._parts, "light", lens)
+def test_a_lens_on_originals_writes_files_and_small_units(bands: Path, bands_lens: Lens, tmp_path: Path) -> None:
     config = load_config({"models": ["fake:grey"], "data": str(bands), "lenses": [{"name": "profile"}]}).model_copy(
-        update={"lenses": (Options(),), "out": str(tmp_path / "run"), "execution": PLAIN}
+        update={"lenses": (BandOptions(),), "out": str(tmp_path / "run"), "execution": PLAIN}
     )
-    monkeypatch.setattr("brinell.engine.runner.write_exhibits", lambda *_: None)
-    store: Store = execute(assemble(config))
-    assert store.connect().execute("select count(*), count(distinct image) from rows").fetchone() == (15, 3)
-    assert len(store.unit_files()) == 2
-    assert store.read("light", "sizes", "2.txt") == b"[[40, 30], [25, 61]]"
-    assert store.read("light", "sizes", "1.txt") == b"[[33, 33]]"
+    run = execute(assemble(config))
+    assert run.query("select count(*), count(distinct image) from rows") == [(15, 3)]
+    assert len(run.store.unit_files()) == 2
+    assert run.store.read("bands", "sizes", "2.txt") == b"[[40, 30], [25, 61]]"
+    assert run.store.read("bands", "sizes", "1.txt") == b"[[33, 33]]"
 
 
 @pytest.mark.parametrize("size", [(31, 47), (90, 60), (7, 200)])

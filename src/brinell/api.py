@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from brinell.models.model import Description, Model
 from brinell.models.modules import from_module
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model
+from brinell.report.page import Shown
 from brinell.results import Run
 from brinell.run_config import load_config, name_data
 from brinell.runs.store import Store
@@ -65,12 +66,22 @@ def run(
         return execute_setup(setup, progress)
 
 
-def execute_setup(setup: RunSetup, progress: Reporter) -> Run:
-    """Execute a run, then compare saliency if its config asks for it."""
-    finished = Run(execute(setup, progress).store)
+def execute_setup(setup: RunSetup, progress: Reporter, show: Callable[[Shown], None] = lambda shown: None) -> Run:
+    """Execute a run, then compare saliency if its config asks for it. `show` gets each lens's findings as they come."""
+    opened: list[Run] = []
+
+    def on_lens(store: Store, lens: str) -> None:
+        opened[:] = opened or [Run(store)]
+        opened[0].refresh(lens)
+        show(opened[0].shown_of(lens))
+
+    store = execute(setup, progress, on_lens).store
+    finished = opened[0] if opened else Run(store)
+    finished.refresh()
     if setup.config.saliency is not None:
         run_comparison(finished, setup, setup.config.saliency, progress)
-        finished.refresh()
+        finished.refresh("saliency")
+        show(finished.shown_of("saliency"))
     return finished
 
 

@@ -16,7 +16,7 @@ from brinell.comparison.gates import Gate, GateResult, check_gate, load_gate
 from brinell.comparison.leaderboard import Leaderboard, rank_models
 from brinell.engine.progress import reporter
 from brinell.errors import ConfigError, RunError
-from brinell.lenses.analysis import analyses_of, find
+from brinell.lenses.analysis import analyses_of, find, find_one, require_rows
 from brinell.lenses.reader import Findings
 from brinell.registry import nearest
 from brinell.report.page import Shown, write_figures, write_report
@@ -41,16 +41,23 @@ class Run(OpenedRun):
     @property
     def found(self) -> dict[str, Findings]:
         """What every lens found, by name; computed once."""
-        return self._found
+        return {name: self.findings_of(name) for name in require_rows(self)}
+
+    def findings_of(self, lens: str) -> Findings:
+        """Return what one lens found; computed once."""
+        if lens not in self._found:
+            self._found[lens] = find_one(self, lens)
+        return self._found[lens]
 
     @cached_property
     def _found(self) -> dict[str, Findings]:
-        return find(self)
+        return {}
 
-    def refresh(self) -> None:
-        """Read the manifest and the tables again, after something was written."""
+    def refresh(self, *lenses: str) -> None:
+        """Read the manifest and the tables again, after something was written; findings of these lenses are outdated."""
         super().refresh()
-        self.__dict__.pop("_found", None)
+        for lens in lenses:
+            self._found.pop(lens, None)
 
     def rows(self, sql: str = "select * from rows") -> duckdb.DuckDBPyRelation:
         """Query the tables `rows`, `samples` and `clean`. The result has .df(), .arrow(), .fetchall() and more."""
@@ -82,8 +89,11 @@ class Run(OpenedRun):
 
     def shown(self) -> list[Shown]:
         """Return what each lens found, with how it is shown."""
-        analyses = analyses_of(self)
-        return [(analyses[name].show, name, findings) for name, findings in self.found.items()]
+        return [self.shown_of(name) for name in self.found]
+
+    def shown_of(self, lens: str) -> Shown:
+        """Return what one lens found, with how it is shown."""
+        return analyses_of(self)[lens].show, lens, self.findings_of(lens)
 
     def figure(self, name: str | None = None, **choice: str | None) -> Chart:
         """Return one figure as an Altair chart (default: the first of the run's first lens).
@@ -129,8 +139,8 @@ class Run(OpenedRun):
         from brinell.saliency.rerun import add_saliency  # imports torch
 
         add_saliency(self, options, models=models, data=data, quiet=quiet)
-        self.refresh()
-        return self.found["saliency"]
+        self.refresh("saliency")
+        return self.findings_of("saliency")
 
     def export_moved(
         self,

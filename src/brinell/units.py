@@ -15,6 +15,8 @@ def format_amount(amount: float, unit: str) -> str:
 
 
 def _singular(unit: str) -> str:
+    if unit.startswith("%") or unit.endswith(" rms"):  # "1 % of pixels", "1 px rms"
+        return unit
     if unit.endswith("xes"):
         return unit[:-2]
     return unit[:-1] if unit.endswith("s") and len(unit) > 2 else unit

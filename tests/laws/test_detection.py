@@ -15,6 +15,7 @@ from brinell.config.detection import Decoding
 from brinell.errors import ModelError
 from brinell.models.detection import Heads, decode_heads, read_heads, suppress
 from brinell.models.preprocess import Preprocess
+from brinell.perturb.change import Layout
 from brinell.perturb.property import find_property
 
 SIDE = 32
@@ -186,7 +187,9 @@ def test_boxes_move_with_the_image(name: str, severity: float) -> None:
     image[..., box[1] : box[3], box[0] : box[2]] = 255
     severities = torch.tensor([[severity] * (3 if name == "spatial" else 1)], dtype=torch.float64)
     changed = found.apply(image, severities, seed=0, ids=torch.zeros(1, dtype=torch.int64))
-    where = move_boxes(torch.tensor([[box]], dtype=torch.float32), found.matrices(severities, size, size))
+    matrices = found.matrices(severities, Layout(Preprocess(size, size), [(size, size)]))
+    assert matrices is not None
+    where = move_boxes(torch.tensor([[box]], dtype=torch.float32), matrices)
     expected = clip_boxes(where, size, size)[0, 0]
     if areas(expected) == 0:
         assert not changed.any()

@@ -233,9 +233,9 @@ def test_geodesic_scores(group: Group) -> None:
     assert geodesic_scores(frames, group, 0 * motion).max() < 1e-12
     assert torch.allclose(geodesic_scores(Frames.of(255 * frames.images), group, motion), length)
     assert (length >= chords(frames, group.exp(motion)) - 1e-9).all()
-    half = geodesic_scores(frames, group, motion / 2, eta=0.02, least=0)
+    half = geodesic_scores(frames, group, motion / 2, eta=0.02, min_change=0)
     rest = Frames.of(frames.images)
-    whole = geodesic_scores(rest, group, motion, eta=0.02, least=0)
+    whole = geodesic_scores(rest, group, motion, eta=0.02, min_change=0)
     assert (whole > half).all()
     assert torch.allclose(length, whole, rtol=0.03)
 
@@ -243,12 +243,12 @@ def test_geodesic_scores(group: Group) -> None:
 @groups
 def test_a_score_with_few_stops_is_a_lower_bound(group: Group) -> None:
     frames, motion = blobs(4), draw_motions(group, 4, 8)
-    for least in (0.0, 0.02):
-        whole = geodesic_scores(frames, group, motion, least=least)
-        bounds = [geodesic_scores(frames, group, motion, least=least, most=most) for most in (1, 4, 12)]
+    for min_change in (0.0, 0.02):
+        whole = geodesic_scores(frames, group, motion, min_change=min_change)
+        bounds = [geodesic_scores(frames, group, motion, min_change=min_change, most=most) for most in (1, 4, 12)]
         assert all((bound <= whole + 1e-9).all() for bound in bounds)
         assert torch.allclose(bounds[0], chords(frames, group.exp(motion)))
-        assert torch.allclose(geodesic_scores(frames, group, motion, least=least, most=10_000), whole)
+        assert torch.allclose(geodesic_scores(frames, group, motion, min_change=min_change, most=10_000), whole)
 
 
 def test_a_score_is_the_sum_over_the_steps_of_the_paper() -> None:
@@ -258,7 +258,7 @@ def test_a_score_is_the_sum_over_the_steps_of_the_paper() -> None:
     stops = [i * 0.05 / length for i in range(int(length / 0.05) + 1)] + [1.0]
     path = [frames.move(group.exp(stop * motion)) for stop in stops]
     expected = sum(float((a - b).norm()) for a, b in zip(path[1:], path, strict=False)) / float(frames.norms())
-    assert float(geodesic_scores(frames, group, motion, least=0)) == pytest.approx(expected, rel=1e-9)
+    assert float(geodesic_scores(frames, group, motion, min_change=0)) == pytest.approx(expected, rel=1e-9)
 
 
 @groups

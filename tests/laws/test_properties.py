@@ -8,6 +8,8 @@ from torch import Tensor
 
 import reference
 from brinell.errors import UnknownName
+from brinell.models.preprocess import Preprocess
+from brinell.perturb.change import Layout
 from brinell.perturb.property import PROPERTIES, Property, PropertyKind, find_property, property_names
 
 ALL = [pytest.param(found, id=found.id) for found in PROPERTIES.values()]
@@ -36,6 +38,13 @@ def some_severities(found: Property, height: int, width: int, count: int) -> Ten
     """Return severities spread over the tracks, the weakest and the strongest included."""
     track = torch.cat(found.tracks(height, width))
     return track[torch.linspace(0, len(track) - 1, count).round().long()]
+
+
+def moves(found: Property, severities: Tensor, height: int, width: int) -> Tensor:
+    """Return where a motion takes the pixels of model inputs of a size, (B, 3, 3)."""
+    matrices = found.matrices(severities, Layout(Preprocess(height, width), ()))
+    assert matrices is not None
+    return matrices
 
 
 def severity_at(found: Property, share: float, size: int) -> Tensor:
@@ -211,7 +220,7 @@ def test_the_matrices_of_a_motion_move_points_as_the_image_moves(found: Property
         severities = severity.expand(len(marks), -1)
         moved = at(found, pictures, severities)[:, 0].double()
         there = torch.einsum(
-            "bij,bj->bi", found.matrices(severities, height, width), torch.cat([marks, torch.ones(4, 1)], 1).double()
+            "bij,bj->bi", moves(found, severities, height, width), torch.cat([marks, torch.ones(4, 1)], 1).double()
         )
         mass = moved.sum((1, 2))
         across = (moved.sum(1) * torch.arange(width)).sum(1) / mass
@@ -234,7 +243,7 @@ def test_amounts_are_shown_with_their_units() -> None:
     def shown(name: str, severity: float) -> str:
         found = find_property(name)
         amount = found.amounts(torch.tensor([[severity]], dtype=torch.float64), 224, 224)
-        return found.facts.tell(float(amount))
+        return found.facts.format(float(amount))
 
     assert shown("rotation", -0.07) == "-12.6 degrees"
     assert shown("brightness", 1 / 500) == "× 1.51"
@@ -244,5 +253,6 @@ def test_amounts_are_shown_with_their_units() -> None:
     assert shown("gaussian_blur", 0.1) == "sigma 4.48"
     assert shown("salt_and_pepper", 0.25) == "25 % of pixels"
     assert shown("salt_and_pepper", 0.01) == "1 % of pixels"
+    assert find_property("spatial").facts.format(1.0) == "1 px rms"
     assert shown("snow", 0.5) == "50 flakes"
     assert shown("snow", 0.001) == "1 flake"

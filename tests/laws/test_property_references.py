@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 from scipy import ndimage
-from test_properties import BUILT_IN, at, images, some_severities
+from test_properties import BUILT_IN, at, images, moves, some_severities
 
 import reference
 import reference_properties
@@ -69,17 +69,17 @@ def test_spatial_severities_cover_all_directions_by_growing_displacement(size: t
     y, x = torch.meshgrid(torch.arange(height).double(), torch.arange(width).double(), indexing="ij")
     points = torch.stack([x.flatten(), y.flatten(), torch.ones(height * width)])
     for index in (0, 10, 100, 500, 999):
-        moved = found.matrices(track[index : index + 1], *size)[0] @ points
+        moved = moves(found, track[index : index + 1], *size)[0] @ points
         plain = (moved - points).square().sum(0).mean().sqrt()
         assert float(amounts[index]) == pytest.approx(float(plain), rel=1e-9)
-    moves = track[:, 1:] * 5
-    assert float((moves - moves.round()).abs().max()) < 1e-12
+    shifts = track[:, 1:] * 5
+    assert float((shifts - shifts.round()).abs().max()) < 1e-12
     assert float(track[:, 0].abs().max()) > 0.9
     for part in track.tensor_split(4):
         turned = part[:, 0] > 0
         assert 0.3 < float(turned.double().mean()) < 0.7
     if size == (224, 224):
-        assert len(moves.round().unique(dim=0)) == 121
+        assert len(shifts.round().unique(dim=0)) == 121
         near = track[(amounts > 1) & (amounts < 7)]
         assert len(near) > 60
         assert len((near[:, 1:] * 5).round().unique(dim=0)) > 40

@@ -49,7 +49,7 @@ def test_windows_equal_those_of_pillow(fit: str, channels: int, side: int) -> No
 def test_windows_of_several_sides_keep_their_order() -> None:
     image = picture(60, 70)
     parameters = torch.tensor([[3, 4, 21], [0, 0, 60], [30, 2, 21], [9, 9, 19]], dtype=torch.float64)
-    made = window_view("", "bilinear", 32, 32).inputs(image, parameters, lambda made: made)
+    made = window_view("", "bilinear", 32, 32).look(image, parameters, lambda made: made)
     for model_input, (left, top, side) in zip(made, parameters.to(torch.int64).tolist(), strict=True):
         assert torch.equal(model_input, by_pillow(image, (left, top, side), 32, 32, "bilinear"))
 
@@ -65,7 +65,7 @@ def test_padding_centres_the_window_on_black() -> None:
 def test_a_window_in_the_model_s_own_way_is_preprocessed_like_an_image_file() -> None:
     image, preprocess = picture(50, 44), Preprocess(24, 24, 3, 28, "bicubic")
     parameters = torch.tensor([[2, 3, 33], [7, 11, 33]], dtype=torch.float64)
-    made = window_view("", "own", 0, 0).inputs(image, parameters, preprocess.inputs)
+    made = window_view("", "own", 0, 0).look(image, parameters, preprocess.inputs)
     for model_input, (left, top, side) in zip(made, parameters.to(torch.int64).tolist(), strict=True):
         assert torch.equal(model_input, preprocess.model_input(image[:, top : top + side, left : left + side].contiguous()))
 
@@ -73,7 +73,7 @@ def test_a_window_in_the_model_s_own_way_is_preprocessed_like_an_image_file() ->
 def test_a_small_image_on_black_at_any_position() -> None:
     image = picture(50, 64)
     corners = [(left, top, 12) for left in (0, 3, 18) for top in (0, 1, 12)]
-    made = location_view("12px", 24, 30).inputs(image, torch.tensor(corners, dtype=torch.float64), lambda made: made)
+    made = location_view("12px", 24, 30).look(image, torch.tensor(corners, dtype=torch.float64), lambda made: made)
     small = resize(image[None], 12, 12)[0]
     for model_input, (left, top, side) in zip(made, corners, strict=True):
         expected = torch.zeros(3, 24, 30, dtype=torch.uint8)
@@ -88,7 +88,7 @@ def test_boxes_follow_the_frame_of_a_window(fit: str) -> None:
     image[:, 20:30, 25:40] = 255
     parameters = torch.tensor([[15, 12, 30]], dtype=torch.float64)
     view = window_view("", fit, 60, 60)  # type: ignore[arg-type]
-    seen = view.inputs(image, parameters, lambda made: made)[0, 0] > 127
+    seen = view.look(image, parameters, lambda made: made)[0, 0] > 127
     rows, columns = seen.any(1).nonzero()[:, 0], seen.any(0).nonzero()[:, 0]
     assert view.frame is not None
     box = torch.tensor([[25.0, 20.0, 40.0, 30.0]], dtype=torch.float64)

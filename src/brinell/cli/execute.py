@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from brinell.cli.console import print_findings, say
+from brinell.report.page import Shown
 from brinell.run_config import RunConfig
 from brinell.runs.queries import describe_queries
 
@@ -18,8 +19,12 @@ def execute(config: RunConfig) -> None:
 
     server = None if config.track is None else Server(config.track.to, config.track.experiment)  # fail early
     with reporter() as progress:
-        finished = execute_setup(assemble(config), progress)
-    print_findings(finished.shown())
+
+        def show(shown: Shown) -> None:
+            with progress.pause():
+                print_findings([shown])
+
+        finished = execute_setup(assemble(config), progress, show)
     say(*describe_queries(finished.manifest), f"report: {finished.report()}")
     if server is not None:
         say(describe_tracked(finished.track(server)))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from brinell.comparison.charts import comparison_charts
 from brinell.comparison.compare import Comparison, Delta, format_change
 from brinell.comparison.gates import GateResult
 from brinell.comparison.measures import describe_measure, format_value
@@ -49,6 +48,8 @@ def comparison_html(
     comparison: Comparison, gate: GateResult | None = None, *, page: str = TEMPLATE, content: dict[str, Any] | None = None
 ) -> str:
     """Return one HTML file with everything inside; `page` may be a template that extends this one, with more `content`."""
+    from brinell.comparison.charts import comparison_charts  # altair is slow to import, and only a page needs it
+
     charts = {
         (number, name): chart
         for number in range(len(comparison.pairs))

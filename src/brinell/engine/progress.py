@@ -1,45 +1,53 @@
-"""Telling how far a run is: bars with rate and time left on a terminal, a line now and then elsewhere."""
+"""Reports progress: bars with rate and time left on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-Tick = Callable[[int], None]
+Advance = Callable[[int], None]
 
 
 class Reporter(Protocol):
-    """Something that can be told about the stages of a run."""
+    """Reports the stages of a run."""
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
-        """Begin a stage of so many steps; call what comes back as they are done."""
+    def stage(self, what: str, total: int, unit: str) -> Advance:
+        """Start a stage of `total` steps, and return a function to call with the number of steps that were done."""
         ...
 
     def say(self, text: str) -> None:
-        """Tell a line."""
+        """Print a line."""
+        ...
+
+    def pause(self) -> AbstractContextManager[None]:
+        """Step aside while something else is printed."""
         ...
 
 
 class Silent:
-    """Tells nothing."""
+    """Reports nothing."""
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
-        """Begin a stage."""
+    def stage(self, what: str, total: int, unit: str) -> Advance:
+        """Ignore a stage."""
         return lambda done: None
 
     def say(self, text: str) -> None:
-        """Tell a line."""
+        """Ignore a line."""
+
+    def pause(self) -> AbstractContextManager[None]:
+        """Step aside."""
+        return nullcontext()
 
 
 class _Rate(ProgressColumn):
-    """Steps a second."""
+    """Steps per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -50,12 +58,20 @@ class _Bars:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
+    def stage(self, what: str, total: int, unit: str) -> Advance:
         task = self.progress.add_task(what, total=total, unit=unit)
         return lambda done: self.progress.advance(task, done)
 
     def say(self, text: str) -> None:
         self.progress.console.print(text, highlight=False, markup=False)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        self.progress.stop()
+        try:
+            yield
+        finally:
+            self.progress.start()
 
 
 class _Lines:
@@ -63,7 +79,7 @@ class _Lines:
 
     every = 10.0
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
+    def stage(self, what: str, total: int, unit: str) -> Advance:
         start = last = time.monotonic()
         done = 0
 
@@ -82,6 +98,9 @@ class _Lines:
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
+    def pause(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
 
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
@@ -91,7 +110,7 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def reporter(quiet: bool = False) -> Iterator[Reporter]:
-    """A reporter for this process's standard error."""
+    """Yield a reporter that writes to standard error."""
     console = Console(stderr=True)
     if quiet:
         yield Silent()

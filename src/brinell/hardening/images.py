@@ -15,7 +15,7 @@ from brinell.classes import align
 from brinell.config.data import DataOptions
 from brinell.engine.progress import Reporter
 from brinell.engine.shards import Entry, in_order, load_inputs
-from brinell.engine.survey import chosen
+from brinell.engine.survey import select_indices
 from brinell.errors import DataError, LabelError, UnreadableImage
 from brinell.hardening.options import FailureOptions
 from brinell.hardening.splits import Part
@@ -82,7 +82,7 @@ class ImageReader:
         """Return the labelled images of a dataset, each once; photographs of one scene share an original."""
         advance = self.reporter.stage(f"reading {what}", len(dataset), "images")
         found, seen = [], set()
-        for index, sample in self._read(dataset, chosen(dataset, options, self.seed), advance):
+        for index, sample in self._read(dataset, select_indices(dataset, options, self.seed), advance):
             image = image_id(sample.image)
             if sample.label is None or image in seen:
                 continue

@@ -26,8 +26,18 @@ def analyses_of(run: Run) -> dict[str, Analysis]:
     return lenses | {analysis.name: analysis for analysis in ANALYSES.values() if analysis.name in run.manifest}
 
 
-def find(run: Run, summary: Mapping[str, Any] | None = None) -> dict[str, Findings]:
-    """Return the findings of every lens of the run, and of further analyses, by name."""
+def require_rows(run: Run) -> dict[str, Analysis]:
+    """Return the run's analyses, or raise if it has no rows yet."""
     if not run.measured:
         raise RunError(f"the run in {run.folder} has no rows yet; rerun its command to finish it")
-    return {name: analysis.reader.find(run, run.lens(name), summary or {}) for name, analysis in analyses_of(run).items()}
+    return analyses_of(run)
+
+
+def find_one(run: Run, name: str, summary: Mapping[str, Any] | None = None) -> Findings:
+    """Return the findings of one lens or analysis."""
+    return analyses_of(run)[name].reader.find(run, run.lens(name), summary or {})
+
+
+def find(run: Run, summary: Mapping[str, Any] | None = None) -> dict[str, Findings]:
+    """Return the findings of every lens of the run, and of further analyses, by name."""
+    return {name: find_one(run, name, summary) for name in require_rows(run)}

@@ -1,8 +1,8 @@
 """Geodesic scores of motions (ManiFool, CVPR 2018): the length of the direct path, divided by the norm of the image.
 
 The direct path from the identity to a motion runs along its coordinates; its length is the sum of the L2 distances between
-images that are a step of `eta` apart (Eq. 17). `least` widens the steps of motions that change an image slowly, such as a
-shift of a large image by a twentieth of a pixel, so that a step adds about `least` to the score; the paper has 0.
+images that are a step of `eta` apart (Eq. 17). `min_change` widens the steps of motions that change an image slowly, such
+as a shift of a large image by a twentieth of a pixel, so that a step adds about that much to the score; the paper has 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brinell.motion.groups import Group, half_turns
 from brinell.motion.jacobian import jacobian_gram
 
 ETA = 0.05
-LEAST = 0.02
+MIN_CHANGE = 0.02
 _REFINEMENTS = 4
 _STRIDE = 16  # steps of a ray between checks whether it has gone far enough
 _MOST_STEPS = 20_000
@@ -42,7 +42,13 @@ def initial_speeds(frames: Frames, group: Group, directions: Tensor) -> Tensor:
 
 
 def geodesic_scores(
-    frames: Frames, group: Group, coordinates: Tensor, *, eta: float = ETA, least: float = LEAST, most: int | None = None
+    frames: Frames,
+    group: Group,
+    coordinates: Tensor,
+    *,
+    eta: float = ETA,
+    min_change: float = MIN_CHANGE,
+    most: int | None = None,
 ) -> Tensor:
     """Return the length of the direct path to coordinates (N, d), over the norm, float64 (N,); 0 for an image of zeros.
 
@@ -51,7 +57,7 @@ def geodesic_scores(
     coordinates = coordinates.cpu()
     length = coordinates.norm(dim=1)
     directions = coordinates / length.clamp(min=1e-12)[:, None]
-    step = _step_lengths(frames, group, directions, eta, least)
+    step = _step_lengths(frames, group, directions, eta, min_change)
     number = (length / step - 1e-9).ceil().clamp(1, _MOST_STEPS)
     if most is not None:
         step = step * (number / most).ceil()
@@ -78,7 +84,7 @@ class Rays:
 
 
 def trace_rays(
-    frames: Frames, group: Group, directions: Tensor, wanted: Tensor, *, eta: float = ETA, least: float = LEAST
+    frames: Frames, group: Group, directions: Tensor, wanted: Tensor, *, eta: float = ETA, min_change: float = MIN_CHANGE
 ) -> Rays:
     """Follow unit directions (N, d) until the score of the path reaches each of `wanted` (R,), in increasing order.
 
@@ -87,7 +93,7 @@ def trace_rays(
     """
     directions, wanted = directions.cpu(), wanted.to("cpu", torch.float64)
     count, norms = len(directions), _norms(frames).cpu()
-    step = _step_lengths(frames, group, directions, eta, least)
+    step = _step_lengths(frames, group, directions, eta, min_change)
     total = torch.zeros(count, dtype=torch.float64)
     start = torch.full((count, len(wanted)), -1.0, dtype=torch.float64)  # number of steps before the one that passes
     level, rise = torch.zeros_like(start), torch.ones_like(start)  # the score there, and the gain of that step
@@ -172,12 +178,12 @@ class _Paths:
         return gained
 
 
-def _step_lengths(frames: Frames, group: Group, directions: Tensor, eta: float, least: float) -> Tensor:
+def _step_lengths(frames: Frames, group: Group, directions: Tensor, eta: float, min_change: float) -> Tensor:
     """Return the step length of each path, on the host (N,)."""
-    if least <= 0:
+    if min_change <= 0:
         return torch.full((len(directions),), eta, dtype=torch.float64)
     speed = initial_speeds(frames, group, directions)
-    return torch.where(speed > 0, (least / speed).clamp(min=eta, max=20 * eta), eta)
+    return torch.where(speed > 0, (min_change / speed).clamp(min=eta, max=20 * eta), eta)
 
 
 def _lengths(images: Tensor) -> Tensor:

@@ -47,7 +47,8 @@ class Run:
     def refresh(self) -> None:
         """Read the manifest and the tables again, after something was written."""
         self.manifest: dict[str, Any] = self.store.manifest()
-        self.__dict__.pop("connection", None)
+        for cached in ("connection", "measured", "image_names", "lenses", "models"):
+            self.__dict__.pop(cached, None)
 
     @property
     def folder(self) -> str:

@@ -61,7 +61,7 @@ def random_motions(
         if whitened:
             directions = _whiten(directions, frames, group)
         directions = directions / directions.norm(dim=1, keepdim=True)
-        rays = trace_rays(frames, group, directions, wanted, eta=path.eta, least=path.min_change)
+        rays = trace_rays(frames, group, directions, wanted, eta=path.eta, min_change=path.min_change)
         motions = rays.reach[..., None] * directions[:, None]
         return {"motion": motions, "score": rays.scores, "reached": rays.reached}
 

@@ -81,7 +81,7 @@ def score_motions(group: Group, samples: Tensor, motions: Tensor, path: PathStep
 
     def do(stage: Stage, part: slice) -> Done:
         frames = stage.frames(samples[part])
-        scores = geodesic_scores(frames, group, motions[part], eta=path.eta, least=path.min_change, most=stops)
+        scores = geodesic_scores(frames, group, motions[part], eta=path.eta, min_change=path.min_change, most=stops)
         return {"score": scores}
 
     return Task(len(samples), do)
