@@ -12,21 +12,22 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from typer.main import get_command
 
 from brinell.api import Run
-from brinell.cli.main import app, main
+from brinell.cli.main import all_commands, as_click, main
 from brinell.criteria.criterion import CRITERIA
 from brinell.datasets.sources import SOURCES as DATASETS
 from brinell.lenses.lens import LENSES
 from brinell.models.sources import SOURCES as MODELS
 from brinell.perturb.operator import OPERATORS
 
-COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = {command.name: command for command in all_commands()}
 OPTIONS = {"--model": "fake:grey:0.25", "--data": "greys", "--operator": "fade_black", "--levels": "20"}
+BUILT_IN = [operator for operator in OPERATORS.values() if operator.function.__module__.startswith("brinell.")]
+VARIANTS = [operator.variant for operator in BUILT_IN if operator.variant != "published"]
 HOW = {"--runtime": "torch", "--batch": "4", "--shard": "8"}
 
-Tell = Callable[..., str]
+Call = Callable[..., str]
 
 
 def run(*changed: str) -> list[str]:
@@ -36,8 +37,8 @@ def run(*changed: str) -> list[str]:
 
 
 @pytest.fixture
-def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
-    """Give a command and get what it printed; it must succeed."""
+def brinell(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command that must succeed, and return what it printed."""
 
     def call(*arguments: str) -> str:
         main(list(arguments))
@@ -47,16 +48,16 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
 
 
 @pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Tell:
-    """Give a command that can't be carried out, and get the line that says so."""
+def refused(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command that must fail with one line, and return that line."""
 
     def call(*arguments: str) -> str:
         with pytest.raises(SystemExit) as left:
             main(list(arguments))
-        told = capsys.readouterr().err
+        line = capsys.readouterr().err
         assert left.value.code == 2
-        assert told.startswith("error: ") and told.count("\n") == 1, told
-        return told
+        assert line.startswith("error: ") and line.count("\n") == 1, line
+        return line
 
     return call
 
@@ -70,9 +71,9 @@ def here(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ran(here: Path, tell: Tell) -> Path:
+def ran(here: Path, brinell: Call) -> Path:
     """The same with a finished run in `first`."""
-    tell(*run("--out", "first"))
+    brinell(*run("--out", "first"))
     return here
 
 
@@ -80,24 +81,24 @@ def ran(here: Path, tell: Tell) -> Path:
 
 
 def test_the_commands() -> None:
-    known = "attention compare curate demo harden human leaderboard ls moved plan report rows run serve show summary track"
-    assert sorted(COMMANDS) == known.split()
+    known = "compare curate demo export-moved harden human leaderboard ls plan report rows run saliency serve show summary"
+    assert sorted(COMMANDS) == [*known.split(), "track"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_an_example(command: str, tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_shows_an_example(command: str, brinell: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert re.search(rf"Examples?: brinell {command}", tell(command, "--help"))
-    for parameter in COMMANDS[command].params:
+    assert re.search(rf"Examples?: brinell {command}", brinell(command, "--help"))
+    for parameter in as_click(COMMANDS[command]).params:
         assert parameter.help, f"{parameter.name} should say what it is for"
 
 
-def test_no_words_at_all_is_a_call_for_help(tell: Tell) -> None:
-    assert tell() == tell("--help")
+def test_no_arguments_print_the_help(brinell: Call) -> None:
+    assert brinell() == brinell("--help")
 
 
-def test_run_from_options(here: Path, tell: Tell) -> None:
-    shown = tell(*run("--limit", "5", "--seed", "3", "--select", "correct", "--out", "first"))
+def test_run_from_options(here: Path, brinell: Call) -> None:
+    shown = brinell(*run("--limit", "5", "--seed", "3", "--select", "correct", "--out", "first"))
     assert "fade to black" in shown and "grey:0.25 is right on 100% of the clean images" in shown
     assert f"report: {here / 'first' / 'report.html'}" in shown
     manifest = Run("first").manifest
@@ -106,7 +107,7 @@ def test_run_from_options(here: Path, tell: Tell) -> None:
     assert manifest["execution"] == {"batch": {"grey:0.25": 4}, "shard": 8}
 
 
-def test_run_from_yaml_with_options_and_settings_over_it(here: Path, tell: Tell) -> None:
+def test_run_from_yaml_with_options_and_settings_over_it(here: Path, brinell: Call) -> None:
     (here / "test.yaml").write_text(
         """
         models: ["fake:grey:0.25?name=one", {source: "fake:grey:0.4", name: two}]
@@ -116,70 +117,72 @@ def test_run_from_yaml_with_options_and_settings_over_it(here: Path, tell: Tell)
         out: first
         """
     )
-    tell("run", "test.yaml")
+    brinell("run", "test.yaml")
     assert Run("first").rows("select count(*), count(distinct model) from rows").fetchall() == [(2 * 2 * 9 * 6, 2)]
     settings = ["--set", "data.limit=3", "--set", "lens.operators=[boxes]", "--set", "models.1.size=16"]
-    tell("run", "test.yaml", "--levels", "2", "--limit", "4", "--out", "second", *settings)
+    brinell("run", "test.yaml", "--levels", "2", "--limit", "4", "--out", "second", *settings)
     second = Run("second")
     assert second.rows("select count(*), count(distinct operator) from rows").fetchall() == [(2 * 3 * 3, 1)]
     assert second.manifest["models"]["two"]["input"] == [3, 16, 16]
-    tell(
+    brinell(
         "run", "test.yaml", "--model", "fake:grey:0.5", "--data", "greys/light", "--labels", "prediction", "--out", "third"
     )
     assert Run("third").manifest["identity"]["config"]["models"][0]["source"] == "fake:grey:0.5"
 
 
-def test_a_folder_is_named_by_what_is_measured(here: Path, tell: Tell) -> None:
+def test_a_folder_is_named_by_what_is_measured(here: Path, brinell: Call) -> None:
     for _ in range(2):
-        tell(*run())
-    tell(*run("--batch", "2"))
-    assert len(list((here / "runs").iterdir())) == 1, "how it is carried out makes no other run"
-    tell(*run("--seed", "1"))
+        brinell(*run())
+    brinell(*run("--batch", "2"))
+    assert len(list((here / "runs").iterdir())) == 1, "execution options make no other run"
+    brinell(*run("--seed", "1"))
     assert len(list((here / "runs").iterdir())) == 2
 
 
-def test_plan_tells_the_cost_and_does_nothing(here: Path, tell: Tell) -> None:
+def test_plan_prints_the_cost_and_runs_nothing(here: Path, brinell: Call) -> None:
     before = sorted(here.rglob("*"))
-    shown = tell("plan", *run("--limit", "10")[1:])
+    shown = brinell("plan", *run("--limit", "10")[1:])
     assert "10 images × 1 operators, 200 trials; 220 forward passes" in shown
-    assert "210 rows" in shown and "Nothing was done." in shown
+    assert "210 rows" in shown and "Nothing was run." in shown
     assert sorted(here.rglob("*")) == before
 
 
-def test_report_with_figures(ran: Path, tell: Tell) -> None:
+def test_report_with_figures(ran: Path, brinell: Call) -> None:
     (ran / "first" / "report.html").unlink()
-    shown = tell("report", "first", "--figures")
+    shown = brinell("report", "first", "--figures")
     assert f"report: {ran / 'first' / 'report.html'}" in shown
     figures = list((ran / "first" / "figures").iterdir())
     assert f"{len(figures)} figures: {ran / 'first' / 'figures'}" in shown
     assert {"average-accuracy.svg", "areas.png", "grey:0.25-rank.png"} <= {file.name for file in figures}
 
 
-def test_summary(ran: Path, tell: Tell) -> None:
-    shown = tell("summary", "first")
+def test_summary(ran: Path, brinell: Call) -> None:
+    shown = brinell("summary", "first")
     assert all(head in shown for head in ("fade to black", "< 90%", "< 50%", "< 10%", "drops below 50% at"))
     assert "over all levels of fade to black: accuracy drops below 50% at mean grey" in shown
-    assert "< 75%" in tell("summary", "first", "--threshold", "0.75", "--threshold", "0.2")
+    assert "< 75%" in brinell("summary", "first", "--threshold", "0.75", "--threshold", "0.2")
 
 
 @pytest.mark.parametrize("images", [1, 12])
-def test_summary_as_json(here: Path, tell: Tell, images: int) -> None:
-    """One image has no interval, and an interval that can't be told is null."""
-    tell(*run("--limit", str(images), "--out", "first"))
+def test_summary_as_json(here: Path, brinell: Call, images: int) -> None:
+    """One image has no interval, and an unknown interval is null."""
+    brinell(*run("--limit", str(images), "--out", "first"))
 
     def no_json(name: str) -> None:
         raise AssertionError(f"{name} is no JSON")
 
-    found: dict[str, Any] = json.loads(tell("summary", "first", "--json"), parse_constant=no_json)
-    assert list(found) == ["verdicts", "models", "areas", "failures", "profiles"]
+    found: dict[str, Any] = json.loads(brinell("summary", "first", "--json"), parse_constant=no_json)
+    assert list(found) == ["version", "run", "lenses", "queries"] and found["version"] == 1
+    found = found["lenses"]["profile"]
+    assert list(found) == ["verdicts", "models", "areas", "failure_points", "profiles"]
     assert (found["models"]["grey:0.25"]["low"] is None) == (images == 1)
     assert len(found["profiles"]) == 2 * 21 * 4
 
 
-def test_rows(ran: Path, tell: Tell) -> None:
-    assert "252" in tell("rows", "first", "select count(*) from rows")
-    assert "fade_black:published" in tell("rows", "first")
-    tell("rows", "first", "select level, count(*) as n from rows group by 1 order by 1", "--csv", "levels.csv")
+def test_rows(ran: Path, brinell: Call) -> None:
+    assert "252" in brinell("rows", "first", "select count(*) from rows")
+    assert "fade_black:published" in brinell("rows", "first")
+    brinell("rows", "first", "select level, count(*) as n from rows group by 1 order by 1", "--csv", "levels.csv")
     assert (ran / "levels.csv").read_text().splitlines()[:3] == ["level,n", "0,12", "1,12"]
 
 
@@ -188,33 +191,33 @@ def test_rows(ran: Path, tell: Tell) -> None:
     [
         ("lenses", list(LENSES)),
         ("operators", [operator.name for operator in OPERATORS.values()]),
-        ("operators", [operator.variant for operator in OPERATORS.values() if operator.variant != "published"]),
+        ("operators", VARIANTS),
         ("models", [source.form for source in MODELS.values()]),
         ("datasets", [source.form for source in DATASETS.values()]),
         ("criteria", list(CRITERIA)),
     ],
 )
-def test_ls_lists_everything(kind: str, names: list[str], tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ls_lists_everything(kind: str, names: list[str], brinell: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
-    shown = tell("ls", kind)
+    shown = brinell("ls", kind)
     assert [name for name in names if name not in shown] == []
 
 
-def test_show_draws_a_sheet(here: Path, tell: Tell) -> None:
+def test_show_draws_a_sheet(here: Path, brinell: Call) -> None:
     levels = ["--level", "0", "--level", "5", "--level", "30"]
-    tell("show", "greys/light/00.png", "--operator", "jpeg", "--operator", "boxes:published", *levels, "--size", "64")
+    brinell("show", "greys/light/00.png", "--operator", "jpeg", "--operator", "boxes:published", *levels, "--size", "64")
     with Image.open("levels.png") as sheet:
         assert (sheet.format, sheet.size) == ("PNG", (6 + 3 * (64 + 6), 6 + 2 * (20 + 18 + 64 + 6)))
     model = ["--operator", "gradient_descent", "--model", "fake:grey:0.25", "--level", "3", "--out", "attack.png"]
-    tell("show", "greys/light/00.png", *model)
+    brinell("show", "greys/light/00.png", *model)
     with Image.open("attack.png") as sheet:
         assert sheet.size == (6 + 32 + 6, 6 + 20 + 18 + 32 + 6), "at the model's own size"
 
 
-def test_brackets_in_names_are_no_markup(here: Path, tell: Tell) -> None:
-    shown = tell(*run("--model", "fake:grey:0.25?name=net[v1][/b]", "--out", "runs/[x][/y]"))
+def test_brackets_in_names_are_no_markup(here: Path, brinell: Call) -> None:
+    shown = brinell(*run("--model", "fake:grey:0.25?name=net[v1][/b]", "--out", "runs/[x][/y]"))
     assert "net[v1][/b] is right on" in shown and "runs/[x][/y]/report.html" in shown
-    assert "runs/[x][/y]" in tell("plan", *run("--out", "runs/[x][/y]")[1:])
+    assert "runs/[x][/y]" in brinell("plan", *run("--out", "runs/[x][/y]")[1:])
 
 
 # ---- bad input ----
@@ -236,7 +239,7 @@ BAD = {
     "select": (run("--select", "correct:other"), "select should be all, correct or correct:MODEL with one of grey:0.25"),
     "select by name alone": (run("--select", "grey:0.25"), "select should be all, correct or correct:MODEL with one of"),
     "device": (run("--device", "gpu"), "there is no device 'gpu'; use auto, cpu, cuda or cuda:N"),
-    "precision": (run("--precision", "fp8"), "execution.precision: input should be 'fp32', 'tf32', 'bf16' or 'fp16'"),
+    "precision": (run("--precision", "fp8"), "'fp8' is not one of 'fp32', 'tf32', 'bf16', 'fp16'"),
     "levels": (run("--levels", "31"), "lenses.0.levels: input should be less than or equal to 30, got 31"),
     "whole number": (run("--batch", "many"), "Invalid value for '--batch'"),
     "batch": (run("--batch", "0"), "execution.batch: input should be greater than or equal to 1, got 0"),
@@ -246,7 +249,7 @@ BAD = {
     "setting's key": (run("--set", "data.limmit=3"), "data.limmit is not an option; did you mean limit?"),
     "setting's place": (run("--set", "models.4.size=3"), "'4' is not a place in a list of 1"),
     "setting too deep": (run("--seed", "1", "--set", "seed.x=3"), "seed: input should be a valid integer, got {'x': 3}"),
-    "nothing to test": (["run"], "say what to test: --model SOURCE --data PATH, or a YAML file with models and data"),
+    "nothing to test": (["run"], "nothing to test; give --model SOURCE and --data PATH, or a YAML file"),
     "option": (["run", "--modell", "x"], "No such option: --modell"),
     "command": (["runn"], "No such command 'runn'"),
     "argument": (["report"], "Missing argument 'RUN'. (see brinell report --help)"),
@@ -254,25 +257,25 @@ BAD = {
     "image": (["show", "no.png"], "no.png: No such file or directory"),
     "sheet": (["show", "greys/light/00.png", "--operator", "jpeg", "--out", "no/x.png"], "can't write no/x.png"),
     "size": (["show", "greys/light/00.png", "--size", "0"], "Invalid value for '--size'"),
-    "level": (["show", "greys/light/00.png", "--level", "31"], "levels are 0 to 30, got 31"),
-    "gradient": (["show", "greys/light/00.png", "--operator", "gradient_descent"], "say which with --model SOURCE"),
+    "level": (["show", "greys/light/00.png", "--level", "31"], "expected levels from 0 to 30, got 31"),
+    "gradient": (["show", "greys/light/00.png", "--operator", "gradient_descent"], "give a torch model with --model"),
     "shown model": (["show", "greys/light/00.png", "--model", "fake:grey?sise=3"], "sise is not an option"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_bad_input_is_one_line(what: str, here: Path, refused: Tell) -> None:
-    arguments, told = BAD[what]
-    assert told in refused(*arguments)
+def test_bad_input_is_one_line(what: str, here: Path, refused: Call) -> None:
+    arguments, message = BAD[what]
+    assert message in refused(*arguments)
     assert [path.name for path in here.iterdir()] == ["greys"], "and nothing is left behind"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("models: [a", "is not valid YAML: while parsing a flow sequence"),
         ("- a\n", "should contain a mapping with models and data, but contains list"),
-        ("model: fake:grey\ndta: greys\n", "say what to test"),
+        ("model: fake:grey\ndta: greys\n", "nothing to test; give --model SOURCE"),
         ("model: fake:grey\ndata: greys\nlenss: profile\n", "lenss is not an option; did you mean lens"),
         (
             "model: fake:grey\ndata: greys\nlens: {name: profile, level: 3}\n",
@@ -296,22 +299,22 @@ def test_bad_input_is_one_line(what: str, here: Path, refused: Tell) -> None:
         ("model: fake:grey\ndata: {source: greys, limit: some}\n", "data.limit: input should be a valid integer"),
     ],
 )
-def test_bad_configs_are_one_line(text: str, told: str, here: Path, refused: Tell) -> None:
+def test_bad_configs_are_one_line(text: str, message: str, here: Path, refused: Call) -> None:
     (here / "test.yaml").write_text(text)
-    assert told in refused("run", "test.yaml")
+    assert message in refused("run", "test.yaml")
 
 
-def test_files_that_are_no_configs(here: Path, refused: Tell) -> None:
+def test_files_that_are_no_configs(here: Path, refused: Call) -> None:
     (here / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     assert "bytes.yaml is not valid YAML" in refused("run", "bytes.yaml")
     assert "the config no.yaml can't be read: No such file or directory" in refused("run", "no.yaml")
     assert "the config greys can't be read: Is a directory" in refused("plan", "greys")
     (here / "two.yaml").write_text("model: fake:grey\ndata: greys\nlenses: [profile, profile]\n")
-    assert "change one of them with --set lenses.0" in refused("run", "two.yaml", "--levels", "3")
+    assert "a lens is listed twice (profile, profile); make two runs of it" in refused("run", "two.yaml", "--levels", "3")
 
 
 @pytest.mark.parametrize("command", ["report", "summary", "rows"])
-def test_a_folder_that_holds_no_run(command: str, here: Path, refused: Tell) -> None:
+def test_a_folder_that_holds_no_run(command: str, here: Path, refused: Call) -> None:
     assert "nowhere is not the folder of a brinell run: it has no manifest.json" in refused(command, "nowhere")
     assert "greys is not the folder of a brinell run" in refused(command, "greys")
     for text in ("{}", "[]", "no json"):
@@ -319,27 +322,27 @@ def test_a_folder_that_holds_no_run(command: str, here: Path, refused: Tell) -> 
         assert "the manifest.json in greys is not that of a brinell run" in refused(command, "greys")
 
 
-def test_questions_that_can_t_be_answered(ran: Path, refused: Tell) -> None:
-    for question, told in {
-        "selec 1": "syntax error",
-        "select * from row": "Table with name row does not exist",
-        "select image::int from rows": "Could not convert",
-        "": "begin it with select",
+def test_queries_that_fail(ran: Path, refused: Call) -> None:
+    for query, message in {
+        "selec 1": "the query failed: Parser Error: syntax error",
+        "select * from row": "the query failed: Catalog Error: Table with name row does not exist",
+        "select image::int from rows": "the query failed: Conversion Error: Could not convert",
+        "": "the query returns nothing; start it with select",
     }.items():
-        line = refused("rows", "first", question)
-        assert "the question can't be answered" in line and told in line
+        line = refused("rows", "first", query)
+        assert message in line
     assert 'Cannot open file "no/x.csv"' in refused("rows", "first", "select 1", "--csv", "no/x.csv")
     assert "Invalid value for '--threshold'" in refused("summary", "first", "--threshold", "50")
 
 
-def test_a_run_without_rows_says_so(ran: Path, refused: Tell) -> None:
+def test_a_run_without_rows_says_so(ran: Path, refused: Call) -> None:
     for file in (ran / "first" / "rows").rglob("*.parquet"):
         file.unlink()
     for command in ("report", "summary"):
-        assert "has no rows yet; finish it with the command that began it" in refused(command, "first")
+        assert "has no rows yet; rerun its command to finish it" in refused(command, "first")
 
 
-def test_a_place_that_can_t_be_written_to(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_can_t_be_written_to(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "file").write_text("")
     with pytest.raises(SystemExit) as left:
         main(run("--out", "file/run"))
@@ -350,15 +353,15 @@ def test_a_place_that_can_t_be_written_to(here: Path, capsys: pytest.CaptureFixt
     ]
 
 
-def test_stopped_by_hand(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "impatient.py").write_text(
         """
 import torch
 class Net(torch.nn.Module):
-    asked = 0
+    calls = 0
     def forward(self, images):
-        self.asked += 1
-        if self.asked > 5:
+        self.calls += 1
+        if self.calls > 5:
             raise KeyboardInterrupt
         return images.mean((2, 3))
 """
@@ -366,7 +369,7 @@ class Net(torch.nn.Module):
     with pytest.raises(SystemExit) as left:
         main(run("--model", "torch:impatient.py:Net?size=16", "--labels", "index", "--out", "first"))
     assert left.value.code == 130
-    assert capsys.readouterr().err.splitlines() == ["run: first", "stopped; the same command goes on from here"]
+    assert capsys.readouterr().err.splitlines() == ["run: first", "Interrupted; rerun to resume."]
 
 
 def test_a_lens_is_listed_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -377,12 +380,12 @@ def test_a_lens_is_listed_once(here: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("words", [["--debug", "ls", "nothing"], ["ls", "nothing", "--debug"]])
-def test_a_traceback_is_there_for_those_who_ask(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_prints_a_traceback(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(words)
-    told = capsys.readouterr().err
-    assert told.startswith("Traceback")
-    assert told.splitlines()[-1].startswith("error: there is nothing to list under 'nothing'")
+    printed = capsys.readouterr().err
+    assert printed.startswith("Traceback")
+    assert printed.splitlines()[-1].startswith("error: there is nothing to list under 'nothing'")
 
 
 def test_as_a_process() -> None:

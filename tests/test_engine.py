@@ -1,4 +1,4 @@
-"""The engine: batches that halve, answers that can't be used, progress, and the cost told beforehand."""
+"""The engine: batches that halve, answers that can't be used, progress, and what a plan estimates."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from torch import Tensor, nn
 import brinell
 from brinell.criteria.criterion import find_criterion
 from brinell.engine import progress
-from brinell.engine.evaluator import Bench
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.plan import plan
 from brinell.engine.progress import reporter
-from brinell.engine.runner import assemble, execute
+from brinell.engine.runner import execute
+from brinell.engine.setup import assemble
 from brinell.engine.threads import CORES, batches, halving, one_each_core
 from brinell.errors import ModelError
-from brinell.lenses.lens import Trials
+from brinell.lenses.method import Trials
 from brinell.perturb.difference import difference
 from brinell.perturb.operator import find_operator
 from brinell.run_config import load_config
@@ -36,7 +37,7 @@ from conftest import PLAIN
 @pytest.mark.parametrize("size", [1, 3, 32, 1000])
 def test_batches_hold_everything_once(count: int, size: int) -> None:
     made = batches(count, size)
-    assert [place for part in made for place in range(part.start, part.stop)] == list(range(count))
+    assert [index for part in made for index in range(part.start, part.stop)] == list(range(count))
     lengths = [part.stop - part.start for part in made]
     assert min(lengths) >= 1 and max(lengths) <= size and max(lengths) - min(lengths) <= 1
     assert len(made) in (count, -(-count // (size * CORES)) * CORES), "no core waits for the others"
@@ -55,15 +56,15 @@ def test_two_batches_are_computed_at_once() -> None:
 
 
 class Accelerator:
-    """Holds so many images at a time, and remembers what it was asked."""
+    """Has memory for a number of images, and remembers the batch sizes it was given."""
 
     def __init__(self, holds: int) -> None:
         self.holds = holds
-        self.asked: list[int] = []
+        self.sizes: list[int] = []
 
     def __call__(self, part: slice) -> list[int]:
-        self.asked.append(part.stop - part.start)
-        if self.asked[-1] > self.holds:
+        self.sizes.append(part.stop - part.start)
+        if self.sizes[-1] > self.holds:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return list(range(part.start, part.stop))
 
@@ -72,9 +73,9 @@ class Accelerator:
 def test_a_batch_is_halved_until_it_fits(batch: int, holds: int, found: int) -> None:
     device = Accelerator(holds)
     parts, last = halving(device, 100, batch)
-    assert [place for part in parts for place in part] == list(range(100)), "each image once, in order"
+    assert [index for part in parts for index in part] == list(range(100)), "each image once, in order"
     assert last == found
-    assert sum(asked > holds for asked in device.asked) <= 6, "what doesn't fit is not tried again"
+    assert sum(size > holds for size in device.sizes) <= 6, "a size that does not fit is not retried"
 
 
 def test_one_image_that_does_not_fit_says_what_to_do() -> None:
@@ -107,7 +108,7 @@ class Fussy(nn.Module):
 
 
 class Squeezed(nn.Module):
-    """Drops the batch axis of a single image, as many a careless module does."""
+    """Drops the batch axis of a single image, as careless modules do."""
 
     def forward(self, images: Tensor) -> Tensor:
         level = images.mean((2, 3))[:, :2]
@@ -118,20 +119,20 @@ def wrapped(module: nn.Module) -> brinell.Model:
     return brinell.wrap(module, size=16, classes=["light", "dark"], name="own", execution=PLAIN)
 
 
-def test_nan_in_the_middle_of_a_run_names_its_place(greys: Path, tmp_path: Path) -> None:
+def test_nan_in_the_middle_of_a_run_names_operator_and_level(greys: Path, tmp_path: Path) -> None:
     lens = {"name": "profile", "operators": ["jpeg", "fade_black"], "levels": 5}
     with pytest.raises(ModelError) as caught:
         brinell.run(wrapped(Fussy(0.2, 1)), greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
-    told = str(caught.value)
     assert re.search(
-        r"model own gave NaN for \d of 8 images under fade_black:published at level 5; try --precision fp32", told
+        r"model own returned NaN for \d of 8 images under fade_black:published at level 5; try --precision fp32",
+        str(caught.value),
     )
     files = [path.parent.name for path in (tmp_path / "run").glob("rows/*/*/*/*.parquet")]
-    assert files == ["jpeg%3Apublished"], "what was finished before is kept"
+    assert files == ["jpeg%3Apublished"], "finished units are kept"
 
 
 def test_nan_on_a_clean_image_names_it(greys: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"own gave NaN for the clean image light/11\.png; try --precision fp32"):
+    with pytest.raises(ModelError, match=r"own returned NaN for the clean image light/11\.png; try --precision fp32"):
         brinell.run(wrapped(Fussy(0, 0.8)), greys, out=tmp_path / "run", execution=PLAIN, quiet=True)
 
 
@@ -146,14 +147,14 @@ def test_an_answer_of_another_shape_says_which(greys: Path, tmp_path: Path) -> N
 # ---- progress ----
 
 
-def test_lines_tell_rate_and_time_left(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_show_rate_and_time_left(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
-    with reporter() as telling:
-        advance = telling.stage("profile of net", 100_000, "images")
+    with reporter() as progressing:
+        advance = progressing.stage("profile of net", 100_000, "images")
         for now in (1.0, 5.0, 12.0, 13.0, 25.0, 100.0):  # noqa: B007
             advance(10_000)
-        telling.say("[bold] stays as it is")
+        progressing.say("[bold] stays as it is")
         advance(40_000)
     assert capsys.readouterr().err.splitlines() == [
         "profile of net: 30,000 of 100,000 (30%), 2,500 images/s, 0:28 left",
@@ -164,7 +165,7 @@ def test_lines_tell_rate_and_time_left(capsys: pytest.CaptureFixture[str], monke
     ]
 
 
-def test_hours_are_told_as_hours() -> None:
+def test_long_times_have_hours() -> None:
     assert [progress._clock(seconds) for seconds in (0, 59.6, 3599, 7384)] == ["0:00", "1:00", "59:59", "2:03:04"]
 
 
@@ -172,9 +173,9 @@ def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=120)
     monkeypatch.setattr(progress, "Console", lambda **_: terminal)
-    with reporter() as telling:
-        advance = telling.stage("profile of net[v1]", 200, "images")
-        telling.say("run: runs/[x]")
+    with reporter() as progressing:
+        advance = progressing.stage("profile of net[v1]", 200, "images")
+        progressing.say("run: runs/[x]")
         for _ in range(20):
             advance(10)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
@@ -191,7 +192,7 @@ def test_quiet_says_nothing(greys: Path, tmp_path: Path, capsys: pytest.CaptureF
 
 
 class Listening:
-    """A reporter that adds up what it is told."""
+    """A reporter that adds up progress."""
 
     def __init__(self) -> None:
         self.totals: dict[str, int] = {}
@@ -213,7 +214,7 @@ class Listening:
 
 
 class Counting(nn.Module):
-    """Counts the images that it is shown."""
+    """Counts the images that it sees."""
 
     seen = 0  # by all copies
 
@@ -222,7 +223,7 @@ class Counting(nn.Module):
         return images.mean((2, 3))
 
 
-def test_a_plan_s_numbers_are_those_of_the_run(tmp_path: Path) -> None:
+def test_a_plan_has_the_numbers_of_the_run(tmp_path: Path) -> None:
     model = brinell.wrap(Counting(), size=16, name="own", execution=PLAIN)
     images = [(np.full((16, 16, 3), 20 * index, np.uint8), 0) for index in range(1, 12)]
     config = load_config(
@@ -235,18 +236,18 @@ def test_a_plan_s_numbers_are_those_of_the_run(tmp_path: Path) -> None:
         }
     )
     parts = assemble(config, [model], images)
-    told = plan(parts)
+    estimate = plan(parts)
     assert not (tmp_path / "run").exists()
-    (cost,) = told.costs
+    (cost,) = estimate.costs
     assert (cost.images, cost.operators, cost.trials) == (9, 3, 9 * 3 * 4)
 
     Counting.seen = 0
     listening = Listening()
-    store = execute(parts, listening)
-    rows = store.connect().execute("select count(*), count(*) filter (level > 0) from rows").fetchone()
-    assert rows == (told.rows, cost.trials)
-    assert listening.totals == listening.done == {"reading images": 9, "clean answers": 9, "profile of own": cost.trials}
-    shown = (Counting.seen - cost.gradients) - told.forward_passes
+    run = execute(parts, listening)
+    rows = run.connection.execute("select count(*), count(*) filter (level > 0) from rows").fetchone()
+    assert rows == (estimate.rows, cost.trials)
+    assert listening.totals == listening.done == {"reading images": 9, "clean answers": 9, "profile: own": cost.trials}
+    shown = (Counting.seen - cost.gradients) - estimate.forward_passes
     assert 0 <= shown <= 9, "besides, only the clean images of the pictures in the report"
 
 
@@ -254,14 +255,15 @@ def test_a_plan_s_numbers_are_those_of_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batch", [3, 8, 13, 40, 64])
-def test_levels_asked_at_once_are_those_asked_one_by_one(batch: int) -> None:
-    """No batch of a level may begin before the one of the level below that holds the same images is done."""
+def test_levels_queried_at_once_equal_levels_queried_one_by_one(batch: int) -> None:
+    """A batch of a level must not start before the batch of the level below with the same images is done."""
     model = brinell.open_model("fake:grey:0.2", PLAIN)
     inputs = torch.randint(60, 200, (40, 3, 32, 32), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
     ids, labels, operator = torch.arange(40), torch.zeros(40, dtype=torch.int64), find_operator("boxes")
     criterion = find_criterion("misclassification", None, 2)
     expected = [difference(inputs, operator.at(inputs, level, seed=0, ids=ids)).l1 for level in range(1, 13)]
-    trials = Trials(torch.arange(40).repeat(12), operator, torch.arange(1, 13).repeat_interleave(40))
+    levels = torch.arange(1, 13).repeat_interleave(40).to(torch.float64)[:, None]
+    trials = Trials(torch.arange(40).repeat(12), operator, levels)
     for _ in range(5):
-        bench = Bench(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch)
-        assert torch.equal(bench.ask(trials).difference.l1, torch.cat(expected))
+        evaluator = Evaluator.of(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch)
+        assert torch.equal(evaluator.query(trials).difference.l1, torch.cat(expected))

@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
+from brinell.boxes import move_boxes
 from brinell.cli.main import main
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
@@ -558,5 +559,5 @@ def test_regions_follow_a_window() -> None:
     layout = Layout(preprocess, [(40, 60)])
     matrices = window_view("", "bilinear", 20, 20).matrices(torch.tensor([[10, 5, 20]], dtype=torch.float64), layout)
     assert matrices is not None
-    own = preprocess.boxes(torch.tensor([[15.0, 10.0, 25.0, 20.0]]), 40, 60)  # in the original's pixels
+    own = preprocess.map_boxes(torch.tensor([[15.0, 10.0, 25.0, 20.0]]), 40, 60)  # in the original's pixels
     torch.testing.assert_close(move_boxes(own[None], matrices)[0, 0], torch.tensor([5.0, 5.0, 15.0, 15.0]))

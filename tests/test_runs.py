@@ -23,10 +23,8 @@ from conftest import PLAIN
 
 # a server that has the package imported, and forks a process for each command: a real one, ready at once
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    ["conftest", "brinell.api", "brinell.cli.main", "brinell.cli.measure", "brinell.models.fake"]
-    + ["brinell.lenses.profile.lens", "brinell.lenses.profile.show"]
-)
+PACKAGE = ("api", "cli.main", "cli.measure", "models.fake", "lenses.profile.lens", "lenses.profile.show")
+PROCESSES.set_forkserver_preload(["conftest", *(f"brinell.{name}" for name in PACKAGE)])
 
 LENS = {"name": "profile", "operators": ["fade_black", "noise", "boxes"], "levels": 3}
 MODEL = "fake:grey:0.25"
@@ -224,7 +222,7 @@ def test_another_run_in_the_same_folder_is_refused(greys: Path, tmp_path: Path) 
         with pytest.raises(RunError) as caught:
             quick(greys, tmp_path / "run", **changed)
         assert difference in str(caught.value)
-        assert "go on with that run's settings, or give this one a folder of its own with --out" in str(caught.value)
+        assert "use that run's settings, or choose another folder with --out" in str(caught.value)
     assert rows(run) == before
 
 
@@ -238,7 +236,7 @@ def test_an_image_that_is_not_what_it_was_is_named(greys: Path, tmp_path: Path, 
         image.unlink()
     else:
         image.write_bytes((greys / "light" / "03.png").read_bytes() if what == "changed" else b"")
-    with pytest.raises(RunError, match=r"light/11\.png changed since the run in .* began; restore the data, or give"):
+    with pytest.raises(RunError, match=r"light/11\.png changed since the run in .* started; restore the data, or choose"):
         quick(greys, run.folder)
 
 
@@ -263,12 +261,12 @@ def test_a_wrapped_model_s_preprocessing_is_part_of_the_run(greys: Path, tmp_pat
 
     lens = {"name": "profile", "operators": ["noise"], "levels": 1}
     brinell.run(wrapped(0.0), greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
-    with pytest.raises(RunError, match=r"models\.own\.mean\.0 was 0\.0 and is now 0\.1"):
+    with pytest.raises(RunError, match=r"models\.own\.preprocess\.mean\.0 was 0\.0 and is now 0\.1"):
         brinell.run(wrapped(0.1), greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
 
 
 def test_how_a_run_is_carried_out_may_change(greys: Path, tmp_path: Path) -> None:
-    """Another batch size or runtime goes on with the same run."""
+    """Another batch size or runtime resumes the same run."""
     lens = {"name": "profile", "operators": ["noise"], "levels": 2}
     first = PLAIN.model_copy(update={"runtime": "onnxruntime", "batch": 2})
     run = brinell.run("fake:grey", greys, lens=lens, out=tmp_path / "run", execution=first, quiet=True)
@@ -346,8 +344,8 @@ def test_selection_keeps_the_images_that_models_get_right(greys: Path, tmp_path:
             f"select distinct index from rows join samples using (image) where model = '{model}' order by 1"
         ).fetchall()
         assert measured == [(index,) for index in kept]
-    told = f"{12 - len(kept)} were left out because the selection is"
-    assert (told in Path(run.report()).read_text()) == (len(kept) < 12)
+    sentence = f"{12 - len(kept)} were excluded by the selection"
+    assert (sentence in Path(run.report()).read_text()) == (len(kept) < 12)
 
 
 def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
-"""Each model's answers on the clean images, and the choice of images that follows from them."""
+"""Each model's answers on the clean images, and which images are measured because of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +12,11 @@ from torch import Tensor
 from brinell.boxes import areas
 from brinell.classes import align
 from brinell.config.data import DataOptions
+from brinell.engine.context import RunContext
 from brinell.engine.shards import Entry, give_back_freed_memory, load_inputs, one_ahead
 from brinell.engine.survey import labels_of
 from brinell.engine.threads import CORES, answers
-from brinell.engine.truth import Objects
+from brinell.engine.truth import Objects, objects_of
 from brinell.errors import DataError, LabelError, ModelError
 from brinell.models.model import Model
 from brinell.runs.schema import CLEAN
@@ -26,27 +26,27 @@ NAN_FIX = "try --precision fp32 (or bf16 instead of fp16)"
 
 
 def readable(samples: pa.Table) -> list[Entry]:
-    """The images that could be read, in order."""
+    """Return the images that could be read, in order."""
     names = ("index", "image", "name", "height", "width", "boxes", "object", "problem")
     columns = (samples[name].to_pylist() for name in names)
     return [
-        Entry(index, image, name, (height, width), _object(boxes, place))
-        for index, image, name, height, width, boxes, place, problem in zip(*columns, strict=True)
+        Entry(index, image, name, (height, width), _object_box(boxes, chosen))
+        for index, image, name, height, width, boxes, chosen, problem in zip(*columns, strict=True)
         if problem is None
     ]
 
 
-def _object(boxes: list[list[float]] | None, place: int | None) -> tuple[float, ...] | None:
-    """The box of the object that an image is about, or else of its largest."""
+def _object_box(boxes: list[list[float]] | None, chosen: int | None) -> tuple[float, ...] | None:
+    """Return the box of the chosen object of an image (default: the largest)."""
     if not boxes:
         return None
-    if place is None:
-        place = int(areas(torch.tensor(boxes)).argmax())
-    return tuple(boxes[place])
+    if chosen is None:
+        chosen = int(areas(torch.tensor(boxes)).argmax())
+    return tuple(boxes[chosen])
 
 
 def label_indices(samples: pa.Table, dataset: Dataset, options: DataOptions, model: Model) -> dict[int, int] | None:
-    """The model's output for each labelled image, by its place in the dataset; None where predictions are the truth."""
+    """Return the model output of each labelled image, by dataset index; None if predictions serve as labels."""
     if options.labels == "prediction":
         return None
     labelled = [
@@ -58,8 +58,8 @@ def label_indices(samples: pa.Table, dataset: Dataset, options: DataOptions, mod
     ]
     if not labelled:
         raise LabelError(
-            f"the images of {dataset.name} have no labels; add them, or take the model's answers on the clean images as "
-            "the truth: --labels prediction"
+            f"the images of {dataset.name} have no labels; add labels, or use the model's predictions on the clean images "
+            "with --labels prediction"
         )
     found = align(
         (label for _, label in labelled),
@@ -71,89 +71,103 @@ def label_indices(samples: pa.Table, dataset: Dataset, options: DataOptions, mod
     return {index: found[label] for index, label in labelled}
 
 
-def answer_clean(
-    model: Model,
-    dataset: Dataset,
-    entries: Sequence[Entry],
-    labels: dict[int, int] | None,
-    objects: dict[int, Objects],
-    *,
-    batch: int,
-    pool: ThreadPoolExecutor,
-    advance: Callable[[int], None],
-    seen: Callable[[Sequence[Entry], Tensor], None] | None = None,
-) -> pa.Table:
-    """One model's answer on each clean image that has a label; `seen` is shown their inputs as they come."""
-    asked = [entry for entry in entries if labels is None or entry.index in labels]
+def answer_clean(context: RunContext, model: Model, advance: Callable[[int], None]) -> pa.Table:
+    """Return a model's answer on each clean image that has a label."""
+    setup, batch = context.setup, context.batch(model)
+    labels = label_indices(context.samples, setup.dataset, setup.config.data, model)
+    entries = [entry for entry in readable(context.samples) if labels is None or entry.index in labels]
+    objects = _objects(context, model)
     parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     size = batch * (CORES if model.device.type == "cpu" else 2)
 
-    def load(start: int) -> tuple[int, Tensor]:
-        return start, load_inputs(dataset, asked[start : start + size], model.preprocess, pool)
+    def load(start: int) -> tuple[list[Entry], Tensor]:
+        part = entries[start : start + size]
+        return part, load_inputs(setup.dataset, part, model.preprocess, context.pool)
 
-    for start, inputs in one_ahead(load, range(0, len(asked), size)):
+    for part, inputs in one_ahead(load, range(0, len(entries), size)):
         scores = answers(model, inputs, batch).cpu()
         if bool(scores.isnan().any()) and not (model.service is not None and model.service.tolerant):
-            name = asked[start + int(scores.isnan().any(1).nonzero()[0])].name
-            raise ModelError(f"model {model.name} gave NaN for the clean image {name}; {NAN_FIX}")
-        own = None if labels is None else [labels[entry.index] for entry in asked[start : start + size]]
-        parts.append(_judged(model, scores, own))
+            name = part[int(scores.isnan().any(1).nonzero()[0])].name
+            raise ModelError(f"model {model.name} returned NaN for the clean image {name}; {NAN_FIX}")
+        parts.append(_evaluate(model, scores, None if labels is None else [labels[entry.index] for entry in part]))
         advance(len(inputs))
-        if seen is not None:
-            seen(asked[start : start + size], inputs)
+        if model is setup.models[0]:
+            context.keep_ready(part, inputs)
         del inputs
         give_back_freed_memory()
-    truth, predictions, confidences, right = (torch.cat(each).tolist() for each in zip(*parts, strict=True))
+    return _table(model, entries, parts, objects)
+
+
+def _table(
+    model: Model,
+    entries: Sequence[Entry],
+    parts: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]],
+    objects: dict[int, Objects],
+) -> pa.Table:
+    count = len(entries)
+    labels, predictions, confidences, correct = (torch.cat(each).tolist() for each in zip(*parts, strict=True))
     columns = [
-        pa.array([model.name] * len(asked)).cast(CLEAN.field("model").type),
-        [entry.index for entry in asked],
-        truth,
+        pa.array([model.name] * count).cast(CLEAN.field("model").type),
+        [entry.index for entry in entries],
+        labels,
         predictions,
-        [None if sure != sure else sure for sure in confidences]
+        [None if confidence != confidence else confidence for confidence in confidences]
         if model.scores
-        else pa.nulls(len(asked), CLEAN.field("confidence").type),
-        right,
-        [True] * len(asked),
-        *_told(objects, asked),
+        else pa.nulls(count, CLEAN.field("confidence").type),
+        correct,
+        [True] * count,
+        *_object_columns([objects.get(entry.index) for entry in entries]),
     ]
     return pa.table(columns, schema=CLEAN)
 
 
-def _judged(model: Model, scores: Tensor, labels: list[int] | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What counts as the truth, the first answer, how sure it is, and whether it is right: a detector's, if it finds an
-    object of the label's class.
+def _evaluate(model: Model, scores: Tensor, labels: list[int] | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return labels, predictions, confidences and correctness.
+
+    A detector is correct if it finds an object of the label's class.
     """
     confidence, prediction = scores.max(1)
-    truth = prediction if labels is None else torch.tensor(labels)
-    unknown = confidence.isnan()  # a service may owe an answer
+    label = prediction if labels is None else torch.tensor(labels)
+    unknown = confidence.isnan()  # a tolerant service may have given no answer
     if model.detector is None:
-        return truth, prediction.masked_fill(unknown, -1), confidence, (truth == prediction) & ~unknown
-    found = scores.gather(1, truth[:, None])[:, 0] >= model.detector.score_threshold
-    return truth, prediction.masked_fill(unknown | (confidence == 0), -1), confidence, found
+        return label, prediction.masked_fill(unknown, -1), confidence, (label == prediction) & ~unknown
+    found = scores.gather(1, label[:, None])[:, 0] >= model.detector.score_threshold
+    return label, prediction.masked_fill(unknown | (confidence == 0), -1), confidence, found
 
 
-def _told(objects: dict[int, Objects], asked: Sequence[Entry]) -> list[list[Any]]:
-    """The images' objects as columns."""
-    each = [objects.get(entry.index) for entry in asked]
+def _objects(context: RunContext, model: Model) -> dict[int, Objects]:
+    """Return the dataset's objects on a detector's input, by dataset index."""
+    if model.detector is None:
+        return {}
+    objects, unknown = objects_of(context.samples, context.setup.dataset, context.setup.config.data, model)
+    if unknown:
+        shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
+        context.reporter.say(f"{model.name} does not know {len(unknown)} classes of objects, which are ignored: {shown}")
+    return objects
+
+
+def _object_columns(objects: Sequence[Objects | None]) -> list[list[Any]]:
+    """Return the images' objects as columns: boxes, labels and regions."""
     return [
-        [None if one is None else one.boxes.tolist() for one in each],
-        [None if one is None else one.labels for one in each],
-        [None if one is None or one.region is None else one.region.tolist() for one in each],
+        [None if one is None else one.boxes.tolist() for one in objects],
+        [None if one is None else one.labels for one in objects],
+        [None if one is None or one.region is None else one.region.tolist() for one in objects],
     ]
 
 
-def keep(clean: pa.Table, select: str) -> pa.Table:
-    """The table with `kept` set by the rule: all images, those every model gets right, or those one model does."""
+def select_kept(clean: pa.Table, select: str) -> pa.Table:
+    """Return the table with `kept` set: all images, those that every model gets right, or those that one model does."""
     model_names, indices, right = (clean[name].to_pylist() for name in ("model", "index", "correct"))
-    judge = select.partition(":")[2]
+    only = select.partition(":")[2]  # the model whose answers decide; none: all models
     dropped = {
         index
         for name, index, correct in zip(model_names, indices, right, strict=True)
-        if select != "all" and not correct and judge in ("", name)
+        if select != "all" and not correct and only in ("", name)
     }
     kept = [index not in dropped for index in indices]
     if not any(kept):
         raise DataError(
-            f"no image is left: select is {select!r}, but the models get none right; check the labels, or use all"
+            f"no image is left: select is {select!r}, and no image is classified correctly; check the labels, "
+            "or use --select all"
         )
     return clean.set_column(clean.schema.get_field_index("kept"), CLEAN.field("kept"), pa.array(kept))

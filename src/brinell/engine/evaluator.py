@@ -1,4 +1,4 @@
-"""Queries a model: renders trials, collects answers and applies the criterion; batches run side by side (see `threads`)."""
+"""Queries a model: renders trials, collects answers and applies the criterion; batches run in parallel (see `threads`)."""
 
 from __future__ import annotations
 
@@ -119,10 +119,10 @@ class Evaluator:
 
     def _journalled(self, trials: Trials, journal: Journal, index: int) -> Outcome:
         """Return the outcome of the trials at an index, from the journal or by a query."""
-        outcome = journal.kept(index, len(trials.samples))
+        outcome = journal.read(index, len(trials.samples))
         if outcome is None:
             outcome = self.query(trials)
-            journal.keep(index, outcome)
+            journal.write(index, outcome)
         else:
             self._advance(len(trials.samples))
             self.queries += len(trials.samples)

@@ -1,7 +1,7 @@
-"""What a long unit was told so far, so that a run that is stopped inside of it goes on there.
+"""The outcomes of a long unit so far, so that an interrupted run resumes inside the unit.
 
-A lens that is asked again yields the same trials in the same order. Their outcomes are kept in files beside the rows, one
-a yield, and given back instead of being asked for; when the unit's rows are written, they go.
+A lens that runs again yields the same trials in the same order. Their outcomes are stored in files next to the rows, one
+per yield, and replayed instead of queried; they are removed when the unit's rows are written.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ FOLDER = "unfinished"
 
 
 class Journal:
-    """The outcomes of one unit, by their places in the order of asking. Detections and distances are not kept."""
+    """The outcomes of one unit, by the index of the query. Detections and distances are not stored."""
 
     def __init__(self, store: Store, unit: Unit) -> None:
         self.store = store
         names = (quote(part, safe="") for part in (unit.lens, unit.model, unit.operator))
         self.parts = FOLDER, *names, f"{unit.shard:05d}"
 
-    def kept(self, place: int, count: int) -> Outcome | None:
-        """What was answered to the trials of a place; None where they were not asked yet."""
-        if not self.store.exists(*self.parts, f"{place}.npz"):
+    def read(self, index: int, count: int) -> Outcome | None:
+        """Return the outcome of the trials at an index; None if they were not queried yet."""
+        if not self.store.exists(*self.parts, f"{index}.npz"):
             return None
-        with np.load(io.BytesIO(self.store.read(*self.parts, f"{place}.npz"))) as arrays:
+        with np.load(io.BytesIO(self.store.read(*self.parts, f"{index}.npz"))) as arrays:
             values = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
         broken = values.pop("broken")
-        if len(broken) != count:  # of another version
+        if len(broken) != count:  # written by another version
             return None
         return Outcome(Verdict(**values), broken, no_difference(count, broken.device), None, None)
 
-    def keep(self, place: int, outcome: Outcome) -> None:
-        """Write down what was answered."""
+    def write(self, index: int, outcome: Outcome) -> None:
+        """Store the outcome of the trials at an index."""
         fields = {field.name: getattr(outcome.verdict, field.name) for field in dataclasses.fields(Verdict)}
         sink = io.BytesIO()
         np.savez(sink, broken=outcome.broken.cpu().numpy(), **{name: each.cpu().numpy() for name, each in fields.items()})
-        self.store.write(sink.getvalue(), *self.parts, f"{place}.npz")
+        self.store.write(sink.getvalue(), *self.parts, f"{index}.npz")
 
     def clear(self) -> None:
-        """Forget the unit: its rows are there."""
+        """Remove the outcomes, once the rows are written."""
         self.store.remove(*self.parts)

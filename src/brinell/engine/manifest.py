@@ -25,11 +25,11 @@ from brinell.types import Dataset
 from brinell.versions import package_version
 
 _VERSIONED = ("brinell", "torch", "numpy", "pillow", "opencv-python-headless", "onnxruntime", "pyarrow")
-_FIXES = "go on with that run's settings, or give this one a folder of its own with --out"
+_FIXES = "use that run's settings, or choose another folder with --out"
 
 
 def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dict[str, Any]:
-    """Return the manifest of a run that starts now. The batch size is measured, unless it is given."""
+    """Return the manifest of a new run. The batch size is measured unless it is given."""
     config, models, execution = setup.config, setup.models, setup.config.execution
     unsupported = [
         {"model": job.model.name, "operator": operator, "reason": reason}
@@ -60,28 +60,27 @@ def refuse_other_settings(store: Store, config: RunConfig, models: Sequence[Mode
     """Raise if the folder holds a run of another config or of other models."""
     if not store.exists("manifest.json"):
         return
-    held, asked = store.manifest()["identity"], _settings(config, models)
-    held = {key: held.get(key) for key in asked}
-    if held != asked:
-        raise RunError(f"{store.url} holds another run ({first_difference(held, asked)}); {_FIXES}")
+    held, given = store.manifest()["identity"], _settings(config, models)
+    held = {key: held.get(key) for key in given}
+    if held != given:
+        raise RunError(f"{store.url} holds another run ({first_difference(held, given)}); {_FIXES}")
 
 
 def refuse_other_images(store: Store, dataset: Dataset, samples: pa.Table) -> None:
     """Raise if the folder holds a run on other images or labels."""
     if not store.exists("manifest.json"):
         return
-    held, asked = store.manifest()["identity"]["data"], _data(dataset, samples)
-    if held != asked:
+    held, given = store.manifest()["identity"]["data"], _data(dataset, samples)
+    if held != given:
         where = _first_change(store.table("samples"), samples) if store.exists("samples.parquet") else "the images"
         raise RunError(
-            f"{where} changed since the run in {store.url} began; restore the data, or give this run a folder of its own "
-            "with --out"
+            f"{where} changed since the run in {store.url} started; restore the data, or choose another folder with --out"
         )
 
 
 @contextmanager
 def count_queries(store: Store, models: Sequence[Model], manifest: dict[str, Any]) -> Iterator[None]:
-    """Count what is asked of services for this run, and put it into its manifest, whether it ends well or not."""
+    """Count the queries to services, and write them into the manifest whether the run finishes or fails."""
     services = {model.name: model.service for model in models if model.service is not None}
     before = {name: counts.get("unanswered", 0) for name, counts in manifest.get("queries", {}).items()}
     for service in services.values():
@@ -102,7 +101,7 @@ def count_queries(store: Store, models: Sequence[Model], manifest: dict[str, Any
 
 
 def _settings(config: RunConfig, models: Sequence[Model]) -> dict[str, Any]:
-    """What rows depend on besides the images. How a run is carried out is no part of it, except for the precision."""
+    """Return what rows depend on in addition to the images; of the execution options, only the precision."""
     return {
         "config": config.identity(),
         "models": {
@@ -113,7 +112,7 @@ def _settings(config: RunConfig, models: Sequence[Model]) -> dict[str, Any]:
 
 
 def _digest(model: Model) -> str | None:
-    """16 hex digits of a model's class list, which is long."""
+    """Return 16 hex digits that identify a model's class list."""
     if model.classes is None:
         return None
     return hashlib.blake2b("\n".join(model.classes.names).encode(), digest_size=8).hexdigest()
@@ -135,20 +134,20 @@ def _described(model: Model) -> dict[str, Any]:
 
 
 def first_difference(old: Any, new: Any, where: str = "") -> str:
-    """The first place in which two identities differ, for people."""
+    """Return the first difference of two identities, for people."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *new]:
             if old.get(key) != new.get(key):
                 return first_difference(old.get(key), new.get(key), f"{where}.{key}" if where else key)
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for place, (left, right) in enumerate(zip(old, new, strict=True)):
+        for index, (left, right) in enumerate(zip(old, new, strict=True)):
             if left != right:
-                return first_difference(left, right, f"{where}.{place}")
+                return first_difference(left, right, f"{where}.{index}")
     return f"{where} was {old!r} and is now {new!r}"
 
 
 def _first_change(old: pa.Table, new: pa.Table) -> str:
-    """The first image that is not what it was, is gone or is new, for people."""
+    """Return the first image that changed, is gone or is new, for people."""
     columns = ("name", "image", "label", "problem")
     before, after = (list(zip(*(table[name].to_pylist() for name in columns), strict=True)) for table in (old, new))
     here, there = set(before), set(after)

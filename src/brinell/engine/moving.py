@@ -13,7 +13,7 @@ from brinell.motion.frames import Frames, Pixels
 
 
 class MovingImages:
-    """Whole images (uint8 (C, H, W), before the model's crop), ready to be moved; model inputs where there are no others."""
+    """Whole images (uint8 (C, H, W), before the model's crop), ready to be moved; model inputs without originals."""
 
     def __init__(self, preprocess: Preprocess, wholes: Sequence[Tensor], device: torch.device) -> None:
         self.preprocess, self.device = preprocess, device

@@ -1,4 +1,4 @@
-"""What a run would cost: trials, forward passes, time and storage. Nothing is measured but the model's speed."""
+"""Estimates what a run would cost: trials, forward passes, time and storage. Only the model's speed is measured."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import torch
 
 from brinell.engine.setup import Job, RunSetup, jobs_of
 from brinell.engine.shards import Entry
-from brinell.engine.survey import chosen
+from brinell.engine.survey import select_indices
 from brinell.engine.threads import CORES, one_each_core, torch_alone
 from brinell.engine.tuning import best_batch, images_per_second
 from brinell.errors import UnreadableImage
 from brinell.models.model import Model
 
-BYTES_A_ROW = 42  # of a profile in Parquet, as measured on 300 ImageNet images
-BYTES_A_DETECTION = 19  # as measured on COCO images
-BYTES_A_WINDOW = 2.5  # of maps, as measured on ImageNet images
-ROWS_OF_MAPS = 8  # of an image and a size: four kinds of fragility, by correctness and by label
-LOOKED_AT = 32  # images whose sizes stand for all
-OVERHEAD = 1.1  # operators, distances and rows beside the forward passes, as measured by the benchmarks
+BYTES_PER_ROW = 42  # of a profile in Parquet, as measured on 300 ImageNet images
+BYTES_PER_DETECTION = 19  # as measured on COCO images
+BYTES_PER_WINDOW = 2.5  # of maps, as measured on ImageNet images
+ROWS_OF_MAPS = 8  # per image and window size, for lenses that store maps
+SIZES_READ = 32  # images whose sizes represent all
+OVERHEAD = 1.1  # operators, distances and rows in addition to forward passes, as measured by the benchmarks
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One lens with one model. `trials` is how many questions it takes, or how many at most where `searching`.
+    """The cost of one lens with one model. `trials` is exact, or an upper bound if the lens is `searching`.
 
-    `queries` are the images that a service would be sent at most, at `price` each; how fast it answers may be unknown.
+    `queries` is the largest number of images to send to a service, at `price` each; its speed may be unknown.
     """
 
     lens: str
@@ -44,18 +44,18 @@ class Cost:
     seconds: float
     queries: int = 0
     price: float | None = None
-    detections: int = 0  # that a row holds at most
-    windows: int = 0  # whose answers are kept as maps
+    detections: int = 0  # most per row
+    windows: int = 0  # stored in maps
 
     @property
     def bytes(self) -> int:
         """Estimated size of the rows."""
-        return int(self.rows * (BYTES_A_ROW + BYTES_A_DETECTION * self.detections) + BYTES_A_WINDOW * self.windows)
+        return int(self.rows * (BYTES_PER_ROW + BYTES_PER_DETECTION * self.detections) + BYTES_PER_WINDOW * self.windows)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run's cost, as far as it can be told without doing it: all images are counted, before any selection."""
+    """A run's estimated cost. All images are counted, before any selection."""
 
     folder: str
     costs: tuple[Cost, ...]
@@ -82,38 +82,38 @@ class Plan:
 
 
 def plan(setup: RunSetup) -> Plan:
-    """The cost of a run on this machine."""
-    indices = chosen(setup.dataset, setup.config.data, setup.config.seed)
+    """Estimate the cost of a run on this machine."""
+    indices = select_indices(setup.dataset, setup.config.data, setup.config.seed)
     jobs = jobs_of(setup)
-    looked = _looked_at(setup, indices) if any(job.method.by_window for job in jobs) else []
+    sized = _read_sizes(setup, indices) if any(job.method.by_window for job in jobs) else []
     with torch_alone():
-        costs = tuple(_cost(job, len(indices), looked, setup.config.execution.batch) for job in jobs)
+        costs = tuple(_cost(job, len(indices), sized, setup.config.execution.batch) for job in jobs)
     return Plan(setup.config.folder(), costs)
 
 
-def _looked_at(setup: RunSetup, indices: list[int]) -> list[Entry]:
-    """Some of the images, for their sizes."""
+def _read_sizes(setup: RunSetup, indices: list[int]) -> list[Entry]:
+    """Return the sizes of some of the images."""
     found = []
-    for index in indices[:: max(1, len(indices) // LOOKED_AT)]:
+    for index in indices[:: max(1, len(indices) // SIZES_READ)]:
         with suppress(UnreadableImage):
             height, width = setup.dataset[index].image.shape[1:]
             found.append(Entry(index, "", "", (height, width)))
     return found
 
 
-def _cost(job: Job, images: int, looked: list[Entry], batch: int | None) -> Cost:
+def _cost(job: Job, images: int, sized: list[Entry], batch: int | None) -> Cost:
     method = job.method
-    if method.check is not None and looked:
-        method.check(job.options, job.model, torch.tensor([entry.size for entry in looked]))
-    entries = looked if method.by_window and looked else [Entry(0, "", "")]
+    if method.check is not None and sized:
+        method.check(job.options, job.model, torch.tensor([entry.size for entry in sized]))
+    entries = sized if method.by_window and sized else [Entry(0, "", "")]
     each = [round(job.trials(change, entries) / len(entries)) for change in job.changes]
     batch = batch or best_batch(job.model)
     service = job.model.service
     rate = images_per_second(job.model, batch) if service is None else service.rate
     white = images * sum(count for count, operator in zip(each, job.changes, strict=True) if operator.white_box)
     trials = images * sum(each)
-    forwards = trials + 2 * images  # the clean images are asked once to select, once to compare
-    queries = 0 if service is None else trials + images  # the second time, the clean images' answers are known
+    forwards = trials + 2 * images  # clean images are queried twice: to select, and to compare
+    queries = 0 if service is None else trials + images  # the second time, answers come from the cache
     seconds = (queries or forwards * OVERHEAD) / rate if rate else 0.0
     seconds += white / _gradients_per_second(job.model, min(batch, 8)) if white else 0
     searching = method.search

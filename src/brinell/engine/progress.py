@@ -1,4 +1,4 @@
-"""Telling how far a run is: bars with rate and time left on a terminal, a line now and then elsewhere."""
+"""Reports progress: bars with rate and time left on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-Tick = Callable[[int], None]
+Advance = Callable[[int], None]
 
 
 class Reporter(Protocol):
-    """Something that can be told about the stages of a run."""
+    """Reports the stages of a run."""
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
-        """Begin a stage of so many steps; call what comes back as they are done."""
+    def stage(self, what: str, total: int, unit: str) -> Advance:
+        """Start a stage of `total` steps, and return a function to call with the number of steps that were done."""
         ...
 
     def say(self, text: str) -> None:
-        """Tell a line."""
+        """Print a line."""
         ...
 
     def pause(self) -> AbstractContextManager[None]:
@@ -32,14 +32,14 @@ class Reporter(Protocol):
 
 
 class Silent:
-    """Tells nothing."""
+    """Reports nothing."""
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
-        """Begin a stage."""
+    def stage(self, what: str, total: int, unit: str) -> Advance:
+        """Ignore a stage."""
         return lambda done: None
 
     def say(self, text: str) -> None:
-        """Tell a line."""
+        """Ignore a line."""
 
     def pause(self) -> AbstractContextManager[None]:
         """Step aside."""
@@ -47,7 +47,7 @@ class Silent:
 
 
 class _Rate(ProgressColumn):
-    """Steps a second."""
+    """Steps per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -58,7 +58,7 @@ class _Bars:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
+    def stage(self, what: str, total: int, unit: str) -> Advance:
         task = self.progress.add_task(what, total=total, unit=unit)
         return lambda done: self.progress.advance(task, done)
 
@@ -79,7 +79,7 @@ class _Lines:
 
     every = 10.0
 
-    def stage(self, what: str, total: int, unit: str) -> Tick:
+    def stage(self, what: str, total: int, unit: str) -> Advance:
         start = last = time.monotonic()
         done = 0
 
@@ -110,7 +110,7 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def reporter(quiet: bool = False) -> Iterator[Reporter]:
-    """A reporter for this process's standard error."""
+    """Yield a reporter that writes to standard error."""
     console = Console(stderr=True)
     if quiet:
         yield Silent()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -14,7 +13,8 @@ import torch
 from torch import Tensor
 
 from brinell.datasets.objects import object_rule
-from brinell.engine.clean import answer_clean, keep, label_indices, readable
+from brinell.engine.clean import answer_clean, readable, select_kept
+from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator, Known
 from brinell.engine.exhibits import draw_exhibits
 from brinell.engine.journal import Journal
@@ -24,34 +24,16 @@ from brinell.engine.renderer import Renderer
 from brinell.engine.rows import write_rows
 from brinell.engine.setup import Job, RunSetup, jobs_of
 from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numbers, load_images, one_ahead, worker_count
-from brinell.engine.survey import chosen, survey
+from brinell.engine.survey import select_indices, survey
 from brinell.engine.threads import torch_alone
-from brinell.engine.truth import Objects, Truth, objects_of
+from brinell.engine.truth import Truth
 from brinell.lenses.method import Columns
-from brinell.models.model import Model
 from brinell.perturb.change import Change
 from brinell.runs.run import Run
 from brinell.runs.schema import Unit
 from brinell.runs.store import Store
 
 SCORES = ("confidence", "rank", "probability")  # columns that a model without scores doesn't have
-
-
-@dataclass(frozen=True)
-class RunContext:
-    """What the steps of a run share; `ready` are model inputs that needn't be decoded again, by their dataset index."""
-
-    store: Store
-    setup: RunSetup
-    samples: pa.Table
-    manifest: dict[str, Any]
-    pool: ThreadPoolExecutor
-    reporter: Reporter
-    ready: dict[int, Tensor]
-
-    def batch(self, model: Model) -> int:
-        """Return the batch size of a model."""
-        return int(self.manifest["execution"]["batch"][model.name])
 
 
 def execute(
@@ -99,7 +81,7 @@ def _announce(store: Store, setup: RunSetup, jobs: Sequence[Job], reporter: Repo
 
 
 def _samples(setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:
-    indices = chosen(setup.dataset, setup.config.data, setup.config.seed)
+    indices = select_indices(setup.dataset, setup.config.data, setup.config.seed)
     advance = reporter.stage("reading images", len(indices), "images")
     objects = object_rule(setup.config.data, any(model.detector is not None for model in setup.models))
     strict = setup.config.execution.strict
@@ -137,40 +119,15 @@ def _check(jobs: list[Job], samples: pa.Table, reporter: Reporter) -> None:
 
 
 def _clean(context: RunContext) -> pa.Table:
-    """Return the clean answers. The inputs of the first shard stay `ready`, so that it starts without decoding."""
-    store, setup, samples = context.store, context.setup, context.samples
-
-    def keep_first(entries: Sequence[Entry], inputs: Tensor) -> None:
-        room = context.manifest["execution"]["shard"] - len(context.ready)
-        context.ready.update((entry.index, image) for entry, image in zip(entries[:room], inputs, strict=False))
-
+    """Return the clean answers of all models, and which images are kept."""
+    store, models = context.store, context.setup.models
     if store.exists("clean.parquet"):
         return store.table("clean")
-    entries = readable(samples)
-    advance = context.reporter.stage("clean answers", len(entries) * len(setup.models), "images")
-    tables = []
-    for model in setup.models:
-        labels = label_indices(samples, setup.dataset, setup.config.data, model)
-        seen = keep_first if model is setup.models[0] else None
-        objects = _objects(context, model)
-        batch, pool = context.batch(model), context.pool
-        tables.append(
-            answer_clean(model, setup.dataset, entries, labels, objects, batch=batch, pool=pool, advance=advance, seen=seen)
-        )
-    table = keep(pa.concat_tables(tables, promote_options="permissive"), setup.config.select)
+    advance = context.reporter.stage("clean answers", len(readable(context.samples)) * len(models), "images")
+    tables = [answer_clean(context, model, advance) for model in models]
+    table = select_kept(pa.concat_tables(tables, promote_options="permissive"), context.setup.config.select)
     store.write_table("clean", table)
     return table
-
-
-def _objects(context: RunContext, model: Model) -> dict[int, Objects]:
-    """Return the dataset's objects on a detector's input."""
-    if model.detector is None:
-        return {}
-    objects, unknown = objects_of(context.samples, context.setup.dataset, context.setup.config.data, model)
-    if unknown:
-        shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-        context.reporter.say(f"{model.name} does not know {len(unknown)} classes of objects, which are ignored: {shown}")
-    return objects
 
 
 def _kept(samples: pa.Table, clean: pa.Table) -> list[Entry]:
@@ -179,7 +136,7 @@ def _kept(samples: pa.Table, clean: pa.Table) -> list[Entry]:
 
 
 def _unit_size(job: Job, entries: list[Entry], most: int) -> int:
-    """Return how many images a unit has: as many as a shard, or as the lens wants."""
+    """Return the number of images of a unit: at most a shard's, and less if the lens limits it."""
     most = min(most, job.method.images_per_unit or most)
     if job.method.trials_per_unit is None or not entries:
         return most

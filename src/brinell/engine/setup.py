@@ -77,7 +77,7 @@ def assemble(config: RunConfig, models: Sequence[Model] | None = None, dataset: 
 
 
 def jobs_of(setup: RunSetup) -> list[Job]:
-    """Return every lens with every model. A change that a model doesn't support is left out of "all", and refused by name."""
+    """Return every lens with every model. Unsupported changes are skipped, or refused if requested by name."""
     jobs = []
     for options in setup.config.lenses:
         lens = LENSES[options.name]

@@ -1,4 +1,4 @@
-"""The first look at a dataset: every image once, with its id, label and size, and what can't be read."""
+"""Surveys a dataset: reads every image once for its id, label and size, and lists what can't be read."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from brinell.runs.schema import SAMPLES
 from brinell.types import Dataset, Label, image_id
 
 
-def chosen(dataset: Dataset, options: DataOptions, seed: int) -> list[int]:
-    """Which images of a dataset are taken, in which order."""
+def select_indices(dataset: Dataset, options: DataOptions, seed: int) -> list[int]:
+    """Return the indices of the images to use, in order."""
     order = permutation(len(dataset), seed) if options.shuffle else list(range(len(dataset)))
     return order[: options.limit]
 
@@ -33,21 +33,21 @@ def survey(
     advance: Callable[[int], None],
     objects: ObjectRule | None = None,
 ) -> pa.Table:
-    """A table of the samples. Images that can't be read, or have none of the objects that are asked about, are listed with
-    the reason; `strict` stops at the first that can't be read.
+    """Return a table of the samples. Images that can't be read, or have none of the required objects, are listed with the
+    reason; `strict` raises at the first unreadable one.
     """
     if objects is not None:
         objects.check(dataset)
 
-    def look(index: int) -> dict[str, Any]:
+    def read(index: int) -> dict[str, Any]:
         try:
             sample = dataset[index]
         except UnreadableImage as error:
             if strict:
                 raise
             return {"index": index, "name": error.name, "problem": error.problem}
-        place = None if objects is None else objects.index(sample, dataset.classes)
-        label = sample.label if place is None else sample.box_labels[place]
+        chosen = None if objects is None else objects.index(sample, dataset.classes)
+        label = sample.label if chosen is None else sample.box_labels[chosen]
         return {
             "index": index,
             "image": image_id(sample.image),
@@ -56,16 +56,16 @@ def survey(
             "label_is_index": isinstance(next(iter(sample.box_labels), None) if label is None else label, int),
             "height": sample.image.shape[1],
             "width": sample.image.shape[2],
-            "problem": None if objects is None or place is not None else objects.missing,
+            "problem": None if objects is None or chosen is not None else objects.missing,
             "boxes": None if sample.boxes is None else sample.boxes.tolist(),
             "box_labels": None if sample.boxes is None else [str(each) for each in sample.box_labels],
-            "object": place,
+            "object": chosen,
             "original": sample.original,
             "variant": sample.variant,
         }
 
     records = []
-    for record in in_order(pool, look, indices, 32):
+    for record in in_order(pool, read, indices, 32):
         records.append(record)
         advance(1)
     table = pa.Table.from_pylist(records, schema=SAMPLES)
@@ -78,22 +78,22 @@ def survey(
 
 
 def labels_of(samples: pa.Table) -> list[Label | None]:
-    """The labels as the dataset had them."""
+    """Return the labels as in the dataset."""
     pairs = zip(samples["label"].to_pylist(), samples["label_is_index"].to_pylist(), strict=True)
     return [int(label) if label is not None and is_index else label for label, is_index in pairs]
 
 
 def box_labels_of(samples: pa.Table) -> list[list[Label]]:
-    """The labels of the images' boxes as the dataset had them: of the same kind as the images' own."""
+    """Return the labels of the images' boxes as in the dataset: indices or names, like those of the images."""
     pairs = zip(samples["box_labels"].to_pylist(), samples["label_is_index"].to_pylist(), strict=True)
     return [[int(label) if is_index else label for label in labels or ()] for labels, is_index in pairs]
 
 
 def data_fingerprint(samples: pa.Table) -> str:
-    """16 hex digits of all images and labels, in their order."""
+    """Return 16 hex digits that identify all images and labels, in order."""
     digest = hashlib.blake2b(digest_size=8)
     columns = (samples[name].to_pylist() for name in ("image", "label", "boxes", "box_labels", "object"))
-    for image, label, boxes, box_labels, place in zip(*columns, strict=True):
-        objects = "" if boxes is None else f"\x1f{boxes}\x1f{box_labels}\x1f{place}"
+    for image, label, boxes, box_labels, chosen in zip(*columns, strict=True):
+        objects = "" if boxes is None else f"\x1f{boxes}\x1f{box_labels}\x1f{chosen}"
         digest.update(f"{image}\x1f{label}{objects}\n".encode())
     return digest.hexdigest()

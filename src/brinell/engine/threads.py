@@ -1,8 +1,8 @@
-"""Batches side by side: one a core on a CPU, two at a time on an accelerator.
+"""Batches in parallel: one per core on a CPU, two at a time on an accelerator.
 
-On a CPU, threads that share each operation wait for each other after it, hundreds of times a batch. Threads that share
-nothing but the list of batches don't, and what one of them works on stays in its core's cache. On an accelerator, while
-one batch is told what to do next, the other keeps it busy.
+On a CPU, threads that share each operation synchronise after it, hundreds of times per batch. Threads that share only the
+list of batches don't, and their data stays in the core's cache. On an accelerator, one batch keeps the device busy while
+the host prepares the other.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 CORES = torch.get_num_threads()
-# batches that are begun before the first of them is done, at most; a slow one holds up those after next and no more
+# most batches in flight: a slow one delays only the batch after next
 UNDER_WAY = {"cpu": CORES + 1, "cuda": 3}
 
 
 def batches(count: int, size: int) -> list[slice]:
-    """0..count in batches of at most `size`, as many as there are cores or a multiple, and of nearly one size."""
+    """Return 0..count as batches of at most `size` and nearly equal sizes; their number is a multiple of the cores."""
     rounds = -(-count // (size * CORES))
     number = min(count, rounds * CORES)
-    bounds = [count * place // number for place in range(number + 1)]
+    bounds = [count * index // number for index in range(number + 1)]
     return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
 def one_each_core(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
-    """`work` on each item, in order, in as many threads as there are cores; in each of them torch computes alone."""
+    """Yield the results of work on each item, in order, with one thread per core and one torch thread in each."""
     return in_order(_pool(), work, items, UNDER_WAY["cpu"] - 1)
 
 
 def halving(
     work: Callable[[slice], B], count: int, batch: int, each: Callable[..., Iterable[Any]] = map
 ) -> tuple[list[B], int]:
-    """`work` on 0..count in batches, halved whenever an accelerator's memory runs out; and the last size.
+    """Return the results of work on 0..count in batches, halved when an accelerator's memory runs out; and the last size.
 
-    `each` is how work is done on a list of batches, in their order.
+    `each` maps work over a list of batches, in order.
     """
 
-    def tried(part: slice) -> B | None:
+    def attempt(part: slice) -> B | None:
         try:
             return work(part)
         except torch.OutOfMemoryError:
@@ -61,7 +61,7 @@ def halving(
     done = 0
     while done < count:
         todo = [slice(start, min(start + batch, count)) for start in range(done, count, batch)]
-        for part, outcome in zip(todo, each(tried, todo), strict=True):
+        for part, outcome in zip(todo, each(attempt, todo), strict=True):
             if outcome is None:
                 break
             parts.append(outcome)
@@ -76,14 +76,14 @@ def halving(
 
 
 def two_in_flight(work: Callable[[A], B], items: Iterable[A], device: torch.device) -> Iterator[B]:
-    """`work` on each item, in order, in two threads, each with a stream of its own on the accelerator."""
+    """Yield the results of work on each item, in order, in two threads, each with its own stream on the accelerator."""
 
     def in_a_stream(item: A) -> B:
         stream = _own_stream(device)
-        stream.wait_stream(torch.cuda.default_stream(device))  # what was done before is seen
+        stream.wait_stream(torch.cuda.default_stream(device))  # earlier work is visible
         with torch.cuda.stream(stream):
             result = work(item)
-        stream.synchronize()  # and what comes back may be used anywhere
+        stream.synchronize()  # the result may be used in any stream
         return result
 
     return in_order(_flights(), in_a_stream, items, UNDER_WAY["cuda"] - 1)
@@ -95,15 +95,15 @@ _passed: dict[torch.device, torch.cuda.Event] = {}
 
 @contextmanager
 def in_turn(device: torch.device) -> Iterator[None]:
-    """Forward passes of an accelerator one after the other, without a gap between them.
+    """Run forward passes on an accelerator one after the other, without a gap.
 
-    Two at once would end at the same time, and then both batches would be prepared while the accelerator has nothing to
-    do. In turns one is prepared while the other is computed.
+    Two at once would end at the same time, and the accelerator would idle while both next batches are prepared. In turns,
+    one is prepared while the other is computed.
     """
     if device.type != "cuda":
         yield
         return
-    with _forward:  # while it is told what to do; the event below is what the next one waits for
+    with _forward:  # while kernels are launched; the next pass waits for the event below
         stream = torch.cuda.current_stream(device)
         if device in _passed:
             stream.wait_event(_passed[device])
@@ -129,7 +129,7 @@ def _flights() -> ThreadPoolExecutor:
 
 
 def answers(model: Model, inputs: Tensor, batch: int) -> Tensor:
-    """A model's probabilities for host inputs: batch after batch on an accelerator, one a core on a CPU."""
+    """Return a model's probabilities for host inputs: one batch at a time on an accelerator, one per core on a CPU."""
     if model.device.type != "cpu":
         parts, _ = halving(lambda part: model.predict(inputs[part].to(model.device)), len(inputs), batch)
         return torch.cat(parts)
@@ -138,7 +138,7 @@ def answers(model: Model, inputs: Tensor, batch: int) -> Tensor:
 
 @contextmanager
 def torch_alone() -> Iterator[None]:
-    """Keep torch from using threads of its own from this thread."""
+    """Limit torch to one thread per operation, within this context."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -154,9 +154,9 @@ def _pool() -> ThreadPoolExecutor:
 
     def compute_alone(_: int) -> None:
         torch.set_num_threads(1)
-        torch.get_num_threads()  # torch reads its common setting once in each thread: here, while it is 1
-        meeting.wait()  # no thread takes two of these calls
+        torch.get_num_threads()  # torch reads the global setting once per thread: here, while it is 1
+        meeting.wait()  # so that every thread makes exactly one of these calls
 
-    with torch_alone():  # puts the common setting back afterwards
+    with torch_alone():  # restores the global setting
         list(pool.map(compute_alone, range(CORES)))
     return pool

@@ -1,4 +1,4 @@
-"""Settings found by measuring on this machine."""
+"""Settings that are measured on this machine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from brinell.models.model import Model
 
 LARGEST = {"cpu": 32, "cuda": 1024}
 SHARD = {"cpu": 128, "cuda": 4096}
-GAIN = 1.05  # a larger batch has to be at least this much faster
-SECONDS = 0.5  # of measuring, for each batch size
+GAIN = 1.05  # least speed-up that justifies a larger batch
+SECONDS = 0.5  # measuring time per batch size
 
 
 def best_batch(model: Model) -> int:
-    """The smallest batch that is nearly as fast as any, found by doubling. A service is not asked for that."""
+    """Return the smallest batch size that is nearly as fast as any, found by doubling. Services are not measured."""
     if model.service is not None:
         return model.service.batch
     kind = model.device.type
@@ -36,18 +36,18 @@ def best_batch(model: Model) -> int:
 
 
 def images_per_second(model: Model, batch: int) -> float:
-    """How many clean images a model answers in a second, after one warm-up."""
+    """Return the number of images that a model processes per second, after one warm-up."""
     pre = model.preprocess
     count = batch * CORES if model.device.type == "cpu" else batch
     images = torch.full((count, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8)
 
-    def ask() -> Tensor:  # a batch that is too large for an accelerator is an error here, and not halved
+    def query() -> Tensor:  # a batch that is too large for an accelerator raises here; it is not halved
         return answers(model, images, batch) if model.device.type == "cpu" else model.predict(images.to(model.device))
 
-    ask()
+    query()
     start = time.perf_counter()
     rounds = 0
     while time.perf_counter() - start < SECONDS or rounds < 2:
-        ask()[0, 0].item()  # waits for the device
+        query()[0, 0].item()  # waits for the device
         rounds += 1
     return rounds * count / (time.perf_counter() - start)
