@@ -1,4 +1,4 @@
-# make demo   two real networks on real photographs, and a report          make test      the fast tests
+# make demo   all lenses on a few photographs, and a report                make test      the fast tests
 # make check  format, lint, types, layers                                  make test-all  all tests
 # make bench  docs/performance.md                                          make test-zoo  timm, torchvision, Hugging Face
 #                                                                          make fidelity  docs/fidelity.md
@@ -31,7 +31,7 @@ format: $(VENV)/dev
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-# torchvision and what stands on it need a torch of their own kind
+# torchvision and what builds on it need another torch
 test-zoo: $(ZOO)/zoo
 	$(ZOO)/bin/python -m pytest tests/zoo
 
@@ -55,8 +55,8 @@ $(VENV)/demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP) --constraint constraints.txt --editable '.[demo]'
 	touch $@
 
-$(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(VENV)/bin/python $(PIP) --constraint constraints.txt --editable '.[demo,dev]'
+$(VENV)/dev: pyproject.toml constraints.txt tests/plugin/pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP) --constraint constraints.txt --editable '.[demo,dev]' --editable tests/plugin
 	touch $@ $(VENV)/demo
 
 $(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt
