@@ -16,7 +16,7 @@ from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
 from brinell.curation.options import CurateOptions
 from brinell.errors import ConfigError
-from brinell.lenses.lens import LENSES
+from brinell.lenses.lens import LENSES, default_lens
 from brinell.models.excitation import REDUCTION
 from brinell.run_config import one_lens, overridden
 from brinell.validation import Location, validate
@@ -183,7 +183,7 @@ class HardenConfig(BaseModel):
     training: TrainingOptions = TrainingOptions()
     measure: Annotated[
         tuple[Annotated[SerializeAsAny[LensOptions], BeforeValidator(one_lens)], ...], BeforeValidator(_listed)
-    ] = Field(default_factory=lambda: (one_lens("profile"),), min_length=1)
+    ] = Field(default_factory=lambda: (one_lens(default_lens()),), min_length=1)
     seed: int = 0
     out: str | None = None
     execution: Execution = Execution()
