@@ -468,7 +468,7 @@ def network(assets: Path, bits: int | None = None) -> Any:
 
 def test_a_gate_on_real_networks(assets: Path, tmp_path: Path) -> None:
     """No alarm between two seeds of one model, nor for 8 bits; alarm for 3 bits."""
-    lens = {"name": "profile", "operators": ["noise", "boxes"], "levels": 4}
+    lens = {"name": "profile", "operators": ["noise", "boxes"], "levels": 2}
     data = {"source": f"{assets}/images/cifar10_test_2000.npz", "limit": 100}
     execution = brinell.Execution(runtime="torch", batch=50, shard=100)
     rules = {"rules": [{"measure": "area", "drop": 2}, {"measure": "clean", "drop": 1}]}

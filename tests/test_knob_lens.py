@@ -85,6 +85,12 @@ def windowed(low: float, high: float, blind: float = 2.0) -> brinell.Model:
     return brinell.wrap(Window(low, high, blind), size=32, classes=("light", "dark"), name="window", execution=PLAIN)
 
 
+@pytest.fixture(scope="module")
+def exact(shared_greys: Path, tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
+    """A finished run with every option at its default. Do not write to it."""
+    return turned(shared_greys, tmp_path_factory.mktemp("exact") / "run")
+
+
 # ---- the three searches ----
 
 
@@ -141,8 +147,10 @@ def test_exact_search_agrees_with_a_plain_scan_on_a_real_network(name: str, asse
             assert (status, level) == (("survived", None) if first is None else ("broken", first)), (sample.name, direction)
 
 
-def test_bracketing_finds_the_same_where_failure_is_monotone_and_asks_less(greys: Path, tmp_path: Path) -> None:
-    exact, bracket = (turned(greys, tmp_path / search, search=search) for search in ("exact", "bracket"))
+def test_bracketing_finds_the_same_where_failure_is_monotone_and_asks_less(
+    exact: brinell.Run, shared_greys: Path, tmp_path: Path
+) -> None:
+    bracket = turned(shared_greys, tmp_path / "bracket", search="bracket")
     assert found_in(exact) == found_in(bracket)
     queries = [run.rows("select max(queries), sum(queries) from rows").fetchall()[0] for run in (exact, bracket)]
     assert queries[1][0] <= 2 * 10 and queries[1][1] < queries[0][1] / 10
@@ -216,7 +224,7 @@ def test_exact_search_finds_the_first_break_of_any_table_and_fills_its_batches(f
 
 def test_outcomes_are_never_mixed(greys: Path, tmp_path: Path) -> None:
     """Wrong when clean: skipped. No answer on the way: failed. Nothing found: survived."""
-    skipped = turned(greys, tmp_path / "skipped", model="fake:grey:0.6")
+    skipped = turned(greys, tmp_path / "skipped", model="fake:grey:0.6", points=100)
     status = found_statuses(skipped)
     names, images, _ = inputs(greys)
     for name, image in zip(names, images, strict=True):
@@ -313,8 +321,8 @@ def test_bands_and_exact_search_agree_on_the_smallest_change(greys: Path, tmp_pa
     assert exact == bands and any(row[1] == "clockwise" for row in exact)
 
 
-def test_ranges_go_from_the_weakest_to_the_strongest_change(greys: Path, tmp_path: Path) -> None:
-    found = turned(greys, tmp_path / "run").summary()
+def test_ranges_go_from_the_weakest_to_the_strongest_change(exact: brinell.Run) -> None:
+    found = exact.summary()
     assert isinstance(found, KnobFindings)
     (one,) = found.ranges
     assert one.direction == "darker" and 1 > one.weakest > one.mean.value > one.strongest > 0, "a factor of light"
@@ -417,13 +425,12 @@ def test_figures_are_those_of_the_rows(greys: Path, tmp_path: Path) -> None:
     )[:2]
 
 
-def test_half_of_the_images_are_broken_at_the_median_strength(greys: Path, tmp_path: Path) -> None:
-    run = turned(greys, tmp_path / "run")
-    summary = run.summary()
+def test_half_of_the_images_are_broken_at_the_median_strength(exact: brinell.Run) -> None:
+    summary = exact.summary()
     assert isinstance(summary, KnobFindings)
     found = summary.hardness["grey:0.25", "brightness:dsn2020"]
     amounts = sorted(
-        (row[0] for row in run.rows("select amount from rows where direction = 'darker'").fetchall()), reverse=True
+        (row[0] for row in exact.rows("select amount from rows where direction = 'darker'").fetchall()), reverse=True
     )
     assert found.median == {"darker": pytest.approx(amounts[5]), "lighter": None}
     assert found.half_broken_at == f"× {amounts[5]:.3g} darker; more than half survive lighter"

@@ -23,10 +23,8 @@ from conftest import PLAIN
 
 # a server that has the package imported, and forks a process for each command: a real one, ready at once
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    ["conftest", "brinell.api", "brinell.cli.main", "brinell.cli.measure", "brinell.models.fake"]
-    + ["brinell.lenses.profile.lens", "brinell.lenses.profile.show"]
-)
+PACKAGE = ("api", "cli.main", "cli.measure", "models.fake", "lenses.profile.lens", "lenses.profile.show")
+PROCESSES.set_forkserver_preload(["conftest", *(f"brinell.{name}" for name in PACKAGE)])
 
 LENS = {"name": "profile", "operators": ["fade_black", "noise", "boxes"], "levels": 3}
 MODEL = "fake:grey:0.25"
