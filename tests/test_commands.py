@@ -87,8 +87,7 @@ def test_shell_completion() -> None:
 
 @pytest.mark.parametrize("flag", run_flags(), ids=lambda flag: flag.name)
 def test_every_flag_is_described(flag: Flag) -> None:
-    assert flag.help[:1].isupper() or not flag.help[:1].isalpha(), flag.help
-    assert flag.help.endswith("."), flag.help
+    assert len(flag.help) > 10 and flag.help.endswith("."), "one sentence says what it sets"
 
 
 def test_every_option_of_a_run_has_a_flag() -> None:
