@@ -1,1 +1,1 @@
-"""How fast the package is, beside the bare model and beside its peers. `make bench` writes docs/performance.md."""
+"""Speed of the package compared with the bare model and other packages. `make bench` writes docs/performance.md."""

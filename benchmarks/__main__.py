@@ -1,10 +1,9 @@
 """`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
 
-Sections are below; `page` alone writes the page from what is kept. The accelerator's figures come from
-`python -m benchmarks.accelerator profile`, `… search`, `python -m benchmarks.fragility`,
-`python -m benchmarks.highlights --device cuda` and `python -m benchmarks.geometry --device cuda`, run where there is one.
-What they find is kept in benchmarks/results: accelerator.json, accelerator_search.json, and fragility_, highlights_ and
-geometry_accelerator.json.
+`page` alone writes the page from stored results. Figures of an accelerator come from `python -m benchmarks.accelerator
+profile`, `python -m benchmarks.accelerator search`, `python -m benchmarks.fragility`, `python -m benchmarks.highlights
+--device cuda` and `python -m benchmarks.geometry --device cuda`. Results are stored in benchmarks/results:
+accelerator.json, accelerator_search.json, and fragility_, highlights_ and geometry_accelerator.json.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ SECTIONS = {
 }
 
 
-def main(asked: list[str]) -> None:
-    """Measure, keep what was found, and render the page from all that is kept."""
-    sections = [] if asked == ["page"] else asked or list(SECTIONS)
+def main(requested: list[str]) -> None:
+    """Measure, store the results, and render the page from all stored results."""
+    sections = [] if requested == ["page"] else requested or list(SECTIONS)
     for name in sections:
         print(f"measuring: {name}", flush=True)
         (HERE / "results" / f"{name}.json").write_text(json.dumps(SECTIONS[name](), indent=1) + "\n")

@@ -1,4 +1,8 @@
-"""On a CUDA device: a ResNet-50 in bf16 at batch 512 (random weights; speed doesn't depend on them)."""
+"""Speed on a CUDA device: a ResNet-50 in bf16 with batch size 512 (random weights; speed doesn't depend on them).
+
+python -m benchmarks.accelerator profile > benchmarks/results/accelerator.json
+python -m benchmarks.accelerator search > benchmarks/results/accelerator_search.json
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ RESNET = "torchvision:resnet50?pretrained=false"
 
 
 def pictures(count: int) -> list[tuple[np.ndarray, None]]:
-    """Different smooth pictures with grain, 224x224."""
+    """Return different smooth 224x224 images with grain."""
     generator = torch.Generator().manual_seed(0)
     coarse = torch.rand(count, 3, 7, 7, generator=generator) * 255
     smooth = torch.nn.functional.interpolate(coarse, (224, 224), mode="bicubic")
@@ -38,30 +42,30 @@ def pictures(count: int) -> list[tuple[np.ndarray, None]]:
 
 
 def bare_model(model: Model, batch: int) -> Callable[[], int]:
-    """The module alone on one normalised batch that lies on the device, ten times without waiting."""
+    """Return a function that runs the module alone on a normalised batch on the device, ten times without waiting."""
     pre = model.preprocess
     plain = torch.full((batch, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8, device=model.device)
     images = pre.normalise(plain)
 
-    def ask() -> int:
+    def query() -> int:
         with torch.inference_mode():
             for _ in range(10):
                 answer = model.forward(images)
             answer[0, 0].item()  # waits for the device
         return 10 * batch
 
-    ask()
-    return ask
+    query()
+    return query
 
 
 def profile(model: Model, given: argparse.Namespace, execution: Execution) -> dict[str, Any]:
-    """A whole run of the profile lens beside the bare model."""
+    """Compare a run of the profile lens with the bare model."""
     data, bare = pictures(given.images), bare_model(model, given.batch)
     return summary([one_round(model, data, operators(), execution, bare, 2.0) for _ in range(given.rounds)])
 
 
 def search(model: Model, given: argparse.Namespace, execution: Execution) -> dict[str, Any]:
-    """Forward passes a second inside the exact search of every property, over the bare model's."""
+    """Compare forward passes per second in the exact search of every property with the bare model."""
     images = torch.stack([torch.from_numpy(image).permute(2, 0, 1) for image, _ in pictures(given.images)])
     bare, labels = bare_model(model, given.batch), answers(model, images, given.batch).argmax(1)
     criterion = find_criterion("misclassification")

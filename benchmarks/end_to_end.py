@@ -1,4 +1,4 @@
-"""A whole run's images per second over the bare model's, the two taken in turns."""
+"""Images per second of a run compared with the bare model; the two alternate."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from brinell.models.model import Model
 
 
 class Clock(Silent):
-    """Notes how many steps each stage has, when it began and when its last step was done."""
+    """Records the number of steps of each stage, its start and the time of its last step."""
 
     def __init__(self) -> None:
         self.stages: dict[str, list[float]] = {}
 
     def stage(self, what: str, total: int, unit: str) -> Advance:
-        """Begin a stage."""
+        """Start a stage."""
         began = time.time()
         self.stages[what] = [total, began, began]
 
@@ -40,7 +40,7 @@ class Clock(Silent):
 
 @dataclass(frozen=True)
 class Round:
-    """One run between two looks at the bare model: images a second, and the seconds of each operator."""
+    """A run between two measurements of the bare model: images per second, and seconds per operator."""
 
     bare: float
     measuring: float
@@ -50,28 +50,28 @@ class Round:
 
     @property
     def ratio(self) -> float:
-        """Measured images a second over the bare model's: decoding, operators, distances and rows are what is lost."""
+        """Images per second relative to the bare model; decoding, operators, distances and rows are the overhead."""
         return self.measuring / self.bare
 
 
-def per_second(ask: Callable[[], int], seconds: float) -> float:
-    """How many images a second a function answers; it gives how many it answered in one call."""
+def per_second(query: Callable[[], int], seconds: float) -> float:
+    """Return the images per second of a function that returns the number of images of each call."""
     start = time.perf_counter()
     done = 0
     while time.perf_counter() - start < seconds:
-        done += ask()
+        done += query()
     return done / (time.perf_counter() - start)
 
 
 def operators() -> list[str]:
-    """All operators that need no gradient: those cost forward passes alone."""
+    """Return all operators that need no gradients, and so cost forward passes alone."""
     return [op.name for op in brinell.OPERATORS.values() if op.variant == "published" and not op.white_box]
 
 
 def one_round(
     model: Model, data: Sequence[Any], names: list[str], execution: Execution, bare: Callable[[], int], seconds: float
 ) -> Round:
-    """The bare model, a run with all operators, the bare model again."""
+    """Measure the bare model, a run with all operators, and the bare model again."""
     before = per_second(bare, seconds)
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +91,7 @@ def one_round(
 
 
 def _seconds_of_operators(run: Path, began: float) -> dict[str, float]:
-    """From the times at which a run's units were written."""
+    """Return seconds per operator, from the times at which the files of a run were written."""
     written = sorted((file.stat().st_mtime, unquote(file.parent.name)) for file in run.glob("rows/*/*/*/*.parquet"))
     seconds: dict[str, float] = defaultdict(float)
     for (earlier, _), (later, operator) in itertools.pairwise([(began, ""), *written]):
@@ -100,10 +100,10 @@ def _seconds_of_operators(run: Path, began: float) -> dict[str, float]:
 
 
 def summary(rounds: list[Round]) -> dict[str, Any]:
-    """The median of the rounds: the time that the bare model would take over the time that the runs took.
+    """Return the medians over rounds: the time that the bare model would need, divided by the time of the run.
 
-    The first operator's time holds the decoding of the first shard, during which the model has nothing to do; `steady`
-    leaves that operator out, as later shards are decoded while the model works.
+    The time of the first operator includes decoding the first shard, during which the model is idle; `steady` leaves that
+    operator out, since later shards are decoded while the model is busy.
     """
     names = list(rounds[0].seconds)
 

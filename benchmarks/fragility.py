@@ -1,8 +1,9 @@
-"""Maps of windows: windows a second over the bare network's images a second, and what a photograph costs.
+"""Maps of windows: windows per second compared with the bare model, and the cost of a photograph.
 
-`python -m benchmarks.fragility --device cuda` prints the same for a ResNet-50 on an accelerator (bf16, compiled), kept as
-benchmarks/results/fragility_accelerator.json. There a whole photograph is measured; on a CPU some of its windows are, and
-its time is told from them.
+    python -m benchmarks.fragility --device cuda > benchmarks/results/fragility_accelerator.json
+
+measures a ResNet-50 on an accelerator (bf16, compiled) with whole photographs; on a CPU, the time of a photograph is
+estimated from some of its windows.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ from brinell.models.model import Model
 from brinell.perturb.windows import window_view
 
 MODEL = "efficientnet_lite0"
-HEIGHT, WIDTH = 375, 500  # the paper's photograph
+HEIGHT, WIDTH = 375, 500  # the photograph of the paper (fragile recognition, ICLR 2019)
 SIZES = (0.2, 0.4, 0.6, 0.8)
 SIDES = (125, 250, 375, 500)
 ROUNDS, SECONDS, BATCH, SOME = 5, 2.0, 16, 128
 
 
 def measure() -> dict[str, Any]:
-    """On a CPU, in onnxruntime, batches of 16 on each core."""
+    """Measure on a CPU, in onnxruntime, with batches of 16 on each core."""
     model = brinell.open_model(MODEL, Execution())
     pre = model.preprocess
     plain = torch.full((BATCH * 8, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8)
@@ -63,7 +64,7 @@ def measure() -> dict[str, Any]:
 
 
 def measure_on(device: str, precision: str, batch: int, *, compiled: bool) -> dict[str, Any]:
-    """On an accelerator: rates, a whole photograph through the lens, and square ones of several sides."""
+    """Measure on an accelerator: rates, a whole photograph, and square photographs of several sizes."""
     execution = Execution(device=device, precision=precision, batch=batch, compile=compiled)  # type: ignore[arg-type]
     model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
     evaluator = _evaluator(model, _photograph(HEIGHT, WIDTH), batch)
@@ -79,7 +80,7 @@ def measure_on(device: str, precision: str, batch: int, *, compiled: bool) -> di
 
 
 def _photograph(height: int, width: int) -> Tensor:
-    """One of the demo's photographs at a size, or, without them, grain."""
+    """Return a photograph of the demo at a size, or noise if there is none."""
     try:
         image = brinell.open_dataset("demo-photos")[20].image
     except brinell.BrinellError:
@@ -96,12 +97,12 @@ def _evaluator(model: Model, image: Tensor, batch: int) -> Evaluator:
 
 
 def _rates(evaluator: Evaluator, bare: Callable[[], int], count: int) -> dict[str, Any]:
-    """Windows of each size, in the middle of its map, with a look at the bare network before and after each."""
+    """Return the rates of windows of each size, with measurements of the bare model before and after each."""
     pre = evaluator.model.preprocess
     ratios: dict[float, list[float]] = {size: [] for size in SIZES}
     rates: list[float] = []
     bares: list[float] = []
-    for size in SIZES:  # weights, memory and compiled shapes are there before anything is timed
+    for size in SIZES:  # warms up
         _query(evaluator, window_view("", "bilinear", pre.height, pre.width), size, count)
     for _ in range(ROUNDS):
         before = per_second(bare, SECONDS)
@@ -114,7 +115,7 @@ def _rates(evaluator: Evaluator, bare: Callable[[], int], count: int) -> dict[st
             rates += [rate]
             before = after
     each = {str(size): median(own) for size, own in ratios.items()}
-    rounds = [sum(own[place] for own in ratios.values()) / len(SIZES) for place in range(ROUNDS)]
+    rounds = [sum(own[index] for own in ratios.values()) / len(SIZES) for index in range(ROUNDS)]
     return {"ratio": median(rounds), "rounds": rounds, "sizes": each, "bare": median(bares), "rate": median(rates)}
 
 
@@ -131,7 +132,7 @@ def _query(evaluator: Evaluator, view: Any, size: float, count: int) -> int:
 
 
 def _whole(evaluator: Evaluator) -> float:
-    """Seconds for all windows of an image at the four sizes, with the shrunken ones, the maps and the rows."""
+    """Return the seconds for all windows of an image at the four sizes, including shrunken ones, maps and rows."""
     options = FragilityOptions(sizes=SIZES)
     start = time.perf_counter()
     for view in select_views(options):
@@ -144,7 +145,7 @@ def _windows(height: int, width: int) -> int:
 
 
 def _map_seconds() -> dict[str, float]:
-    """What it takes to count the fragile windows of the paper's photograph and to pack its maps; and their size."""
+    """Return the seconds to count the fragile windows of the paper's photograph and pack its maps, and their size."""
     start, total = time.perf_counter(), 0
     for size in SIZES:
         hood = Neighbourhood.of(window_side(size, HEIGHT, WIDTH), HEIGHT, WIDTH)
@@ -163,7 +164,7 @@ def _smooth(grid: WindowGrid) -> WindowAnswers:
 
 
 def main() -> None:
-    """Print the accelerator's figures as JSON."""
+    """Print the figures of an accelerator as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", default="bf16")

@@ -1,9 +1,9 @@
-"""The geometry lens: seconds an image for each group and method on digits, and how that grows; on accelerators a ResNet-50.
+"""The geometry lens: seconds per image for each group and method on digits, and their growth; a ResNet-50 on accelerators.
 
 python -m benchmarks geometry
 python -m benchmarks.geometry --device cuda --images 48
 
-The second keeps what it has found so far in benchmarks/results/geometry_accelerator.json, and stops at --seconds.
+The second command updates benchmarks/results/geometry_accelerator.json as it goes, and stops after --seconds.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from brinell.motion.groups import GROUPS
 from brinell.perturb.motion import Motion
 
 IMAGES = 64
-BLOCK = 8  # images that advance together on an accelerator
+BLOCK = 8  # images processed together on an accelerator
 RESULTS = Path(__file__).parent / "results" / "geometry_accelerator.json"
-# the paper's seconds an image, by ManiFool and by Manitest
+# seconds per image in the paper (ManiFool, CVPR 2018), by ManiFool and by Manitest
 TABLE = {
     "translation": (2.6, 2.7),
     "rotation_translation": (3.6, 23.9),
@@ -45,16 +45,16 @@ TABLE = {
 
 
 def measure(images: int = IMAGES) -> dict[str, Any]:
-    """Seconds an image by group and method beside the paper's, and the growth with dimensions, images and classes."""
-    from fidelity.digits import as_model, digits, trained
+    """Measure seconds per image by group and method, and their growth with dimensions, images and classes."""
+    from fidelity.digits import as_model, digits, train
     from fidelity.measure import ASSETS, require_assets
     from fidelity.table1 import RUNS
 
     require_assets()
-    model = as_model(trained(ASSETS, 0, RUNS / "networks"), "digits")
+    model = as_model(train(ASSETS, 0, RUNS / "networks"), "digits")
     pictures = digits(ASSETS, "train")[0][: max(images, 128)]
     whole: dict[str, Any] = {"cores": CORES, "images": images}
-    search(model, pictures[:4], "translation", "manifool")  # a first look
+    search(model, pictures[:4], "translation", "manifool")  # warms up
     table = []
     for name, published in TABLE.items():
         for method, paper in zip(("manifool", "manitest"), published, strict=True):
@@ -76,7 +76,7 @@ def measure(images: int = IMAGES) -> dict[str, Any]:
 
 
 def search(model: Model, images: Tensor, group: str, method: Any, **options: Any) -> dict[str, float]:
-    """What one image takes among all of them: seconds, those of processors, queries, gradients; how many labels changed."""
+    """Return the cost per image (seconds, CPU time, queries, gradients) and the share of changed labels."""
     small = images.shape[-1] < 64
     labels = torch.zeros(len(images), dtype=torch.int64)
     min_change = 0.0 if small else 0.02
@@ -93,7 +93,7 @@ def search(model: Model, images: Tensor, group: str, method: Any, **options: Any
             originals=[] if small else list(images),
         )
         shard = evaluator.shard()
-        evaluator.stage  # noqa: B018  # made once, before the clock
+        evaluator.stage  # noqa: B018  # created before the clock starts
         began, before = time.perf_counter(), time.process_time()
         rows: Any = evaluator.drive(measure_motion(shard, Motion(GROUPS[group], method, searching=True), chosen))
         took, worked = time.perf_counter() - began, time.process_time() - before
@@ -102,23 +102,24 @@ def search(model: Model, images: Tensor, group: str, method: Any, **options: Any
     return found | {name: float(rows[name].float().mean()) for name in ("queries", "gradients") if name in rows}
 
 
-def accelerated(execution: Execution, images: int, budget: float) -> dict[str, Any]:
-    """Images a second of ManiFool and of random motions with a ResNet-50 at 224, similarity and affine.
+def measure_on_accelerator(execution: Execution, images: int, budget: float) -> dict[str, Any]:
+    """Measure images per second of ManiFool and of random motions with a ResNet-50 at 224, similarity and affine.
 
-    Images go in blocks; a search that has used its share of the `budget` of seconds begins no other block.
+    Images are processed in blocks; a search that has used its share of the `budget` of seconds starts no further block.
     """
     began = time.perf_counter()
     pictures = _pictures(images)
     model = _resnet(execution, pictures)
     name = torch.cuda.get_device_name(0) if model.device.type == "cuda" else model.device.type
     found: dict[str, Any] = {"device": name, "precision": execution.precision, "block": BLOCK}
-    search(model, pictures[:2], "similarity", "manifool", max_steps=2)  # a first look
+    search(model, pictures[:2], "similarity", "manifool", max_steps=2)  # warms up
     print(f"ready after {time.perf_counter() - began:.1f} s", flush=True)
     searches = [(group, method) for group in ("similarity", "affine") for method in ("manifool", "random")]
     for left, (group, method) in zip(range(len(searches), 0, -1), searches, strict=True):
         share = (budget - (time.perf_counter() - began)) / left
-        blocks, took = [], 0.0
-        for some in pictures.split(BLOCK):
+        blocks: list[tuple[int, dict[str, float]]] = []
+        took = 0.0
+        for some in torch.split(pictures, BLOCK):
             if took and took * (1 + 1 / len(blocks)) > share:
                 break
             blocks.append((len(some), search(model, some, group, method)))
@@ -132,7 +133,7 @@ def accelerated(execution: Execution, images: int, budget: float) -> dict[str, A
 
 
 def _pictures(count: int) -> Tensor:
-    """Photographs of the test assets, or waves where there are none; uint8 (N, 3, 256, 256)."""
+    """Return photographs of the test assets, or waves if there are none; uint8 (N, 3, 256, 256)."""
     from fidelity.measure import IMAGES as PHOTOGRAPHS
 
     if PHOTOGRAPHS.is_dir():
@@ -148,7 +149,7 @@ def _pictures(count: int) -> Tensor:
 
 
 class _Coarse(nn.Module):
-    """A network that is shown a mosaic of 14 by 14: its labels hold for about ten steps, as trained networks' do."""
+    """A network whose input is reduced to a 14x14 mosaic: its labels hold for about ten steps, like trained networks'."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -161,10 +162,10 @@ class _Coarse(nn.Module):
 
 
 def _resnet(execution: Execution, pictures: Tensor) -> Model:
-    """A ResNet-50 of random weights that tells the pictures apart: each is a class, scored by how alike features are.
+    """Return a ResNet-50 with random weights that distinguishes the images: each is a class, scored by similar features.
 
-    Each normalisation takes the statistics of the pictures. Other random classes say nothing of how long a search takes:
-    either no motion changes a label, or any does.
+    Batch norms use the statistics of the images. Other random classes would not show how long a search takes: either no
+    motion changes a label, or any does.
     """
     try:
         from torchvision.models import resnet50
@@ -207,4 +208,4 @@ if __name__ == "__main__":
     parser.add_argument("--images", type=int, default=48)
     parser.add_argument("--seconds", type=float, default=75)
     given = parser.parse_args()
-    accelerated(Execution(device=given.device, precision=given.precision), given.images, given.seconds)
+    measure_on_accelerator(Execution(device=given.device, precision=given.precision), given.images, given.seconds)

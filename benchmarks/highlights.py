@@ -56,7 +56,7 @@ def measure() -> dict[str, Any]:
         rounds: dict[str, list[dict[str, float]]] = {name: [] for name in SIZES}
         for _ in range(ROUNDS):
             for name, (height, width) in SIZES.items():
-                originals = [resize(photos[place].image[None], height, width)[0] for place in range(IMAGES)]
+                originals = [resize(photos[index].image[None], height, width)[0] for index in range(IMAGES)]
                 evaluator = _evaluator(model, originals, batch)
                 inputs = evaluator.renderer.inputs
                 every = inputs.repeat(16, 1, 1, 1)

@@ -1,4 +1,4 @@
-"""The exact search of smallest breaking changes: beside the bare network, and beside foolbox's linear searches."""
+"""The exact search for the smallest breaking change, compared with the bare model and with foolbox's linear searches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IMAGES, POINTS, ROUNDS = 24, 100, 3
 
 
 def measure() -> dict[str, Any]:
-    """Forward passes a second inside the search over the bare network's, by property; then foolbox on the same images."""
+    """Compare forward passes per second in the search with the bare model, by property; then with foolbox."""
     photos = brinell.open_dataset("demo-photos")
     images = [photos[index].image for index in range(IMAGES)]
     model = brinell.open_model(MODEL, Execution())
@@ -40,7 +40,7 @@ def measure() -> dict[str, Any]:
         criterion = find_criterion("misclassification")
         evaluator = Evaluator.of(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch)
         rounds = [_round(evaluator, inputs) for _ in range(ROUNDS)]
-        peers = _beside_foolbox(model, evaluator, inputs, labels)
+        peers = _compare_foolbox(model, evaluator, inputs, labels)
     names = list(rounds[0]["rates"])
     return {
         "model": MODEL,
@@ -55,38 +55,38 @@ def measure() -> dict[str, Any]:
 
 
 def _round(evaluator: Evaluator, inputs: Tensor) -> dict[str, Any]:
-    """Every property once, with a look at the bare network before and after each."""
+    """Search every property once, with measurements of the bare model before and after each."""
     every = inputs.repeat(4, 1, 1, 1)
 
-    def bare() -> float:  # side by side on all cores, as a run asks it: the fastest way (see `processor`)
+    def bare() -> float:  # in parallel on all cores, as in a run: the fastest option (see `processor`)
         return per_second(lambda: len(answers(evaluator.model, every, evaluator.batch)), 1.5)
 
     rates, seconds_bare, spent = {}, 0.0, 0.0
     before = bare()
     for name in property_names():
-        asked, seconds, _ = search_property(evaluator, name, points=POINTS)
+        queries, seconds, _ = search_property(evaluator, name, points=POINTS)
         after = bare()
-        rates[name] = asked / seconds / ((before + after) / 2)
+        rates[name] = queries / seconds / ((before + after) / 2)
         spent += seconds
-        seconds_bare += asked / ((before + after) / 2)
+        seconds_bare += queries / ((before + after) / 2)
         before = after
     return {"rates": rates, "ratio": seconds_bare / spent}
 
 
 class _Counted(nn.Module):
-    """The same network, as foolbox takes it, counting the images that it is asked about."""
+    """The same network for foolbox, counting queries."""
 
     def __init__(self, model: Model, batch: int) -> None:
         super().__init__()
-        self.model, self.batch, self.asked = model, batch, 0
+        self.model, self.batch, self.queries = model, batch, 0
 
     def forward(self, images: Tensor) -> Tensor:
-        self.asked += len(images)
+        self.queries += len(images)
         return answers(self.model, images.mul(255).round().clamp(0, 255).to(torch.uint8), self.batch).clamp(min=1e-9).log()
 
 
-def _beside_foolbox(model: Model, evaluator: Evaluator, inputs: Tensor, labels: Tensor) -> list[dict[str, Any]]:
-    """The four linear searches that both have, with as many steps."""
+def _compare_foolbox(model: Model, evaluator: Evaluator, inputs: Tensor, labels: Tensor) -> list[dict[str, Any]]:
+    """Compare the four linear searches that both packages have, with the same number of steps."""
     attacks: dict[str, Callable[[], Any]] = {
         "gaussian_blur": lambda: foolbox.attacks.GaussianBlurAttack(steps=POINTS, max_sigma=0.2 * inputs.shape[-1]),
         "contrast": lambda: foolbox.attacks.LinearSearchContrastReductionAttack(steps=POINTS),
@@ -98,7 +98,7 @@ def _beside_foolbox(model: Model, evaluator: Evaluator, inputs: Tensor, labels: 
     clean = inputs.to(torch.float32) / 255
     found = []
     for name, make in attacks.items():
-        counted.asked, start = 0, time.perf_counter()
+        counted.queries, start = 0, time.perf_counter()
         _, _, success = make()(peer, clean, labels, epsilons=None)
         seconds = time.perf_counter() - start
         queries, ours, broken = search_property(evaluator, name, points=POINTS)
@@ -106,7 +106,7 @@ def _beside_foolbox(model: Model, evaluator: Evaluator, inputs: Tensor, labels: 
             {
                 "name": name,
                 "foolbox_seconds": seconds,
-                "foolbox_queries": counted.asked,
+                "foolbox_queries": counted.queries,
                 "foolbox_broken": int(success.sum()),
                 "seconds": ours,
                 "queries": queries,

@@ -1,4 +1,4 @@
-"""Peak memory of a run over 100 and over 10,000 images, several times, each in a process of its own."""
+"""Peak memory of runs over 100 and 10,000 images, each in a separate process, several times."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from brinell.engine.progress import Advance, Silent
 from brinell.engine.runner import execute
 
 COUNTS, REPEATS = (100, 10_000), 3
-SHARD = 32  # so that the smallest run has several shards, too
+SHARD = 32  # so that even the smallest run has several shards
 
 
 def measure() -> dict[str, Any]:
-    """By the number of images, peaks of several processes in MB, and how memory went while rows were measured."""
+    """Return, by number of images, the peaks of several processes in MB, and the memory in use during a run."""
     return {"shard": SHARD, "runs": {str(count): _processes(count) for count in COUNTS}}
 
 
@@ -33,13 +33,13 @@ def _processes(count: int) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             _write_images(Path(folder) / "images" / "light", count)
             line = [sys.executable, "-m", "benchmarks.memory", folder]
-            told = subprocess.run(line, check=True, capture_output=True, text=True).stdout
-            found.append(json.loads(told.splitlines()[-1]))
+            output = subprocess.run(line, check=True, capture_output=True, text=True).stdout
+            found.append(json.loads(output.splitlines()[-1]))
     return {"peaks": [run["peak"] for run in found], "eighths": found[-1]["eighths"]}
 
 
 def _write_images(folder: Path, count: int) -> None:
-    """Different JPEG files of 320x240: a photograph's size on disk, made quickly."""
+    """Write different 320x240 JPEG files, about as large as photographs."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(0)
     for index in range(count):
@@ -48,22 +48,22 @@ def _write_images(folder: Path, count: int) -> None:
 
 
 class Scale(Silent):
-    """Notes the resident memory, in MB, at every eighth of each stage."""
+    """Records the resident memory, in MB, at every eighth of a stage."""
 
     def __init__(self) -> None:
-        self.notes: list[float] = []
+        self.records: list[float] = []
 
     def stage(self, what: str, total: int, unit: str) -> Advance:
-        """Begin a stage, and forget the last one's notes."""
-        self.notes = []
+        """Start a stage and discard the records of the last one."""
+        self.records = []
         done = 0
 
         def advance(count: int) -> None:
             nonlocal done
             done += count
-            if done * 8 // total > len(self.notes):
+            if done * 8 // total > len(self.records):
                 pages = int(Path("/proc/self/statm").read_text().split()[1])
-                self.notes.append(pages * resource.getpagesize() / 2**20)
+                self.records.append(pages * resource.getpagesize() / 2**20)
 
         return advance
 
@@ -78,7 +78,7 @@ def _run(folder: Path) -> dict[str, Any]:
         Execution(batch=16, shard=SHARD, runtime="torch"),
     )
     execute(setup, scale)
-    return {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "eighths": scale.notes}
+    return {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "eighths": scale.records}
 
 
 if __name__ == "__main__":

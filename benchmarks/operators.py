@@ -1,4 +1,4 @@
-"""Each operator's images per second on one core, beside peers and beside plain per-pixel code, taken in turns."""
+"""Images per second of each operator on one core, compared with other packages and with plain reference code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCH, ROUNDS = 16, 5
 
 
 def measure() -> dict[str, Any]:
-    """Images a second by operator and package: the best of a few rounds, in which all take their turn."""
+    """Return images per second by operator and package: the best of several rounds, in which all alternate."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     images = _photographs()
@@ -46,13 +46,13 @@ def measure() -> dict[str, Any]:
 
 
 def _one_level(operator: Operator, images: Tensor, ids: Tensor) -> Tensor:
-    """One more level for a step operator, level 15 for the others."""
+    """Apply one level of a step operator, or level 15 of others."""
     level = 1 if operator.kind is Kind.STEP else 15
     return operator.at(images, level, seed=0, ids=ids)
 
 
 def _plain(operator: Operator, images: Tensor) -> list[Any]:
-    """The loops that the tests compare operators with."""
+    """Apply the reference code that tests compare operators with."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     import reference
 

@@ -1,6 +1,6 @@
-"""The nearest thing to each operator in other packages: alike in kind and roughly in strength, not in algorithm.
+"""The most similar operators of other packages: similar in kind and roughly in strength, but not in algorithm.
 
-imgcorr is imagecorruptions made to run on current packages. Kornia works on batches of floats, the others image by image.
+imgcorr is a port of imagecorruptions to current packages. Kornia processes batches of floats, the others single images.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Batch = Callable[[Tensor], object]
 
 
 def peers() -> dict[str, dict[str, Batch]]:
-    """By operator and package, a function on a batch of uint8 images."""
+    """Return functions on batches of uint8 images, by operator and package."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import imgcorr

@@ -1,4 +1,4 @@
-"""On a CPU: a whole run with EfficientNet-Lite0 beside the bare network, run in the fastest way a user could choose."""
+"""Speed on a CPU: a run with EfficientNet-Lite0 compared with the bare model in the fastest available runtime."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ IMAGES, ROUNDS, SECONDS = 24, 7, 6.0
 
 
 def measure() -> dict[str, Any]:
-    """Find the fastest bare way, then take runs and the bare network in turns."""
+    """Find the fastest runtime of the bare model, then alternate runs and the bare model."""
     photos = brinell.open_dataset("demo-photos")
     data = [(photos[index].image, None) for index in range(IMAGES)]
     model = brinell.open_model(MODEL, Execution())
     inputs = torch.stack([model.preprocess.model_input(image) for image, _ in data])
     images = model.preprocess.normalise(inputs)
-    ways = bare_ways(images)
-    turns = [{name: per_second(ask, 2.0) for name, ask in ways.items()} for _ in range(4)]
+    ways = bare_runtimes(images)
+    turns = [{name: per_second(query, 2.0) for name, query in ways.items()} for _ in range(4)]
     rates = {name: max(turn[name] for turn in turns) for name in ways}
     fastest = max(rates, key=lambda name: rates[name])
     rounds = [one_round(model, data, operators(), Execution(), ways[fastest], SECONDS) for _ in range(ROUNDS)]
@@ -40,8 +40,8 @@ def measure() -> dict[str, Any]:
     return facts | summary(rounds)
 
 
-def bare_ways(images: torch.Tensor) -> dict[str, Callable[[], int]]:
-    """Ways to run the network on normalised images, each a function that answers some and tells how many."""
+def bare_runtimes(images: torch.Tensor) -> dict[str, Callable[[], int]]:
+    """Return functions that run the network on normalised images, each returning the number of images."""
     plain = brinell.open_model(MODEL, Execution(runtime="torch"))
     compiled = brinell.open_model(MODEL, Execution(runtime="torch", compile=True))
     session, alone = _sessions(images)
@@ -50,12 +50,12 @@ def bare_ways(images: torch.Tensor) -> dict[str, Callable[[], int]]:
     pool = ThreadPoolExecutor(os.cpu_count())
 
     def in_torch(model: Model, batch: int) -> Callable[[], int]:
-        def ask() -> int:
+        def query() -> int:
             with torch.inference_mode():
                 return len(model.forward(images[:batch]))
 
-        ask()
-        return ask
+        query()
+        return query
 
     def together(batch: int) -> Callable[[], int]:
         return lambda: len(session.run(None, {name: array[:batch]})[0])
@@ -75,7 +75,7 @@ def bare_ways(images: torch.Tensor) -> dict[str, Callable[[], int]]:
 
 
 def _sessions(images: torch.Tensor) -> tuple[Any, Any]:
-    """The network in onnxruntime: with all cores on each operation, and with one."""
+    """Return the network in onnxruntime, with all cores per operation and with one."""
     module = brinell.open_model(MODEL, Execution(runtime="onnxruntime")).differentiable
     assert isinstance(module, nn.Module)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,1 +1,1 @@
-"""How faithful the package is to the papers it builds on, measured."""
+"""Measurements of how closely the package reproduces the papers that it implements."""

@@ -1,4 +1,4 @@
-"""The paper's baseline: two convolutions of 5x5 with 32 and 64 maps, ReLU and pooling, trained on MNIST."""
+"""The baseline of the ManiFool paper (CVPR 2018): two 5x5 convolutions with 32 and 64 maps, ReLU and pooling, on MNIST."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPOCHS = 2
 
 
 def network(seed: int) -> nn.Module:
-    """28-28-14-10-5-1: the second convolution is not padded, and a third one takes the place of a linear layer."""
+    """Return the network (28-28-14-10-5-1): the second convolution has no padding, a third one replaces a dense layer."""
     layers = nn.Sequential(
         nn.Conv2d(1, 32, 5, padding=2),
         nn.ReLU(),
@@ -40,14 +40,14 @@ def network(seed: int) -> nn.Module:
 
 
 def digits(assets: Path, part: str) -> tuple[Tensor, Tensor]:
-    """MNIST's uint8 images (N, 1, 28, 28) and labels."""
+    """Return the uint8 images (N, 1, 28, 28) and labels of MNIST."""
     with np.load(assets / "images" / f"mnist_{part}.npz") as content:
         return torch.from_numpy(content["images"]).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(content["labels"])
 
 
-def trained(assets: Path, seed: int, kept: Path, epochs: int = EPOCHS) -> nn.Module:
-    """The network after some epochs of Adam (learning rate 1e-3, batches of 128); kept, as training takes a minute."""
-    file = kept / f"digits-{seed}-{epochs}.pt"
+def train(assets: Path, seed: int, folder: Path, epochs: int = EPOCHS) -> nn.Module:
+    """Return the network after training with Adam (learning rate 1e-3, batch size 128); it is stored in the folder."""
+    file = folder / f"digits-{seed}-{epochs}.pt"
     module = network(seed)
     if file.exists():
         module.load_state_dict(torch.load(file, weights_only=True))
@@ -60,12 +60,12 @@ def trained(assets: Path, seed: int, kept: Path, epochs: int = EPOCHS) -> nn.Mod
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-    kept.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     torch.save(module.state_dict(), file)
     return module.eval()
 
 
 def as_model(module: nn.Module, name: str, **preprocess: tuple[float, ...]) -> Model:
-    """A digit network as a model; mean and std of its input, where it has any."""
-    usual = Preprocess(28, 28, 1, **preprocess)  # type: ignore[arg-type]
-    return from_module(module, Description(name, "trained here", usual), Execution(device="cpu"))
+    """Return a digit network as a model, with the mean and std of its input."""
+    own = Preprocess(28, 28, 1, **preprocess)  # type: ignore[arg-type]
+    return from_module(module, Description(name, "trained here", own), Execution(device="cpu"))

@@ -1,4 +1,4 @@
-"""The page's figures, from plain records, as SVG."""
+"""Figures of the page as SVG, from plain records."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ RED, BLACK, GREY, PINK, BLUE = "#c8102e", "#1b1b1b", "#bdbdbd", "#e8998d", "#3c7
 
 
 def curves(records: Sequence[Record], ours: str, theirs: str) -> Any:
-    """One panel an operator: our curve with its 95 % band, the published one dashed, the paper's other networks in grey.
+    """Return one panel per operator: our curve with a 95 % band, the published one dashed, the paper's other networks grey.
 
-    Records have panel, series, level, accuracy, and low and high where they are ours.
+    Records have panel, series, level and accuracy; ours have low and high as well.
     """
     level = alt.X("level:Q", title=None, axis=alt.Axis(values=[0, 10, 20, 30], grid=False))
     share = alt.Y("accuracy:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(values=[0, 0.5, 1], format="%"))
@@ -40,7 +40,7 @@ def curves(records: Sequence[Record], ours: str, theirs: str) -> Any:
 
 
 def spread(records: Sequence[Record], groups: Sequence[str]) -> Any:
-    """One row an operator, one mark a network or a setting; records have row, group, kept and label."""
+    """Return one row per operator and one mark per network or setting; records have row, group, kept and label."""
     order = list(groups)
     base = alt.Chart(alt.InlineData(values=_rounded(records))).encode(
         y=alt.Y("row:N", sort=list(dict.fromkeys(record["row"] for record in records)), title=None),

@@ -35,13 +35,13 @@ WHAT = ("fooled", "median of all", "ρ̂ where both fool", "queries")
 
 
 def row_of_figure_7(blocks: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """A line for each network and group, from the blocks of photographs that were measured."""
+    """Return a line per network and group, from the measured blocks of photographs."""
     lines = []
     for network, own in blocks.items():
         for group in ("similarity", "affine"):
             score = _column(own, group, "score")
             there = score[~np.isnan(score)]
-            told = mean(float(there.mean()), float(there.std(ddof=1)), len(there))
+            score_mean = mean(float(there.mean()), float(there.std(ddof=1)), len(there))
             rates = _rates([block[f"{group}:random"]["counts"] for block in own.values()])
             half = GeometryFindings({}, {("", ""): rates}).threshold_score("", "")
             seconds = sum(block[f"{group}:manifool"]["seconds"] for block in own.values()) / len(score)
@@ -49,7 +49,7 @@ def row_of_figure_7(blocks: dict[str, dict[str, Any]]) -> list[list[str]]:
                 [
                     network,
                     group,
-                    f"{told.value:.2f} [{told.low:.2f}, {told.high:.2f}]",
+                    f"{score_mean.value:.2f} [{score_mean.low:.2f}, {score_mean.high:.2f}]",
                     f"{len(there)} of {len(score)}",
                     _median(score),
                     f"{half:.2f}" if half is not None else f"more than {rates[-1].score:g}",
@@ -62,23 +62,23 @@ def row_of_figure_7(blocks: dict[str, dict[str, Any]]) -> list[list[str]]:
 
 
 def other_settings(runs: list[dict[str, Any]]) -> list[list[str]]:
-    """The first run beside others, on the photographs that both were asked about."""
+    """Return the other runs compared with the first, on the photographs that both searched."""
     first, *others = runs
     lines = []
     for other in others:
         for network, own in other["blocks"].items():
             same = {key: block for key, block in first["blocks"][network].items() if key in own}
             for group in ("similarity", "affine"):
-                usual, score = (_column(part, group, "score") for part in (same, own))
-                both = ~np.isnan(usual) & ~np.isnan(score)
+                base, score = (_column(part, group, "score") for part in (same, own))
+                both = ~np.isnan(base) & ~np.isnan(score)
                 lines.append(
                     [
                         _changed(first["settings"], other["settings"]),
                         network,
                         group,
-                        *(f"{(~np.isnan(part)).sum()} of {len(part)}" for part in (usual, score)),
-                        *(_median(part) for part in (usual, score)),
-                        *(f"{part[both].mean():.2f}" for part in (usual, score)),
+                        *(f"{(~np.isnan(part)).sum()} of {len(part)}" for part in (base, score)),
+                        *(_median(part) for part in (base, score)),
+                        *(f"{part[both].mean():.2f}" for part in (base, score)),
                         *(f"{_column(part, group, 'queries').mean():.0f}" for part in (same, own)),
                     ]
                 )
@@ -90,47 +90,45 @@ def _column(blocks: dict[str, Any], group: str, name: str) -> np.ndarray:
 
 
 def _median(score: np.ndarray) -> str:
-    """The median over all photographs, those that were not fooled counted as larger than any other."""
+    """Return the median over all photographs, counting those that were not fooled as the largest."""
     middle = float(np.median(np.nan_to_num(score, nan=np.inf)))
     return f"{middle:.2f}" if np.isfinite(middle) else "–"
 
 
-def _changed(usual: dict[str, float], other: dict[str, float]) -> str:
+def _changed(base: dict[str, float], other: dict[str, float]) -> str:
     words = {"targets": "{} targets", "step_lengths": "{} step lengths", "max_step": "steps up to {:g} px"}
     words |= {"retry": "retry with steps up to {:g} px", "max_steps": "{} steps"}
-    return ", ".join(word.format(other[name]) for name, word in words.items() if other[name] != usual[name])
+    return ", ".join(word.format(other[name]) for name, word in words.items() if other[name] != base[name])
 
 
 def _rates(blocks: list[dict[str, list[int]]]) -> list[Rate]:
-    """How often random motions of each score change the label."""
+    """Return how often random motions of each score change the label."""
     rates = []
     for wanted in blocks[0]:
-        asked, changed, out = np.sum([block[wanted] for block in blocks], axis=0).tolist()
-        share = proportion(changed, asked)
-        rates.append(Rate("", "", float(wanted), share, share, asked, out / (asked + out)))
+        tried, changed, out = np.sum([block[wanted] for block in blocks], axis=0).tolist()
+        share = proportion(changed, tried)
+        rates.append(Rate("", "", float(wanted), share, share, tried, out / (tried + out)))
     return rates
 
 
-def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
-    """The page from what was measured."""
-    lines = []
-    seeds = [f"seed{seed}" for seed in SEEDS if f"seed{seed}" in found["table"]]
-    checks = []
+def _table_1(found: dict[str, Any], seeds: list[str]) -> tuple[str, dict[tuple[str, str], tuple[float, float]]]:
+    """Return Table 1, and by group and method the ratio to the paper and the mean score."""
+    lines, checks = [], {}
     for group in GROUPS:
         for method, published in zip(("manifool", "manitest"), PUBLISHED[group], strict=True):
             own = [found["table"][seed].get(f"{group}:{method}") for seed in seeds]
-            told = [f"{one['score']:.2f} ± {one['error']:.2f}" if one else "–" for one in own]
+            means = [_mean(one) for one in own]
             there = [one for one in own if one]
             if not there:  # not measured yet
                 continue
             mean = float(np.mean([one["score"] for one in there]))
             ratio = mean / published
-            checks.append((group, method, ratio, mean))
+            checks[group, method] = ratio, mean
             failed = f"{sum(one['failed'] for one in there)} of {sum(one['images'] for one in there)}"
             seconds, queries = (np.mean([one[name] for one in there]) for name in ("seconds", "queries"))
             mark = f"{ratio:.2f}" if abs(ratio - 1) <= WITHIN else f"**{ratio:.2f}**"
             lines.append(
-                [KNOWN[group].short, method, f"{published:.2f}", *told, mark, failed, f"{seconds:.2f}", f"{queries:.0f}"]
+                [KNOWN[group].short, method, f"{published:.2f}", *means, mark, failed, f"{seconds:.2f}", f"{queries:.0f}"]
             )
     head = [
         "set",
@@ -142,6 +140,13 @@ def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
         "s",
         "queries",
     ]
+    return grid(head, lines), checks
+
+
+def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
+    """Return the page."""
+    seeds = [f"seed{seed}" for seed in SEEDS if f"seed{seed}" in found["table"]]
+    table, checks = _table_1(found, seeds)
     lenets = [
         [KNOWN[group].short, method, *(_mean(found["table"].get(lenet, {}).get(f"{group}:{method}")) for lenet in LENETS)]
         for group in GROUPS
@@ -151,16 +156,17 @@ def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
     settings = []
     for setting, own in found["settings"].items():
         method = "manitest" if "manitest" in setting else "manifool"
-        settings.append([setting, *(_told(own.get(f"{group}:{method}")) for group in ("translation", "similarity"))])
-    means = {(group, method): mean for group, method, _, mean in checks}
-    order = [means[group, "manifool"] for group in GROUPS]
+        settings.append(
+            [setting, *(_shown_change(own.get(f"{group}:{method}")) for group in ("translation", "similarity"))]
+        )
+    order = [checks[group, "manifool"][1] for group in GROUPS]
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "geometry.md.j2").read_text(encoding="utf-8")
     )
     return template.render(
-        table=grid(head, lines),
+        table=table,
         sizes=_counts(found["table"][seed] for seed in seeds),
-        within=sum(abs(ratio - 1) <= WITHIN for _, _, ratio, _ in checks),
+        within=sum(abs(ratio - 1) <= WITHIN for ratio, _ in checks.values()),
         checks=len(checks),
         ordered=order[0] > order[2] >= order[1] > order[3],
         compared=[(KNOWN[group].short, own) for group, own in found["compared"].items()],
@@ -186,7 +192,7 @@ def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
 
 
 def _counts(parts: Iterable[dict[str, dict[str, float]]]) -> str:
-    """How many images figures are over: one number, or the least and the largest."""
+    """Return the number of images, or the smallest and the largest number."""
     counts = sorted({int(one["images"]) for part in parts for one in part.values()})
     return " to ".join(f"{count:,}" for count in dict.fromkeys(counts[:1] + counts[-1:]))
 
@@ -195,7 +201,7 @@ def _mean(one: dict[str, float] | None) -> str:
     return "–" if one is None else f"{one['score']:.2f} ± {one['error']:.2f}"
 
 
-def _told(one: dict[str, float] | None) -> str:
+def _shown_change(one: dict[str, float] | None) -> str:
     if one is None:
         return "–"
     failed = f", {one['failed']:.0f} not fooled" if one["failed"] else ""
@@ -207,7 +213,7 @@ def _told(one: dict[str, float] | None) -> str:
 def main() -> None:
     """Write the page."""
     if not GATHERED.exists():
-        raise SystemExit("nothing was measured yet: python -m fidelity.table1 first")
+        raise SystemExit("no results yet; run python -m fidelity.table1 first")
     found = json.loads(GATHERED.read_text(encoding="utf-8"))
     photographs = json.loads(PHOTOGRAPHS.read_text(encoding="utf-8")) if PHOTOGRAPHS.exists() else []
     target = ROOT / "docs" / "fidelity-geometry.md"

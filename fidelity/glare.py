@@ -17,7 +17,7 @@ from fidelity.words import grid, signed
 
 EXACT = "highlight:exact"
 SIZES = ("10 px", "20 px", "30 px", "40 px")
-WAYS = {
+SETTINGS = {
     "relative": "spots scaled as on {short} pixels",
     "nearest": "nearest-neighbour resize",
     "crop": "centre crop of 224 from 256 pixels",
@@ -27,8 +27,8 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Seen:
-    """An image as one network sees it: is it right on the original, how sure of its answer, and how many of the hundred
-    variants fail.
+    """An image and a network: whether the original is classified correctly, with which confidence, and how many of the
+    hundred variants fail.
     """
 
     model: str
@@ -40,7 +40,7 @@ class Seen:
 
 
 def images_of(runs: Sequence[brinell.Run]) -> list[Seen]:
-    """What runs' rows say of each image."""
+    """Return every image of runs, from their rows."""
     return [Seen(*row) for run in runs for row in run.rows(_IMAGES).fetchall()]
 
 
@@ -54,7 +54,7 @@ _FAILURES = """
 
 
 def found_in(runs: Sequence[brinell.Run]) -> HighlightFindings:
-    """What the highlight lens found in runs of one network each, as one; variants that break any of them count once."""
+    """Return the combined findings of runs of one network each; variants that break any of them count once."""
     found = [run.findings()["highlights"] for run in runs]
     if len(found) == 1:
         assert isinstance(found[0], HighlightFindings)
@@ -79,7 +79,7 @@ def shifts_in(runs: Sequence[brinell.Run]) -> list[ShiftRate]:
 
 
 def accuracies(found: HighlightFindings) -> str:
-    """Top-1 on originals, on all variants, and where k failing variants are a failure."""
+    """Return top-1 accuracy on originals, on all variants, and with k failing variants as a failure."""
     lines = []
     for model in found.models:
         one = found.glare[model, EXACT]
@@ -88,7 +88,7 @@ def accuracies(found: HighlightFindings) -> str:
 
 
 def drops(found: HighlightFindings, reference: Mapping[str, Any]) -> str:
-    """Points of top-1 that are lost, and the share of the images that were right."""
+    """Return the loss in points of top-1, and as a share of correct images."""
     lines = [
         ["paper, mean of eight", "slight", *(f"about {drop}" for drop in reference["drop_at_least"].values()), "–", "–"]
     ]
@@ -109,16 +109,16 @@ def drops(found: HighlightFindings, reference: Mapping[str, Any]) -> str:
 
 
 def anyone(images: Sequence[Seen], found: HighlightFindings, reference: Mapping[str, Any]) -> str:
-    """How many originals any network loses, and how many of their variants."""
+    """Return how many originals any network loses, and how many of their variants."""
     every = {one.image for one in images}
     lost = {one.image for one in images if one.right and one.failing}
     each, total = reference["failing_variants"], reference["images"]
     theirs = reference["failing"] / each
     return (
         f"{100 * len(lost) / len(every):.0f} % of our {len(every)} images are lost by at least one network, in "
-        f"{found.any_model[EXACT].variants / max(len(lost), 1):.1f} variants on average; the paper's {reference['failing']:,} "
-        f"failing variants, {each} per image, correspond to about {theirs:,.0f} of {total:,} images, or "
-        f"{100 * theirs / total:.0f} %, for eight networks"
+        f"{found.any_model[EXACT].variants / max(len(lost), 1):.1f} variants on average; the paper's "
+        f"{reference['failing']:,} failing variants, {each} per image, correspond to about {theirs:,.0f} of {total:,} "
+        f"images, or {100 * theirs / total:.0f} %, for eight networks"
     )
 
 
@@ -127,7 +127,7 @@ def _lost(right: int, kept: Estimate) -> Estimate:
 
 
 def parts(images: Sequence[Seen], reference: Mapping[str, Any]) -> str:
-    """The same grid on parts of the images: by how sure the network is of the original, and by class."""
+    """Return the losses on parts of the images: by confidence on the original, and by class."""
     classes = set(reference["classes"])
     lines = []
     for model, own in _by_model(images).items():
@@ -138,7 +138,7 @@ def parts(images: Sequence[Seen], reference: Mapping[str, Any]) -> str:
             "higher confidence": lambda one, middle=middle: one.sure >= middle,  # type: ignore[misc]
             "in the paper's 200 classes": lambda one: one.label in classes,
         }
-        lines += [[model, name, *_told([one for one in own if keep(one)])] for name, keep in chosen.items()]
+        lines += [[model, name, *_losses([one for one in own if keep(one)])] for name, keep in chosen.items()]
     return grid(["network", "images", *HEAD], lines)
 
 
@@ -146,36 +146,36 @@ HEAD = ("count", "top-1", "S ≥ 1, points lost", "S ≥ 5, points", "S ≥ 1, %
 
 
 def experiments(images: Sequence[Seen], others: Mapping[str, Sequence[Seen]], short: int) -> str:
-    """The grid made in other ways, beside the usual one on the same images."""
+    """Return the losses in other settings, compared with the default on the same images."""
     lines = []
-    for model, usual in _by_model(images).items():
+    for model, default in _by_model(images).items():
         ways = {name: own for name, seen in others.items() if (own := _by_model(seen).get(model))}
         if not ways:
             continue
-        common = set.intersection(*({one.image for one in own} for own in (usual, *ways.values())))
-        for name, own in {"": usual, **ways}.items():
-            told = _told([one for one in own if one.image in common])
-            lines.append([model, WAYS[name].format(short=short) if name else "as above", *told])
+        common = set.intersection(*({one.image for one in own} for own in (default, *ways.values())))
+        for name, own in {"": default, **ways}.items():
+            losses = _losses([one for one in own if one.image in common])
+            lines.append([model, SETTINGS[name].format(short=short) if name else "as above", *losses])
     return grid(["network", "setting", *HEAD], lines)
 
 
 def changes(images: Sequence[Seen], others: Mapping[str, Sequence[Seen]], short: int) -> str:
-    """How many more images each way loses at S ≥ 1, mean of the networks that were asked, with intervals over images."""
-    usual = {(one.model, one.image): one for one in images}
-    told = []
+    """Return how many more images each setting loses at S ≥ 1, as a mean of networks with intervals over images."""
+    default = {(one.model, one.image): one for one in images}
+    shown = []
     for name, seen in others.items():
         by_image: dict[str, list[int]] = {}
         for one in seen:
-            if (own := usual.get((one.model, one.image))) is not None:
+            if (own := default.get((one.model, one.image))) is not None:
                 by_image.setdefault(one.image, []).append(_loses(one) - _loses(own))
         if by_image:
             gaps = [mean(own_gaps) for own_gaps in by_image.values()]
             middle = mean(gaps)
             wide = 1.96 * (pvariance(gaps) / len(gaps)) ** 0.5
             numbers = [signed(100 * value, 1) for value in (middle, middle - wide, middle + wide)]
-            told.append(f"{WAYS[name].format(short=short)} {numbers[0]} ({numbers[1]} to {numbers[2]})")
+            shown.append(f"{SETTINGS[name].format(short=short)} {numbers[0]} ({numbers[1]} to {numbers[2]})")
     head = "Change of points lost at S ≥ 1 compared with the default, mean of the networks, with 95 % intervals over images"
-    return f"{head}: {'; '.join(told)}."
+    return f"{head}: {'; '.join(shown)}."
 
 
 def _loses(one: Seen) -> int:
@@ -183,7 +183,7 @@ def _loses(one: Seen) -> int:
 
 
 def sure(images: Sequence[Seen]) -> str:
-    """How many of the images lost at S ≥ 1 are of the less sure half."""
+    """Return the share of the images lost at S ≥ 1 that are in the half of lower confidence."""
     lost, unsure = 0, 0
     for own in _by_model(images).values():
         middle = median(one.sure for one in own if one.right)
@@ -199,10 +199,10 @@ def _by_model(images: Sequence[Seen]) -> dict[str, list[Seen]]:
     return found
 
 
-def _told(images: Sequence[Seen]) -> list[str]:
-    """How many, top-1, points lost at S ≥ 1 and 5, the same as shares of the right ones, failing variants of those."""
+def _losses(images: Sequence[Seen]) -> list[str]:
+    """Return count, top-1, points lost at S ≥ 1 and 5, the same as shares of correct images, and failing variants."""
     right = [one for one in images if one.right]
-    lost = [[one for one in right if one.failing >= least] for least in (1, 5)]
+    lost = [[one for one in right if one.failing >= count] for count in (1, 5)]
     points = (f"{100 * len(some) / len(images):.1f}" for some in lost)
     shares = (_shown(proportion(len(some), len(right))) for some in lost)
     each = f"{mean(one.failing for one in lost[0]):.1f}" if lost[0] else "–"
@@ -210,7 +210,7 @@ def _told(images: Sequence[Seen]) -> list[str]:
 
 
 def sizes(found: HighlightFindings, reference: Mapping[str, Any]) -> str:
-    """Shares of failures by sigma."""
+    """Return the shares of failures by sigma."""
     lines = [["paper, all networks combined", *(f"{100 * share:.1f}" for share in reference["share_by_sigma"])]]
     ours = found.any_model[EXACT]
     lines.append(
@@ -225,12 +225,12 @@ def sizes(found: HighlightFindings, reference: Mapping[str, Any]) -> str:
 
 
 def each(found: HighlightFindings) -> str:
-    """How many variants of an image fail, where any does."""
+    """Return how many variants of an image fail, if any does."""
     return ", ".join(f"{found.glare[model, EXACT].failing_per_image.value:.1f} ({model})" for model in found.models)
 
 
 def cells(found: HighlightFindings) -> str:
-    """Where spots break most, over all networks."""
+    """Return the share of breaking spots by cell, over all networks."""
     own = [found.glare[model, EXACT] for model in found.models]
     rates = [mean(one.cells[cell] for one in own) for cell in range(25)]
     lines = [[f"row {row + 1}", *(f"{100 * rates[5 * row + column]:.1f}" for column in range(5))] for row in range(5)]
@@ -264,7 +264,7 @@ def _kind(failed: bool) -> str:
 
 
 def location(found: HighlightFindings, reference: Mapping[str, Any]) -> str:
-    """Spots inside and outside of boxes."""
+    """Return the shares of spots inside and outside of boxes."""
     lines = [["paper, all classifiers", "–", "–", f"{100 * reference['inside']:.0f}", "–", "–", "–"]]
     for model in found.models:
         one = found.glare[model, EXACT]
@@ -276,7 +276,7 @@ def location(found: HighlightFindings, reference: Mapping[str, Any]) -> str:
 
 
 def light(found: HighlightFindings) -> str:
-    """The faintest spots that break."""
+    """Return the faintest spots that break an image."""
     lines = []
     for one in found.least.values():
         values = f"{one.light.value:.1f} ({one.light.low:.1f}–{one.light.high:.1f})"

@@ -1,4 +1,4 @@
-"""The networks that are hardened, as factories: those of the test assets, with their normalisation outside."""
+"""Factories of the networks to harden: those of the test assets, without their normalisation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 
 from fidelity.measure import ASSETS
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # what the networks have inside
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # the normalisation inside the networks
 
 
 def _bare(name: str) -> nn.Module:
@@ -18,7 +18,8 @@ def _bare(name: str) -> nn.Module:
 
     module: Any = nets.load(name)[0]
     module.norm = nn.Identity()
-    return module
+    bare: nn.Module = module
+    return bare
 
 
 def resnet20() -> nn.Module:
@@ -32,7 +33,7 @@ def mobilenet_v2() -> nn.Module:
 
 
 def options(factory: str, size: int, classes: str) -> dict[str, Any]:
-    """One of them as a model of brinell."""
+    """Return the options of a model of brinell for a factory."""
     return {
         "source": f"torch:fidelity.hardened_nets:{factory}",
         "name": factory,

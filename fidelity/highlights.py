@@ -1,11 +1,11 @@
-"""Brinell's highlights beside the published ones: writes docs/fidelity-highlights.md.
+"""Compare brinell's specular highlights with the published figures (2023); writes docs/fidelity-highlights.md.
 
     python -m fidelity.highlights --measure [NAME …] [--networks NAME …] [--device cuda] [--images 300] [--fewer 100]
     python -m fidelity.highlights
 
-The first makes runs (all, or those that are named) under runs/fidelity-highlights-*, one a network, wherever it is called:
-four networks take 120,000 forward passes on 300 photographs, the experiments several times as many; minutes on an
-accelerator, hours on two cores. The second reads those that are finished, and writes the page; it names those that are not.
+The first command executes runs (all, or the named ones) under runs/fidelity-highlights-*, one per network: four networks
+need 120,000 forward passes on 300 photographs, the experiments several times as many; minutes on an accelerator, hours on
+two cores. The second writes the page from finished runs, also from another machine, and lists the missing ones.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from fidelity.words import listed
 LITE0 = "efficientnet_lite0"
 NETS = (LITE0, "mobilenet_v2", "mobilenet_v1_075_192", "squeezenet1_1")
 PAIRS = 200  # variants per network whose saliency is compared: this many that fail, and as many that don't
-SHORT_SIDE = 375  # of the usual photograph of ImageNet, 500 by 375
+SHORT_SIDE = 375  # of a typical photograph of ImageNet, 500 by 375
 DETECTORS = ("ssdlite_mobilenet_v2_coco", "yolo_fastest_1.1_coco")
 SCENES = 64
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is asked of every network, on all images or fewer, and how images come to their size."""
+    """An experiment with every network: the operator, on all images or fewer, and how images are resized."""
 
     operator: str = glare.EXACT
     fewer: bool = True
@@ -58,26 +58,26 @@ MEASURES = [*EXPERIMENTS, *SALIENCY, "detectors"]
 
 
 def run(name: str, network: str, given: argparse.Namespace) -> brinell.Run:
-    """Carry out one of the runs, or what is missing of it."""
-    folder, asked = _folder(f"{name}-{network}"), EXPERIMENTS[name]
+    """Execute or resume one of the runs."""
+    folder, experiment = _folder(f"{name}-{network}"), EXPERIMENTS[name]
     if finished(folder):
         return brinell.Run(folder)
     execution = brinell.Execution(device=given.device)
-    data = {"source": IMAGES, "limit": given.fewer if asked.fewer else given.images}
-    lens = {"name": "highlights", "operators": [asked.operator], **asked.options}
-    return brinell.run(_network(network, asked, execution), data, lens=lens, out=folder, execution=execution)
+    data = {"source": IMAGES, "limit": given.fewer if experiment.fewer else given.images}
+    lens = {"name": "highlights", "operators": [experiment.operator], **experiment.options}
+    return brinell.run(_network(network, experiment, execution), data, lens=lens, out=folder, execution=execution)
 
 
 def _folder(name: str) -> Path:
     return ROOT / "runs" / f"fidelity-highlights-{name}"
 
 
-def _network(name: str, asked: Experiment, execution: brinell.Execution) -> brinell.Model:
+def _network(name: str, experiment: Experiment, execution: brinell.Execution) -> brinell.Model:
     require_assets()
     if name == LITE0:
-        resize = "crop" if asked.crop else "stretch"
-        return brinell.open_model(f"{LITE0}?resize={resize}&interpolation={asked.interpolation}", execution)
-    return network_of(name, execution, asked.interpolation, short_side=256 if asked.crop else None)
+        resize = "crop" if experiment.crop else "stretch"
+        return brinell.open_model(f"{LITE0}?resize={resize}&interpolation={experiment.interpolation}", execution)
+    return network_of(name, execution, experiment.interpolation, short_side=256 if experiment.crop else None)
 
 
 def compare_saliency(target: str, network: str, given: argparse.Namespace) -> brinell.Run:
@@ -95,8 +95,8 @@ def compare_saliency(target: str, network: str, given: argparse.Namespace) -> br
     return found
 
 
-def detected() -> brinell.Run:
-    """Two detectors on photographs of COCO with a large object, whose boxes are known."""
+def run_detectors() -> brinell.Run:
+    """Run two detectors on COCO photographs with a large object, whose boxes are known."""
     folder = _folder("detectors")
     if finished(folder):
         return brinell.Run(folder)
@@ -107,16 +107,16 @@ def detected() -> brinell.Run:
 
 
 def measure(name: str, given: argparse.Namespace) -> list[brinell.Run]:
-    """One of all that is measured, network by network."""
+    """Execute the runs of one measurement, network by network."""
     if name == "detectors":
-        return [detected()]
+        return [run_detectors()]
     if name in SALIENCY:
         return [compare_saliency(SALIENCY[name], network, given) for network in given.networks]
     return [run(name, network, given) for network in given.networks]
 
 
-def there(name: str) -> list[brinell.Run]:
-    """Those of its runs that are finished."""
+def finished_runs(name: str) -> list[brinell.Run]:
+    """Return the finished runs of a measurement."""
     if name == "detectors":
         folders = [_folder(name)]
     else:
@@ -134,37 +134,39 @@ def _has_saliency(run: brinell.Run, options: dict[str, Any]) -> bool:
     return all(stored.get(name) == value for name, value in options.items())
 
 
-def asked(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Where the networks run, and on how many photographs."""
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the command line's arguments."""
     parser = argparse.ArgumentParser(prog="python -m fidelity.highlights")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--images", type=int, default=300)
     parser.add_argument("--fewer", type=int, default=100, help="images of the experiments")
     parser.add_argument("--networks", nargs="+", choices=NETS, default=NETS)
-    parser.add_argument("--measure", nargs="*", metavar="NAME", help=f"make runs, and no page: {', '.join(MEASURES)}")
+    parser.add_argument(
+        "--measure", nargs="*", metavar="NAME", help=f"execute runs without writing the page: {', '.join(MEASURES)}"
+    )
     return parser.parse_args(arguments)
 
 
 def main() -> None:
-    """Make runs, or write the page."""
-    given = asked()
+    """Execute runs, or write the page."""
+    given = parse_arguments()
     if given.measure is not None:
         for name in given.measure or MEASURES:
             measure(name, given)
         return
-    runs = {name: there(name) for name in MEASURES}
+    runs = {name: finished_runs(name) for name in MEASURES}
     if not runs["grid"]:
-        sys.exit("there are no runs to write about: make them with python -m fidelity.highlights --measure")
+        sys.exit("no finished runs; start them with python -m fidelity.highlights --measure")
     target = ROOT / "docs" / "fidelity-highlights.md"
-    target.write_text(written(runs).rstrip() + "\n", encoding="utf-8")
+    target.write_text(render_page(runs).rstrip() + "\n", encoding="utf-8")
     print(f"wrote {target.relative_to(ROOT)}")
 
 
-def written(runs: dict[str, list[brinell.Run]]) -> str:
-    """The page about those runs that there are."""
+def render_page(runs: dict[str, list[brinell.Run]]) -> str:
+    """Return the page about the finished runs."""
     reference = json.loads((Path(__file__).parent / "published_highlights.json").read_text(encoding="utf-8"))
     found, images = glare.found_in(runs["grid"]), glare.images_of(runs["grid"])
-    others = {name: glare.images_of(runs[name]) for name in glare.WAYS}
+    others = {name: glare.images_of(runs[name]) for name in glare.SETTINGS}
     shifts, labelled = (glare.shifts_in(runs[name]) for name in SALIENCY)
     page = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "highlights.md.j2").read_text(encoding="utf-8")
@@ -195,16 +197,16 @@ def written(runs: dict[str, list[brinell.Run]]) -> str:
 
 
 def _missing(runs: dict[str, list[brinell.Run]]) -> list[str]:
-    """What was not measured."""
-    told: dict[str, list[str]] = {}
+    """Return what was not measured."""
+    missing: dict[str, list[str]] = {}
     for name, own in runs.items():
         folders = [str(run.folder) for run in own]
         absent = [network for network in NETS if not any(folder.endswith(network) for folder in folders)]
         if name == "detectors":
             absent = [] if folders else list(DETECTORS)
         if absent:
-            told.setdefault(listed(absent), []).append(name)
-    return [f"{listed(names)} of {networks}" for networks, names in told.items()]
+            missing.setdefault(listed(absent), []).append(name)
+    return [f"{listed(names)} of {networks}" for networks, names in missing.items()]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is compared: brinell's rows as arrays, and the published curves.
+"""Brinell's rows as arrays, and the published curves.
 
 Curves are arrays over levels 0..30. Outcomes are bool (images, levels), images in the order of their ids.
 """
@@ -23,7 +23,7 @@ from brinell.classes import Classes
 ROOT = Path(__file__).parents[1]
 ASSETS = Path(os.environ.get("BRINELL_ASSETS", ROOT.parent / "shared" / "assets"))
 IMAGES = ASSETS / "images" / "imagenet_dev_300"
-VARIANT = "published"  # of operators that are named alone; those without it have one default variant
+VARIANT = "published"  # of operators that are given by name alone
 LITE0 = "efficientnet_lite0?resize=stretch"
 
 Outcomes = NDArray[np.bool_]
@@ -32,7 +32,7 @@ Curve = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Measured:
-    """A run: which images, and by (network, operator) whether the network was right on each at each level.
+    """A run: its images and, by (network, operator), whether each image is classified correctly at each level.
 
     `changed` is the mean share of changed pixels by operator and level; `grey` the mean grey value of each clean image.
     """
@@ -43,15 +43,15 @@ class Measured:
     grey: NDArray[np.float64] | None
 
     def of(self, operator: str, network: str = "efficientnet_lite0") -> Outcomes:
-        """One network's outcomes under one operator."""
+        """Return the outcomes of a network under an operator."""
         return self.right[network, operator]
 
     def among(self, other: Measured) -> Measured:
-        """The same on the images that another run has too."""
+        """Return the outcomes on the images of another run."""
         return self.only(np.isin(self.images, other.images))
 
     def only(self, kept: NDArray[np.bool_]) -> Measured:
-        """The same on some of the images."""
+        """Return the outcomes on some of the images."""
         right = {name: outcomes[kept] for name, outcomes in self.right.items()}
         return replace(self, images=self.images[kept], right=right, grey=None if self.grey is None else self.grey[kept])
 
@@ -65,7 +65,7 @@ def measure(
     levels: int = 30,
     seed: int = 0,
 ) -> Measured:
-    """Carry out a run under runs/fidelity-NAME, or what is missing of it, and give its outcomes."""
+    """Execute or resume a run under runs/fidelity-NAME, and return its outcomes."""
     require_assets()
     data: dict[str, Any] = {"source": IMAGES, "limit": limit}
     lens = {"name": "profile", "operators": list(operators), "variant": VARIANT, "levels": levels}
@@ -74,13 +74,13 @@ def measure(
 
 
 def require_assets() -> None:
-    """Stop with one line where the images are not there."""
+    """Exit with a message if the images are missing."""
     if not IMAGES.is_dir():
-        raise SystemExit("fidelity needs the folder of test assets with its ImageNet images: set BRINELL_ASSETS to it")
+        raise SystemExit("ImageNet images not found; set BRINELL_ASSETS to the folder of test assets")
 
 
 def finished(folder: Path) -> bool:
-    """Whether a run is there whole, wherever it was made."""
+    """Whether a run exists and is finished."""
     manifest = folder / "manifest.json"
     return manifest.exists() and bool(json.loads(manifest.read_text(encoding="utf-8"))["finished"])
 
@@ -88,7 +88,7 @@ def finished(folder: Path) -> bool:
 def network_of(
     name: str, execution: brinell.Execution, interpolation: Any = "bicubic", short_side: int | None = None
 ) -> brinell.Model:
-    """A network of the assets as a torch module, which any device can run and which can be looked into."""
+    """Return a network of the assets as a torch module, for any device and for saliency maps."""
     require_assets()
     spec = importlib.util.spec_from_file_location("nets", ASSETS / "models" / "nets.py")
     assert spec is not None and spec.loader is not None
@@ -122,24 +122,25 @@ def _measured(run: brinell.Run) -> Measured:
 
 @cache
 def _reference() -> dict[str, Any]:
-    return json.loads((Path(__file__).parent / "published.json").read_text(encoding="utf-8"))
+    reference: dict[str, Any] = json.loads((Path(__file__).parent / "published.json").read_text(encoding="utf-8"))
+    return reference
 
 
 def published(network: str = "EfficientNetB0") -> dict[str, Curve]:
-    """A network's published curves by operator."""
+    """Return the published curves of a network, by operator."""
     return {operator: np.array(curve) for operator, curve in _reference()["accuracy"][network].items()}
 
 
 def published_networks() -> list[str]:
-    """The networks of the paper."""
+    """Return the networks of the paper."""
     return list(_reference()["accuracy"])
 
 
 def published_changes() -> dict[str, list[tuple[int, int]]]:
-    """By operator, for each network of the paper: a level, and the percentage of pixels that are changed there."""
+    """Return by operator, for each network of the paper, a level and the percentage of pixels changed at it."""
     return {name: pairs for name, pairs in _reference()["changed"].items() if name != "source"}
 
 
 def published_noise(network: str = "EfficientNetB0") -> int:
-    """The first level of random noise below 50 %, which is all that the paper gives of it."""
+    """Return the first level of random noise below 50 %, the only figure in the paper."""
     return int(_reference()["noise_first_below_half"][network])

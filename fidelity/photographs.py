@@ -1,12 +1,12 @@
-"""A row of the ManiFool paper's Fig. 7: networks of the test assets on photographs, similarity and affine.
+"""A row of Fig. 7 of the ManiFool paper (CVPR 2018): networks of the test assets on photographs, similarity and affine.
 
     python -m fidelity.photographs --images 300 --device cuda
     python -m fidelity.photographs --images 25 --retry 8 --methods manifool --networks mobilenet_v2
 
-Every network is asked about the same photographs, in blocks, both groups by ManiFool and by random motions. After every
-block what was found is kept in fidelity/results/photographs.json, apart for every choice of settings; a block that is
-there is not measured again. Blocks are begun while there are seconds left, so that all networks have about as many
-photographs. A photograph that nothing fools costs 50 steps of 3 targets, each about 13 forward passes.
+Every network is searched on the same photographs, in blocks, with both groups, by ManiFool and by random motions. Results
+are stored after every block in fidelity/results/photographs.json, separately for each choice of settings; existing blocks
+are not repeated. Networks take turns until the time is up, so all of them get about the same number of photographs. A
+photograph that is not fooled costs 50 steps for each of 3 targets, about 13 forward passes each.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RADII = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
 
 
 def model_of(name: str, execution: brinell.Execution) -> Model:
-    """A network as a model that gives gradients."""
+    """Return a network as a model with gradients."""
     if name == LITE:
         return open_model(LITE, execution)
     sys.path.insert(0, str(ASSETS / "models"))
@@ -55,14 +55,14 @@ def model_of(name: str, execution: brinell.Execution) -> Model:
 
 
 def images(rows: list[int]) -> list[torch.Tensor]:
-    """Photographs by their place in the list of files, uint8 (3, H, W) each."""
+    """Return photographs by their index in the list of files, uint8 (3, H, W) each."""
     files = sorted(IMAGES.glob("*.png"))
     arrays = [np.array(Image.open(files[row]).convert("RGB")) for row in rows]
     return [torch.from_numpy(array).permute(2, 0, 1).contiguous() for array in arrays]
 
 
 def measure(model: Model, rows: list[int], options: GeometryOptions, batch: int) -> dict[str, Any]:
-    """What each search finds of some photographs: by its id, columns as lists."""
+    """Return the results of each search on some photographs: columns as lists, by the search's id."""
     originals = images(rows)
     inputs = torch.stack([model.preprocess.model_input(original) for original in originals])
     ids, labels = torch.tensor(rows), torch.zeros(len(rows), dtype=torch.int64)
@@ -78,7 +78,7 @@ def measure(model: Model, rows: list[int], options: GeometryOptions, batch: int)
 
 
 def _smallest(columns: Any) -> dict[str, Any]:
-    """The score of each photograph, where one was found, and what it cost."""
+    """Return the score of each photograph, if one was found, and its cost."""
     known = _known(columns["score"])
     return {
         "score": [round(value, 5) if there else None for value, there in known],
@@ -87,7 +87,7 @@ def _smallest(columns: Any) -> dict[str, Any]:
 
 
 def _drawn(columns: Any) -> dict[str, Any]:
-    """By the score of random motions: how many were asked about, how many changed the label, how many were out of reach."""
+    """Return counts by score of random motions: tried, label changed, out of reach."""
     status, amount = columns["status"], np.array(columns["amount"].tolist())
     words = np.array([status.categories[code] for code in status.codes.tolist()])
     counts = {}
@@ -103,7 +103,7 @@ def _known(column: Any) -> Iterator[tuple[float, bool]]:
 
 
 def main() -> None:
-    """Measure blocks of photographs while there is time."""
+    """Measure blocks of photographs until the time is up."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=300)
     parser.add_argument("--block", type=int, default=BLOCK)
@@ -112,20 +112,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--networks", nargs="+", default=[*NETWORKS, LITE], choices=[*NETWORKS, LITE])
     parser.add_argument("--methods", nargs="+", default=["manifool", "random"], choices=["manifool", "random"])
-    parser.add_argument("--targets", type=int, default=3, help="the paper has 10")
-    parser.add_argument("--lengths", type=int, default=10, help="of a step; the paper's scripts have 20")
-    parser.add_argument("--longest", type=float, default=1.0, help="step, in pixels; the paper's scripts have 1")
-    parser.add_argument("--retry", type=float, default=0.0, help="longest step of a second try; the paper has none")
+    parser.add_argument("--targets", type=int, default=3, help="paper: 10")
+    parser.add_argument("--step-lengths", type=int, default=10, help="step lengths (paper's scripts: 20)")
+    parser.add_argument("--max-step", type=float, default=1.0, help="longest step in pixels (paper's scripts: 1)")
+    parser.add_argument("--retry", type=float, default=0.0, help="longest step of a retry (paper: none)")
     parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--draws", type=int, default=5, help="random motions of each score; the paper has 10")
+    parser.add_argument("--draws", type=int, default=5, help="random motions per score (paper: 10)")
     parser.add_argument("--batch", type=int, default=256)
     given = parser.parse_args()
     require_assets()
     began = time.perf_counter()
     chosen = {
         "targets": given.targets,
-        "step_lengths": given.lengths,
-        "max_step": given.longest,
+        "step_lengths": given.step_lengths,
+        "max_step": given.max_step,
         "retry": given.retry,
         "max_steps": given.steps,
         "draws": given.draws,
@@ -149,7 +149,7 @@ def main() -> None:
             if key in own:
                 continue
             if time.perf_counter() - began + last > given.seconds:
-                print("no time for another block", flush=True)
+                print("time is up", flush=True)
                 return
             clock = time.perf_counter()
             own[key] = measure(model, rows, options, given.batch)

@@ -1,10 +1,10 @@
-"""Table 1 of the ManiFool paper, measured in blocks of images that can be carried out side by side.
+"""Table 1 of the ManiFool paper (CVPR 2018), measured in blocks of images that can run in parallel.
 
     python -m fidelity.table1 --images 1000 --workers 16
 
-A block is a JSON file under runs/fidelity-geometry; one that is there is not measured again. What all blocks say is
-gathered in fidelity/results/table1.json, which `python -m fidelity.geometry` makes its page of; figures of more images that
-are there already stay.
+Each block is a JSON file under runs/fidelity-geometry; existing blocks are not repeated. All blocks are summarised in
+fidelity/results/table1.json, from which `python -m fidelity.geometry` writes its page; stored figures over more images are
+kept.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from brinell.lenses.geometry.lens import select_motions
 from brinell.lenses.geometry.options import GeometryOptions
 from brinell.models.model import Model
 from brinell.motion.frames import Frames, Pixels
-from fidelity.digits import as_model, digits, trained
+from fidelity.digits import as_model, digits, train
 from fidelity.measure import ASSETS, ROOT
+from fidelity.table1_results import compare_methods, measure_change, summarise
 
 BLOCK = 50
 GROUPS = ("translation", "rotation_translation", "scale_translation", "similarity")
@@ -49,16 +50,16 @@ LENETS = ("mnist_lenet5_clean", "mnist_lenet5_robust")
 
 @dataclass(frozen=True)
 class Block:
-    """Some of the digits under one network and one setting."""
+    """A block of digits with one network and one setting."""
 
     network: str
     number: int
-    setting: str = "usual"
+    setting: str = "default"
 
 
-# as chosen, by both methods; then conventions that the papers leave open, one at a time, on two of the groups
+# the default by both methods; then conventions that the papers leave open, changed one at a time, on two of the groups
 SETTINGS: dict[str, dict[str, Any]] = {
-    "usual": {"min_change": 0.0, "operators": GROUPS},
+    "default": {"min_change": 0.0, "operators": GROUPS},
     "manitest": {"min_change": 0.0, "operators": GROUPS, "methods": ["manitest"]},
     "wide steps": {"min_change": 0.02},
     "numerical Jacobian": {"min_change": 0.0, "jacobian": "numerical"},
@@ -86,16 +87,16 @@ KINDS = ("one epoch", "three epochs", "grey fill", "pixels of 0 to 255")
 
 
 @cache
-def model_of(network: str, kind: str = "usual") -> Model:
-    """The network of a seed, or one of the assets'; one of another `KINDS`, where a setting is about that."""
+def model_of(network: str, kind: str = "default") -> Model:
+    """Return the network of a training seed or of the assets; `KINDS` lists the settings that change the network."""
     if network in LENETS:
         sys.path.insert(0, str(ASSETS / "models"))
         import nets  # type: ignore[import-not-found]
 
         return as_model(nets.load(network)[0], network)
     epochs = {"one epoch": 1, "three epochs": 3}.get(kind, 2)
-    module = trained(ASSETS, int(network.removeprefix("seed")), RUNS / "networks", epochs)
-    # zeros outside are the mean of MNIST, where that is taken away
+    module = train(ASSETS, int(network.removeprefix("seed")), RUNS / "networks", epochs)
+    # with the mean of MNIST subtracted, zeros outside the frame are grey
     scales = {"grey fill": (0.1307, 0.3081), "pixels of 0 to 255": (0.0, 1 / 255)}
     if kind not in scales:
         return as_model(module, network)
@@ -113,24 +114,24 @@ class _Unnormalised(torch.nn.Module):
 
 
 @contextmanager
-def _off_centre(asked: bool) -> Iterator[None]:
-    """Frames whose middle is a pixel further right and down, as the published scripts have it."""
-    usual = Frames.of
+def _off_centre(active: bool) -> Iterator[None]:
+    """Shift the centre of frames by a pixel to the right and down, as in the published scripts."""
+    original = Frames.of
 
-    def moved(images: torch.Tensor, sizes: torch.Tensor | None = None) -> Frames:
-        frames = usual(images, sizes)
+    def shifted(images: torch.Tensor, sizes: torch.Tensor | None = None) -> Frames:
+        frames = original(images, sizes)
         return replace(frames, pixels=Pixels(frames.pixels.x - 1, frames.pixels.y - 1), corners=frames.corners - 1)
 
     try:
-        if asked:
-            Frames.of = staticmethod(moved)  # type: ignore[method-assign]
+        if active:
+            Frames.of = staticmethod(shifted)  # type: ignore[method-assign]
         yield
     finally:
-        Frames.of = staticmethod(usual)  # type: ignore[method-assign]
+        Frames.of = staticmethod(original)  # type: ignore[method-assign]
 
 
 def measure(block: Block) -> str:
-    """Carry out a block, unless it is there, and give its file."""
+    """Measure a block unless its file exists, and return the name of the file."""
     file = RUNS / f"{_prefix(block.network, block.setting)}{block.number}.json"
     if not file.exists():
         images, labels = _digits("test" if "test images" in block.setting else "train")
@@ -162,43 +163,43 @@ def _digits(part: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _kind(block: Block) -> str:
-    return block.setting if block.setting in KINDS else "usual"
+    return block.setting if block.setting in KINDS else "default"
 
 
 def _prefix(network: str, setting: str) -> str:
     return f"{network}-{setting.replace(' ', '-').replace('/', '')}-"
 
 
-def blocks(network: str, images: int, setting: str = "usual") -> list[Block]:
-    """As many blocks as hold so many images."""
+def blocks(network: str, images: int, setting: str = "default") -> list[Block]:
+    """Return the blocks of a number of images."""
     return [Block(network, number, setting) for number in range(images // BLOCK)]
 
 
-def carry_out(asked: list[Block], workers: int, until: float) -> None:
-    """Measure blocks, one after the other or in processes, as long as there is time, and gather them."""
+def run_blocks(wanted: list[Block], workers: int, until: float) -> None:
+    """Measure blocks, sequentially or in processes, until the time is up, and store the summary."""
     began = time.perf_counter()
-    for done, name in enumerate(_measured(asked, workers, until), 1):
-        print(f"{done} of {len(asked)} after {time.perf_counter() - began:.0f} s: {name}", flush=True)
-    kept = json.loads(GATHERED.read_text(encoding="utf-8")) if GATHERED.exists() else {}
+    for done, name in enumerate(_measure_all(wanted, workers, until), 1):
+        print(f"{done} of {len(wanted)} after {time.perf_counter() - began:.0f} s: {name}", flush=True)
+    stored = json.loads(GATHERED.read_text(encoding="utf-8")) if GATHERED.exists() else {}
     GATHERED.parent.mkdir(exist_ok=True)
-    GATHERED.write_text(json.dumps(fuller(kept, gathered()), indent=1) + "\n", encoding="utf-8")
+    GATHERED.write_text(json.dumps(merge_results(stored, gather()), indent=1) + "\n", encoding="utf-8")
 
 
-def fuller(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Of figures that both have, those of more images, the second where they have as many; and all that one of them has."""
+def merge_results(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Merge results: of figures in both, keep those over more images, or the second if equal."""
     if "images" in second:
         return first if first.get("images", 0) > second["images"] else second
-    return first | {name: fuller(first.get(name, {}), own) for name, own in second.items()}
+    return first | {name: merge_results(first.get(name, {}), own) for name, own in second.items()}
 
 
-def _measured(asked: list[Block], workers: int, until: float) -> Iterable[str]:
-    """Files of blocks; none is begun after a time."""
+def _measure_all(wanted: list[Block], workers: int, until: float) -> Iterable[str]:
+    """Yield the files of blocks; none starts after a time."""
     if workers <= 1:
-        yield from (measure(block) for block in asked if time.perf_counter() < until)
+        yield from (measure(block) for block in wanted if time.perf_counter() < until)
         return
     os.environ["OMP_NUM_THREADS"] = "1"  # of each process
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        waiting = [pool.submit(measure, block) for block in asked]
+        waiting = [pool.submit(measure, block) for block in wanted]
         for block in as_completed(waiting):
             if not block.cancelled():
                 yield block.result()
@@ -207,8 +208,8 @@ def _measured(asked: list[Block], workers: int, until: float) -> Iterable[str]:
                     other.cancel()
 
 
-def scores(network: str, setting: str = "usual") -> dict[str, dict[str, np.ndarray]]:
-    """By operator: the scores (NaN: not fooled), seconds, queries and gradients of all blocks that are there."""
+def scores(network: str, setting: str = "default") -> dict[str, dict[str, np.ndarray]]:
+    """Return the scores (NaN: not fooled), seconds, queries and gradients of all existing blocks, by operator."""
     found: dict[str, dict[str, list[float]]] = {}
     prefix = _prefix(network, setting)
     files = sorted(RUNS.glob(f"{prefix}[0-9]*.json"), key=lambda file: int(file.stem.removeprefix(prefix)))
@@ -220,110 +221,60 @@ def scores(network: str, setting: str = "usual") -> dict[str, dict[str, np.ndarr
     return {operator: {name: np.array(v) for name, v in own.items()} for operator, own in found.items()}
 
 
-def gathered() -> dict[str, Any]:
-    """All that was measured, as plain data."""
+def gather() -> dict[str, Any]:
+    """Return the results of all blocks, as plain data."""
     networks = [f"seed{seed}" for seed in SEEDS] + list(LENETS)
     found = {network: scores(network) | scores(network, "manitest") for network in networks}
     table = {
-        network: {operator: _figures(own) for operator, own in both.items()} for network, both in found.items() if both
+        network: {operator: summarise(own) for operator, own in both.items()} for network, both in found.items() if both
     }
     settings = {}
     for setting in SETTINGS:
         own, base = scores("seed0", setting), found["seed0"]
-        if setting not in ("usual", "manitest") and own:
+        if setting not in ("default", "manitest") and own:
             settings[setting] = {
-                operator: _change(columns["score"], base[operator]["score"], paired="test images" not in setting)
+                operator: measure_change(columns["score"], base[operator]["score"], paired="test images" not in setting)
                 for operator, columns in own.items()
                 if operator in base
             }
-    return {"table": table, "settings": settings, "compared": _compared(list(found.values()))}
-
-
-def _compared(networks: list[dict[str, dict[str, np.ndarray]]]) -> dict[str, dict[str, float]]:
-    """By group, Manitest's mean over ManiFool's on the images that both were asked about, with its standard error."""
-    compared = {}
-    for group in GROUPS:
-        asked = [own for own in networks[: len(SEEDS)] if {f"{group}:manifool", f"{group}:manitest"} <= own.keys()]
-        pairs = [(own[f"{group}:manitest"]["score"], own[f"{group}:manifool"]["score"]) for own in asked]
-        if pairs:
-            marched, followed = (np.concatenate(side) for side in zip(*(_common(*pair) for pair in pairs), strict=True))
-            gap, base = marched - followed, float(np.nanmean(followed))
-            compared[group] = {
-                "ratio": 1 + float(np.nanmean(gap)) / base,
-                "error": float(np.nanstd(gap, ddof=1) / len(gap) ** 0.5) / base,
-                "images": len(gap),
-                "below": float(np.mean(gap < 0)),
-            }
-    return compared
-
-
-def _common(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    count = min(len(first), len(second))
-    return first[:count], second[:count]
-
-
-def _figures(own: dict[str, np.ndarray]) -> dict[str, float]:
-    value = own["score"]
-    there = value[~np.isnan(value)]
-    return {
-        "images": len(value),
-        "failed": int(np.isnan(value).sum()),
-        "score": float(there.mean()),
-        "error": float(there.std(ddof=1) / len(there) ** 0.5),
-        **{name: float(own[name].mean()) for name in ("seconds", "queries", "gradients")},
-    }
-
-
-def _change(found: np.ndarray, base: np.ndarray, paired: bool) -> dict[str, float]:
-    """By how much the mean moves, with its standard error, and the share of images whose scores do."""
-    count = min(len(found), len(base))
-    found, base = found[:count], base[:count]
-    other = float(np.mean(~np.isclose(found, base, rtol=1e-6, equal_nan=True))) if paired else 1.0
-    mean = np.nanmean(base)
-    both = np.nanvar(found - base, ddof=1) if paired else np.nanvar(found, ddof=1) + np.nanvar(base, ddof=1)
-    return {
-        "change": float(np.nanmean(found) / mean - 1),
-        "error": float((both / count) ** 0.5 / mean),
-        "images": count,
-        "failed": int(np.isnan(found).sum()),
-        "other": other,
-    }
+    seeds = [found[f"seed{seed}"] for seed in SEEDS]
+    return {"table": table, "settings": settings, "compared": compare_methods(seeds, GROUPS)}
 
 
 def main() -> None:
-    """Measure what the arguments ask for."""
+    """Measure the requested blocks."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=1000, help="of each training seed, by ManiFool")
-    parser.add_argument("--marched", type=int, help="of each training seed, by Manitest; as many by default")
-    parser.add_argument("--others", type=int, default=100, help="of each setting and each LeNet")
+    parser.add_argument("--images", type=int, default=1000, help="images per training seed, by ManiFool")
+    parser.add_argument("--marched", type=int, help="images per training seed, by Manitest (default: the same)")
+    parser.add_argument("--others", type=int, default=100, help="images per setting and LeNet")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--workers", type=int, default=1, help="processes, each with one thread")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no block is begun")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no block starts after this time")
     given = parser.parse_args()
     if not (ASSETS / "images" / "mnist_train.npz").exists():
-        raise SystemExit("Table 1 needs the folder of test assets with MNIST: set BRINELL_ASSETS to it")
+        raise SystemExit("MNIST not found; set BRINELL_ASSETS to the folder of test assets")
     until = time.perf_counter() + given.seconds
     seeds = [f"seed{seed}" for seed in range(given.seeds)]
-    sizes = {"usual": given.images, "manitest": given.images if given.marched is None else given.marched}
-    asked = [block for seed in seeds for setting, size in sizes.items() for block in blocks(seed, size, setting)]
-    asked += [block for lenet in LENETS for setting in sizes for block in blocks(lenet, given.others, setting)]
+    sizes = {"default": given.images, "manitest": given.images if given.marched is None else given.marched}
+    wanted = [block for seed in seeds for setting, size in sizes.items() for block in blocks(seed, size, setting)]
+    wanted += [block for lenet in LENETS for setting in sizes for block in blocks(lenet, given.others, setting)]
     others = [name for name in SETTINGS if name not in sizes] if given.seeds else []
-    asked += [block for setting in others for block in blocks("seed0", given.others, setting)]
-    _train(asked, given.workers)
-    carry_out(sorted(asked, key=lambda block: (block.number, "manitest" not in block.setting)), given.workers, until)
+    wanted += [block for setting in others for block in blocks("seed0", given.others, setting)]
+    _train(wanted, given.workers)
+    run_blocks(sorted(wanted, key=lambda block: (block.number, "manitest" not in block.setting)), given.workers, until)
 
 
-def _train(asked: list[Block], workers: int) -> None:
-    """Train the networks that blocks are of and that are not there yet."""
-    epochs = {block: block.setting if "epoch" in block.setting else "usual" for block in asked}
-    wanted = {(block.network, kind) for block, kind in epochs.items() if block.network not in LENETS}
-    if workers <= 1 or not wanted:
-        for network, kind in sorted(wanted):
+def _train(wanted: list[Block], workers: int) -> None:
+    """Train the networks of blocks that don't exist yet."""
+    epochs = {block: block.setting if "epoch" in block.setting else "default" for block in wanted}
+    networks = {(block.network, kind) for block, kind in epochs.items() if block.network not in LENETS}
+    if workers <= 1 or not networks:
+        for network, kind in sorted(networks):
             model_of(network, kind)
         return
-    os.environ["OMP_NUM_THREADS"] = str(max(1, workers // len(wanted)))
-    with ProcessPoolExecutor(len(wanted), get_context("spawn")) as pool:
-        for done in [pool.submit(_train_one, network, kind) for network, kind in sorted(wanted)]:
+    os.environ["OMP_NUM_THREADS"] = str(max(1, workers // len(networks)))
+    with ProcessPoolExecutor(len(networks), get_context("spawn")) as pool:
+        for done in [pool.submit(_train_one, network, kind) for network, kind in sorted(networks)]:
             done.result()
 
 

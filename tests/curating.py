@@ -1,4 +1,4 @@
-"""Models whose answers break easily, and shorthands for runs and data sets of their failures."""
+"""Models that break easily, and helpers that run them and curate their failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLASSES = ("light", "dark", "red", "blue")
 
 
 class Moody(nn.Module):
-    """Scores that any change of the image moves about."""
+    """Scores that every change of the image affects."""
 
     def __init__(self, seed: int = 3) -> None:
         super().__init__()
@@ -31,12 +31,12 @@ class Moody(nn.Module):
 
 
 class Band(nn.Module):
-    """ "light", except while the mean grey lies between two values."""
+    """Answers "light", unless the mean grey is between two values."""
 
     def __init__(self, low: float, high: float) -> None:
         super().__init__()
         self.low, self.high = low, high
-        self.weight = nn.Parameter(torch.tensor([low, high]))  # what tells two of them apart
+        self.weight = nn.Parameter(torch.tensor([low, high]))  # so that fingerprints differ
 
     def forward(self, images: Tensor) -> Tensor:
         grey = images.mean((1, 2, 3))

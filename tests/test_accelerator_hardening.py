@@ -25,7 +25,7 @@ def test_changes_are_those_of_a_cpu(width: int) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "fp16"])
-def test_training_in_every_precision_goes_on_after_a_stop(
+def test_interrupted_training_resumes_in_every_precision(
     precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stop(Exception):

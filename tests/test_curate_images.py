@@ -1,4 +1,4 @@
-"""The images of a curated data set are, pixel by pixel, what the models saw."""
+"""The images of a curated dataset are pixel by pixel what the models saw."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LENS = {
 
 
 @pytest.mark.parametrize(("lens", "kind"), [("profile", "png"), ("knob", "webp"), ("fresh", "png")])
-def test_pictures_are_what_the_model_saw(lens: str, kind: str, unlabelled: dict[str, Any], tmp_path: Path) -> None:
+def test_images_are_what_the_model_saw(lens: str, kind: str, unlabelled: dict[str, Any], tmp_path: Path) -> None:
     model, options = moody(), LENS[lens]
     run = measured(model, unlabelled, tmp_path / "run", seed=5, **options)
     records = curated(run, tmp_path / "out", every=True, format=kind)
@@ -52,14 +52,14 @@ def test_pictures_are_what_the_model_saw(lens: str, kind: str, unlabelled: dict[
         assert float(said[record["label"]]) == pytest.approx(after["truth_confidence"], abs=1e-6)
         clean = model.preprocess.model_input(originals[record["original_id"]])[None]
         assert int(model.predict(clean).argmax()) == record["failures"][0]["before"]["label"] == record["label"]
-        assert torch.equal(picture, _made_alone(record, clean)), record["operator"]
+        assert torch.equal(picture, _render_alone(record, clean)), record["operator"]
         assert record["parameters"]["seed"] == 5 and 0 < record["intensity"] <= 100
         gap = (picture.double() - clean[0].double()) / 255
         assert record["distances"]["mse"] == pytest.approx(float((gap**2).mean()), rel=1e-4)
 
 
-def _made_alone(record: dict[str, Any], clean: Tensor) -> Tensor:
-    """One picture from one line of metadata, straight from the operator."""
+def _render_alone(record: dict[str, Any], clean: Tensor) -> Tensor:
+    """Return an image from a line of metadata, by calling the operator."""
     ids, told = torch.tensor([id_number(record["original_id"])]), record["parameters"]
     if "level" in told:
         return find_operator(record["operator"]).at(clean, told["level"], seed=told["seed"], ids=ids)[0]
@@ -68,7 +68,7 @@ def _made_alone(record: dict[str, Any], clean: Tensor) -> Tensor:
     return change.apply(clean, severities, seed=told["seed"], ids=ids, fields=torch.tensor([told["field"]]))[0]
 
 
-def test_an_attack_is_made_again_with_its_model(unlabelled: dict[str, Any], tmp_path: Path) -> None:
+def test_an_attack_is_rendered_with_its_model(unlabelled: dict[str, Any], tmp_path: Path) -> None:
     model = moody()
     run = measured(model, unlabelled, tmp_path / "run", operators=["gradient_descent"], levels=6)
     records = curated(run, tmp_path / "out", models=[model])
@@ -79,7 +79,7 @@ def test_an_attack_is_made_again_with_its_model(unlabelled: dict[str, Any], tmp_
         curated(run, tmp_path / "other")
 
 
-# ---- another lens takes part ----
+# ---- other lenses ----
 
 
 def test_failures_of_a_lens_from_another_package_are_rendered(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_failures_of_a_lens_from_another_package_are_rendered(tmp_path: Path) ->
         assert torch.equal(read_image(tmp_path / "out" / record["file_name"]), mirrored)
 
 
-def test_spots_of_light_are_made_again_on_the_original(unlabelled: dict[str, Any], tmp_path: Path) -> None:
+def test_spots_of_light_are_rendered_on_the_original(unlabelled: dict[str, Any], tmp_path: Path) -> None:
     models = [brinell.open_model(f"fake:grey:{at}?name={name}", PLAIN) for name, at in (("a", 0.55), ("b", 0.6))]
     run = measured(
         models, unlabelled, tmp_path / "run", name="highlights", sigmas=[8, 16], colour=(255, 200, 100), search_queries=60
@@ -119,7 +119,7 @@ def test_spots_of_light_are_made_again_on_the_original(unlabelled: dict[str, Any
 
 # ---- moved images, and pairs of windows ----
 
-SEEN: list[Tensor] = []  # what a model was given, in its own scale
+SEEN: list[Tensor] = []  # normalised inputs of a model
 
 
 class Watched(Moody):
@@ -146,7 +146,7 @@ def renderer_of(model: brinell.Model, originals: list[Tensor]) -> Renderer:
 
 
 def was_given(model: brinell.Model, given: Tensor, picture: Tensor, *, rounded: bool) -> bool:
-    """Whether a picture is among what a model was given, to the bit; `rounded`: to whole grey levels."""
+    """Whether a model was given an image, bit by bit, or with `rounded` up to whole grey levels."""
     if rounded:
         return bool((model.preprocess.denormalise(given) == picture).flatten(1).all(1).any())
     return bool((given == model.preprocess.normalise(picture[None])).flatten(1).all(1).any())
@@ -155,7 +155,7 @@ def was_given(model: brinell.Model, given: Tensor, picture: Tensor, *, rounded: 
 def check_answers(model: brinell.Model, picture: Tensor, record: dict[str, Any]) -> None:
     (failure,) = record["failures"]
     said = model.predict(picture[None])[0]
-    assert int(said.argmax()) == failure["after"]["label"] != failure["truth"] and failure["from"] == "asked"
+    assert int(said.argmax()) == failure["after"]["label"] != failure["truth"] and failure["from"] == "query"
     assert float(said.max()) == pytest.approx(failure["after"]["confidence"], abs=1e-6)
 
 
@@ -165,7 +165,7 @@ def test_moved_images_are_what_the_model_saw(short_side: int | None, unlabelled:
     options = {"operators": ["translation"], "methods": ["manifool", "manitest", "random", "grid"], "grid_pixels": 1.0}
     data = {**unlabelled, "limit": 4}
     run = measured(model, data, tmp_path / "run", name="geometry", radii=[0.3, 0.6], draws=2, **options)
-    given = torch.stack(SEEN)  # in the run, before the model is asked again
+    given = torch.stack(SEEN)  # in the run, before the model is queried again
     records = curated(run, tmp_path / "out", every=True, models=[model])
     assert {record["operator"].partition(":")[2] for record in records} == set(options["methods"])
     fooled = run.rows("select image, operator, motion, score from rows where status = 'broken'").fetchall()
@@ -178,7 +178,7 @@ def test_moved_images_are_what_the_model_saw(short_side: int | None, unlabelled:
         assert record["amount"] == motions[key] and record["unit"] == "geodesic score"
         assert record["intensity"] == pytest.approx(100 * motions[key] / (1 + motions[key]), abs=1e-4)
         assert record["distances"]["mse"] > 0
-    # what is left out fooled the model by less than rounding takes
+    # motions that are left out do not survive rounding
     dataset = brinell.open_dataset(unlabelled["source"])
     originals = [dataset[index].image for index in range(4)]
     names = {image_id(image): place for place, image in enumerate(originals)}
@@ -218,7 +218,7 @@ def test_windows_are_cut_as_pillow_does_and_come_in_pairs(greys: Path, unlabelle
         apart = numbers[5] - numbers[2]
         assert (apart, record["amount"]) == ((0, 1) if record["parameters"]["direction"] == "shift" else (2, 2))
         assert record["unit"] == "pixels" and record["distances"]["mse"] is None
-    # the other of a pair is no picture of the data set
+    # the other image of a pair is not part of the dataset
     assert len(brinell.open_dataset(tmp_path / "out")) == len(records)
     paper = curated(run, tmp_path / "paper", layout="paper", models=[model])
     assert all(
@@ -226,7 +226,7 @@ def test_windows_are_cut_as_pillow_does_and_come_in_pairs(greys: Path, unlabelle
     )
 
 
-def test_a_second_model_is_asked_about_moved_images(unlabelled: dict[str, Any], tmp_path: Path) -> None:
+def test_a_second_model_is_queried_about_moved_images(unlabelled: dict[str, Any], tmp_path: Path) -> None:
     models = [watched(None), watched(None, other=0.1)]
     options = {"operators": ["translation"], "methods": ["random"], "radii": [0.6], "draws": 3}
     run = measured(models, {**unlabelled, "labels": "auto"}, tmp_path / "run", name="geometry", **options)
@@ -237,12 +237,12 @@ def test_a_second_model_is_asked_about_moved_images(unlabelled: dict[str, Any], 
             assert int(model.predict(picture)[0].argmax()) == failure["after"]["label"] != failure["truth"]
 
 
-def test_models_that_are_gone_are_told(unlabelled: dict[str, Any], tmp_path: Path) -> None:
+def test_missing_or_changed_models_are_reported(unlabelled: dict[str, Any], tmp_path: Path) -> None:
     options = {"operators": ["translation"], "methods": ["random"], "radii": [0.6], "draws": 2}
     run = measured(watched(None), unlabelled, tmp_path / "run", name="geometry", **options)
-    with pytest.raises(brinell.ConfigError, match="rows don't say what models say to moved images"):
+    with pytest.raises(brinell.ConfigError, match="rows of some lenses have no answers to the changed images"):
         curated(run, tmp_path / "out")
-    with pytest.raises(brinell.ConfigError, match="is not the one of"):
+    with pytest.raises(brinell.ConfigError, match="differs from the one of"):
         curated(run, tmp_path / "out", models=[dataclasses.replace(watched(None, other=1.0), name="watched0")])
 
 
@@ -271,7 +271,7 @@ def test_boxes_follow_motions_and_windows(short_side: int | None) -> None:
 # ---- real networks ----
 
 
-def test_real_networks_say_the_same_of_what_is_written(assets: Path, tmp_path: Path) -> None:
+def test_real_networks_fail_on_the_written_images(assets: Path, tmp_path: Path) -> None:
     names = ("cifar10_resnet20", "cifar10_resnet56")
     models = [f"onnx:{assets}/models/{name}.onnx?classes={assets}/models/cifar10.txt" for name in names]
     data = {"source": assets / "images" / "cifar10_test_2000.npz", "limit": 8}
@@ -296,7 +296,7 @@ def test_real_networks_say_the_same_of_what_is_written(assets: Path, tmp_path: P
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_an_accelerator_makes_the_same_files(greys: Path, tmp_path: Path) -> None:
+def test_an_accelerator_writes_the_same_files(greys: Path, tmp_path: Path) -> None:
     run = measured("fake:grey:0.25", greys, tmp_path / "run", operators=["fade_black", "white_fog", "local_blur"])
     knob = measured("fake:grey:0.25", greys, tmp_path / "knob", name="knob", operators=["brightness", "fog"], points=50)
     for device in ("cpu", "cuda"):

@@ -1,4 +1,4 @@
-"""Curated data sets in every layout, opened again as data sets, and their cards."""
+"""Curated datasets in every layout, opened as datasets, and their cards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from curating import Band, curated, measured, moody
 
 
 def test_an_imagefolder_is_a_dataset_on_which_the_model_is_always_wrong(greys: Path, tmp_path: Path) -> None:
-    """Labels of class folders are the folders' own numbers; they come back by name."""
+    """Class folders have numbers of their own; labels are written by name."""
     model = brinell.wrap(Band(0.05, 0.4), size=32, classes=("dark", "light"), name="band", execution=PLAIN)
     (greys / "dark").mkdir()
     for path in list((greys / "light").iterdir())[:3]:
@@ -109,14 +109,14 @@ def test_coco_has_boxes_that_moved_with_the_image(spots: Path, tmp_path: Path) -
         assert torch.allclose(sample.boxes[0], torch.tensor([left, top, right, bottom]).float(), atol=1.0)
         moved += abs(float(sample.boxes[0, 0]) - 4 * int(record["original"][0])) > 1
     assert moved, "some were seen to move"
-    told = measured(detector, tmp_path / "out", tmp_path / "again", operators=["white_fog"], levels=1)
-    assert told.rows("select count(*) filter (correct) from clean").fetchall() == [(0,)]
+    again_measured = measured(detector, tmp_path / "out", tmp_path / "again", operators=["white_fog"], levels=1)
+    assert again_measured.rows("select count(*) filter (correct) from clean").fetchall() == [(0,)]
 
 
 # ---- the card ----
 
 
-def test_the_card_tells_counts_settings_and_licences(greys: Path, tmp_path: Path) -> None:
+def test_the_card_has_counts_settings_and_licences(greys: Path, tmp_path: Path) -> None:
     lines = [
         {"file_name": f"light/{index:02d}.png", "label": 0, "author": f"A{index}"}
         | ({"licence": "CC BY 2.0", "source_url": f"http://host/{index}"} if index % 2 else {})
@@ -127,9 +127,9 @@ def test_the_card_tells_counts_settings_and_licences(greys: Path, tmp_path: Path
     records = curated(run, tmp_path / "out", fail="any", margin=0.01)
     assert {(one["original"], one["author"]) for one in records} == {(f"light/{n:02d}.png", f"A{n}") for n in range(12)}
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "12 pictures of 12 originals" in card and "| light | 12 |" in card and "| grey:0.25 | 12 |" in card
-    assert "- CC BY 2.0: 6 pictures" in card and "- unknown: 6 pictures" in card and "margin: 0.01" in card
+    assert "12 images of 12 originals" in card and "| light | 12 |" in card and "| grey:0.25 | 12 |" in card
+    assert "- CC BY 2.0: 6 images" in card and "- unknown: 6 images" in card and "margin: 0.01" in card
     sheet = read_image(tmp_path / "out" / ".card" / "examples.png")
     assert sheet.shape[2] > 300 and int(sheet.min()) < 100
     twice = measured("fake:grey:0.1", tmp_path / "out", tmp_path / "again", operators=["fade_black"], levels=30)
-    assert all(record["author"] for record in curated(twice, tmp_path / "third")), "credits stay with what is made of it"
+    assert all(record["author"] for record in curated(twice, tmp_path / "third")), "credits are copied"

@@ -1,4 +1,4 @@
-"""Hardening as a whole: a better model, nothing leaked, nothing lost when it is stopped, and a model that opens again."""
+"""Hardening as a whole: it improves the model, leaks nothing, resumes, and writes a model that opens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from brinell.hardening.options import HardenConfig, load_harden_config
 from brinell.types import image_id
 from small_nets import CLASSES, SIDE, blots, small, wrapped, write_npz
 
-walk = importlib.import_module("brinell.hardening.harden")  # whose name is also the function's
+walk = importlib.import_module("brinell.hardening.harden")  # the function has the same name
 NETS = f"torch:{Path(__file__).parent}/small_nets.py"
 PLAIN = Execution(device="cpu", runtime="torch", batch=32, shard=64)
 EXECUTION = PLAIN.model_dump(mode="json")
@@ -34,7 +34,7 @@ MEASURE = {"name": "profile", "operators": ["noise", "fade_black"], "levels": 3}
 
 
 def settings(tmp_path: Path, factory: str = "small", **options: Any) -> dict[str, Any]:
-    """A hardening of the small network, by its name, on pictures in a file."""
+    """Return the config of a hardening of the small network, on images in a file."""
     data = tmp_path / "data.npz"
     if not data.exists():
         write_npz(data, blots())
@@ -95,10 +95,10 @@ def test_a_real_network_gets_better_at_what_it_is_trained_on(assets: Path, tmp_p
         },
         quiet=True,
     )
-    (fog,), (clean,), (jpeg,) = (found.verdict.of(group) for group in ("trained", "clean", "held out"))
+    (fog,), (clean,), (jpeg,) = (found.effect.of(group) for group in ("trained", "clean", "held out"))
     assert fog.operators == ("white_fog:published",) and fog.change.low > 5 and fog.images == 60
     assert jpeg.operators == ("jpeg:published",) and abs(clean.change.value) < 12
-    assert found.verdict.sentence.startswith("robustness to white fog +")
+    assert found.effect.sentence.startswith("robustness to white fog +")
     rows = brinell.Run(tmp_path / "out" / "after").rows(
         "select avg(correct::int) from rows where operator like 'white_fog%'"
     )
@@ -112,7 +112,7 @@ def test_a_real_network_gets_better_at_what_it_is_trained_on(assets: Path, tmp_p
 
 
 def curated(tmp_path: Path) -> Path:
-    """All failing versions of all images: several of each, in every part."""
+    """Write all failures of all images: several per image, in every part."""
     content = settings(tmp_path, "learned")
     lens = {"name": "profile", "operators": ["noise", "fade_white", "fade_black"], "levels": 12}
     run = brinell.run(content["model"], content["data"], lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
@@ -144,13 +144,13 @@ def test_no_original_is_in_two_parts_and_none_is_measured_that_was_trained_on(tm
         assert measured and not measured & trained
         assert measured == {item["image"] for item in items if item["part"] == "test" and item["clean"]}
     held_out = {item["original"] for item in pictures if item["part"] == "test"}
-    (effect,) = found.verdict.of("failures")
+    (effect,) = found.effect.of("failures")
     assert effect.images == len(held_out) and effect.before == 0  # they were failures
     assert {one.partition(":")[0] for one in found.record["operators"]} == {"noise", "fade_white", "fade_black"}
 
 
 class Watched:
-    """Pictures that note who is looked at."""
+    """Images that record which are read."""
 
     def __init__(self) -> None:
         self.items, self.touched = blots(), set[int]()
@@ -163,7 +163,7 @@ class Watched:
         return self.items[index]
 
 
-def test_training_looks_at_no_test_image_and_measuring_at_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_reads_no_test_image_and_measuring_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, seen = Watched(), {}
 
     def spied(name: str) -> Any:
@@ -177,15 +177,15 @@ def test_training_looks_at_no_test_image_and_measuring_at_no_other(tmp_path: Pat
 
         return call
 
-    for name in ("_trained", "_measured"):
+    for name in ("_train", "_measure"):
         monkeypatch.setattr(walk, name, spied(name))
     content = settings(tmp_path)
     del content["model"], content["data"]
     found = brinell.harden(content, model=wrapped(), data=data, quiet=True)
     places = {image_id(torch.from_numpy(image).permute(2, 0, 1)): number for number, (image, _) in enumerate(data.items)}
     part = {places[item["image"]]: item["part"] for item in parts_of(found.folder)}
-    assert {part[index] for index in seen["_trained"]} == {"train", "validation"}
-    assert {part[index] for index in seen["_measured"]} == {"test"}
+    assert {part[index] for index in seen["_train"]} == {"train", "validation"}
+    assert {part[index] for index in seen["_measure"]} == {"test"}
 
 
 def test_a_test_set_that_was_trained_on_is_refused(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_photographs_of_one_scene_are_in_one_part(tmp_path: Path) -> None:
     assert len(parts) == 30 and all(len(own) == 1 for own in parts.values())
 
 
-# ---- stopped and gone on ----
+# ---- interruptions ----
 
 
 class Stop(Exception):
@@ -228,7 +228,7 @@ class Stop(Exception):
         {"optimiser": "sgd", "weight_decay": 5e-4, "schedule": "halve", "rate": 0.05, "floor": 60},
     ],
 )
-def test_training_that_was_stopped_ends_with_the_same_bits(
+def test_interrupted_training_ends_with_the_same_bits(
     training: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = {"epochs": 4, "batch": 8, "rate": 0.01, **training}
@@ -247,21 +247,21 @@ def test_training_that_was_stopped_ends_with_the_same_bits(
     assert not (tmp_path / "parts" / "model.safetensors").exists()
     again: list[int] = []
     monkeypatch.setattr(loop, "_loss", lambda *given: (again.append(given[-1]), real(*given))[1])
-    torch.rand(5)  # dropout must not depend on who drew before
+    torch.rand(5)  # dropout must not depend on earlier draws
     parts = hardened(tmp_path, training=training, out=str(tmp_path / "parts"))
     assert set(again) == {3, 4}  # the first two epochs are not trained again
     assert same_weights(tmp_path / "whole" / "model.safetensors", tmp_path / "parts" / "model.safetensors")
     without = [{key: value for key, value in one.items() if key != "seconds"} for one in whole.record["epochs"]]
     assert [{key: one[key] for key in without[0]} for one in parts.record["epochs"]] == without
     monkeypatch.setattr(loop, "_loss", lambda *given: pytest.fail("nothing is trained twice"))
-    assert hardened(tmp_path, training=training, out=str(tmp_path / "parts")).verdict == parts.verdict
+    assert hardened(tmp_path, training=training, out=str(tmp_path / "parts")).effect == parts.effect
     more = hardened(tmp_path, training=training, out=str(tmp_path / "parts"), measure={**MEASURE, "levels": 1})
-    assert len(more.verdict.effects) == 3 and brinell.Run(tmp_path / "parts" / "before").manifest["finished"]
+    assert len(more.effect.effects) == 3 and brinell.Run(tmp_path / "parts" / "before").manifest["finished"]
 
 
-def test_pictures_that_don_t_fit_into_memory_train_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_that_don_t_fit_into_memory_train_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hardened(tmp_path, out=str(tmp_path / "kept"))
-    monkeypatch.setattr("brinell.hardening.material.MOST_BYTES", 0)
+    monkeypatch.setattr("brinell.hardening.images.MOST_BYTES", 0)
     hardened(tmp_path, out=str(tmp_path / "read"))
     assert same_weights(tmp_path / "kept" / "model.safetensors", tmp_path / "read" / "model.safetensors")
 
@@ -273,13 +273,13 @@ def test_a_folder_of_another_hardening_and_a_checkpoint_that_doesn_t_fit_are_ref
     with pytest.raises(BrinellError, match=r"holds another hardening \(config.training.rate was 0.01 and is now 0.02\)"):
         hardened(tmp_path, training={"epochs": 2, "batch": 8, "rate": 0.02})
     write_npz(tmp_path / "data.npz", blots(57))
-    with pytest.raises(BrinellError, match=r"the images changed since the hardening in .* began; restore them"):
+    with pytest.raises(BrinellError, match=r"the images have changed since the hardening in .* began; restore them"):
         hardened(tmp_path)
     write_npz(tmp_path / "data.npz", blots())
     last = tmp_path / "out" / "checkpoints" / "last.safetensors"
     (tmp_path / "out" / "model.safetensors").unlink()
     last.write_bytes(last.read_bytes()[:100])
-    with pytest.raises(BrinellError, match=r"is no checkpoint of brinell .*; remove the folder's checkpoints"):
+    with pytest.raises(BrinellError, match=r"is not a checkpoint of brinell .*; remove the folder's checkpoints"):
         hardened(tmp_path)
     last.unlink()
     monkeypatch.setattr(loop, "_decide", lambda *given: (_ for _ in ()).throw(Stop))
@@ -296,43 +296,45 @@ def test_a_folder_of_another_hardening_and_a_checkpoint_that_doesn_t_fit_are_ref
     ("wrong", "message"),
     [
         ({"augment": {"operators": ["nois"]}}, "noise"),
-        ({"training": {"epochs": 1, "layers": ["had"]}}, "no layer is called"),
+        ({"training": {"epochs": 1, "layers": ["had"]}}, "no layer is named"),
     ],
 )
-def test_what_can_t_be_found_leaves_no_folder_behind(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
+def test_unknown_names_leave_no_folder_behind(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(BrinellError, match=message):
         hardened(tmp_path, **wrong)
     assert not (tmp_path / "out").exists()
 
 
-def test_batch_norms_are_not_asked_to_count_over_one_picture(tmp_path: Path) -> None:
-    with pytest.raises(BrinellError, match=r"batch norms can't count over one picture: the batch is 1, of \d+ pictures"):
+def test_batch_norms_need_several_images(tmp_path: Path) -> None:
+    with pytest.raises(
+        BrinellError, match=r"batch norms need at least 2 images per batch, got a batch size of 1 and \d+ images"
+    ):
         hardened(tmp_path, training={"epochs": 1, "batch": 1})
     hardened(tmp_path, out=str(tmp_path / "frozen"), training={"epochs": 1, "batch": 1, "batch_norm": "frozen"})
 
 
-def test_a_test_set_that_is_given_beside_a_config_is_measured(tmp_path: Path) -> None:
+def test_a_test_set_given_with_a_config_is_measured(tmp_path: Path) -> None:
     config = load_harden_config(settings(tmp_path, training={"epochs": 1, "batch": 8}))
     write_npz(tmp_path / "test.npz", blots(9, seed=1))
     found = brinell.harden(config, test=brinell.open_dataset(str(tmp_path / "test.npz")), quiet=True)
     assert len(brinell.Run(Path(found.folder) / "after").rows("select image from samples").fetchall()) == 9
 
 
-def test_the_record_tells_what_was_trained_on(tmp_path: Path) -> None:
+def test_the_record_lists_what_was_trained_on(tmp_path: Path) -> None:
     found = hardened(tmp_path, training={"epochs": 1, "batch": 8})
     assert all(picture["trained"] is (picture["part"] == "train") for picture in parts_of(found.folder))
 
 
-def test_a_floor_stops_training_and_goes_back(tmp_path: Path) -> None:
+def test_a_floor_stops_training_and_restores_weights(tmp_path: Path) -> None:
     hardened(tmp_path, training={"epochs": 6, "batch": 8, "rate": 0.02}, out=str(tmp_path / "good"))
-    model = brinell.open_model(f"hardened:{tmp_path / 'good'}", PLAIN)  # of which something can be lost
+    model = brinell.open_model(f"hardened:{tmp_path / 'good'}", PLAIN)  # accurate, so that it can get worse
     content = settings(tmp_path, out=str(tmp_path / "floor"), training={"epochs": 3, "batch": 8, "rate": 50, "floor": 5})
     found = brinell.harden(content | {"training": content["training"] | {"optimiser": "sgd"}}, model=model, quiet=True)
     assert found.record["kept"] == 0 and len(found.record["epochs"]) == 2
-    assert "clean accuracy fell below its floor in epoch 1" in found.record["stopped"]
+    assert "clean accuracy dropped below the floor in epoch 1" in found.record["stopped"]
     assert same_weights(tmp_path / "floor" / "model.safetensors", tmp_path / "good" / "model.safetensors")
-    assert all(effect.change.value == 0 for effect in found.verdict.effects)
-    with pytest.raises(BrinellError, match=r"the loss is no number any more in epoch 1; lower training.rate"):
+    assert all(effect.change.value == 0 for effect in found.effect.effects)
+    with pytest.raises(BrinellError, match=r"the loss is not finite in epoch 1; lower training.rate"):
         hardened(tmp_path, training={"epochs": 1, "batch": 8, "rate": 1e30, "optimiser": "sgd"})
 
 
@@ -374,7 +376,7 @@ def test_half_precision_chains_and_consistency_train(tmp_path: Path) -> None:
     ]
     training = {"epochs": 2, "batch": 8, "rate": 0.02, "precision": "bf16"}
     found = hardened(tmp_path, "learned", augment=augment, training=training, measure=measure)
-    assert [effect.what for effect in found.verdict.effects] == [
+    assert [effect.what for effect in found.effect.effects] == [
         "robustness to random noise",
         "robustness to rotation",
         "robustness to a shift of windows, P = 0.5",
@@ -382,8 +384,8 @@ def test_half_precision_chains_and_consistency_train(tmp_path: Path) -> None:
         "held-out operators",
         "clean accuracy",
     ]
-    assert found.verdict.effects[4].operators == ("brightness:dsn2020", "contrast:dsn2020")
-    assert found.verdict.rows()[2][0].endswith("(1 − share of windows that a small shift flips between right and wrong)")
+    assert found.effect.effects[4].operators == ("brightness:dsn2020", "contrast:dsn2020")
+    assert found.effect.rows()[2][0].endswith("(1 − share of windows that a small shift flips between right and wrong)")
     # far from guessing
     assert all(0 < epoch["loss"] < 0.5 * math.log(len(CLASSES)) for epoch in found.record["epochs"][1:])
     assert load_file(Path(found.folder) / "model.safetensors")["head.weight"].dtype == torch.float32
@@ -405,7 +407,7 @@ def test_runs_can_be_named_as_failures(tmp_path: Path) -> None:
     pictures = [item for item in parts_of(found.folder) if not item["clean"]]
     assert pictures and {item["operator"] for item in pictures} == {"fade_white:published"}
     assert found.record["operators"] == ["fade_white"]
-    assert "held-out failures" in found.verdict.sentence and "held-out operators" in found.verdict.sentence
+    assert "held-out failures" in found.effect.sentence and "held-out operators" in found.effect.sentence
 
 
 def test_moved_images_know_their_originals(tmp_path: Path) -> None:
@@ -450,16 +452,16 @@ def test_bad_input_is_one_line_with_the_fix(tmp_path: Path, capsys: pytest.Captu
             {"data": str(tmp_path / "few.npz")},
             "3 of 3 classes have too few originals for 3 parts.*parts.small_classes=pool",
         ),
-        ({"failures": str(tmp_path / "loose.npz")}, "doesn't say which original it is of.*unrelated: true"),
-        ({"data": str(tmp_path / "plain")}, "the images of plain have no labels, and training needs them"),
-        ({"training": {"layers": ["tail"]}}, "no layer is called 'tail'"),
+        ({"failures": str(tmp_path / "loose.npz")}, "doesn't name its original.*unrelated: true"),
+        ({"data": str(tmp_path / "plain")}, "the images of plain have no labels, which training needs"),
+        ({"training": {"layers": ["tail"]}}, "no layer is named 'tail'"),
         (
             {"failures": {"source": content["data"], "moved": "affine:random"}},
-            "failures.0.moved is about a run, and .* is none",
+            "failures.0.moved needs a run, but .* is none",
         ),
         ({"model": "http://127.0.0.1:9/v2/models/x"}, "."),
         ({"execution": {**EXECUTION, "precision": "bf16"}}, "too coarse to train; leave execution.precision at fp32"),
-        ({"out": "memory://somewhere"}, "out should be a folder on this machine"),
+        ({"out": "memory://somewhere"}, "expected a local folder as out"),
     ]
     for number, (options, told) in enumerate(cases):
         file = tmp_path / f"{number}.yaml"
@@ -470,7 +472,7 @@ def test_bad_input_is_one_line_with_the_fix(tmp_path: Path, capsys: pytest.Captu
         assert stopped.value.code == 2 and re.search(f"^error: .*{told}", said), said
 
 
-def test_unrelated_pictures_are_originals_of_their_own(tmp_path: Path) -> None:
+def test_unrelated_images_are_their_own_originals(tmp_path: Path) -> None:
     write_npz(tmp_path / "loose.npz", blots(30, seed=9))
     failures = {"source": str(tmp_path / "loose.npz"), "unrelated": True}
     items = parts_of(hardened(tmp_path, failures=failures, training={"epochs": 1, "batch": 16}).folder)
@@ -480,7 +482,7 @@ def test_unrelated_pictures_are_originals_of_their_own(tmp_path: Path) -> None:
 # ---- the command ----
 
 
-def test_the_command_tells_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_the_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "harden.yaml"
     file.write_text(yaml.safe_dump(settings(tmp_path)))
     main(["harden", str(file), "--set", "training.epochs=1", "--out", str(tmp_path / "told")])
@@ -496,7 +498,7 @@ def test_the_command_tells_what_changed(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["sentence"] == summary["sentence"]
 
 
-def test_a_config_is_known_by_what_the_weights_depend_on(tmp_path: Path) -> None:
+def test_the_folder_depends_on_what_the_weights_depend_on(tmp_path: Path) -> None:
     def made(**options: Any) -> HardenConfig:
         content = settings(tmp_path, **options)
         del content["out"]

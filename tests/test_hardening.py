@@ -1,4 +1,4 @@
-"""The parts of hardening, each by itself: who is divided, what is drawn, what is built and what is counted."""
+"""Units of hardening: splits, augmentation, recipes, schedules, effects and configs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from torch import Tensor
 import brinell
 from brinell.draws import key
 from brinell.errors import ConfigError, DataError, ModelError
-from brinell.hardening.changes import Augmentation
+from brinell.hardening.augment import Augmentation
+from brinell.hardening.effect import GroupEffect, HardeningEffect, Subject, effect_of
 from brinell.hardening.options import AugmentOptions, HardenConfig, TrainingOptions, load_harden_config
-from brinell.hardening.recipes import channel_statistics, network_of, recount, set_normalised
-from brinell.hardening.splits import divided, part_sizes
-from brinell.hardening.training import evenly, rate_at
-from brinell.hardening.verdict import Effect, Verdict, effect_of
+from brinell.hardening.recipes import build_network, channel_statistics, normalise_by_set, recompute_batch_norms
+from brinell.hardening.splits import part_sizes, split_originals
+from brinell.hardening.training import rate_at, split_evenly
 from brinell.models.excitation import SqueezeExcitation, add_excitation, choose_blocks
 from brinell.models.preprocess import Preprocess
 from brinell.perturb.operator import find_operator
@@ -46,7 +46,7 @@ def ids(numbers: range | list[int]) -> list[str]:
 def test_every_class_is_in_every_part_as_its_share_says(sizes: list[int], seed: int) -> None:
     owners = [number for number, size in enumerate(sizes) for _ in range(size)]
     classes = dict(zip(ids(range(len(owners))), owners, strict=True))
-    found = divided(classes, SPLIT, seed)
+    found = split_originals(classes, SPLIT, seed)
     assert found.keys() == classes.keys()
     for number, size in enumerate(sizes):
         counts = Counter(found[one] for one, own in classes.items() if own == number)
@@ -57,11 +57,11 @@ def test_every_class_is_in_every_part_as_its_share_says(sizes: list[int], seed: 
 
 def test_a_part_depends_on_nothing_but_seed_and_class() -> None:
     classes = {one: number % 4 for number, one in enumerate(ids(range(80)))}
-    found = divided(classes, SPLIT, 3)
-    assert divided(dict(reversed(classes.items())), SPLIT, 3) == found
-    alone = {one: number for one, number in classes.items() if number != 2}  # who else is there doesn't matter
-    assert divided(alone, SPLIT, 3) == {one: found[one] for one in alone}
-    assert divided(classes, SPLIT, 4) != found
+    found = split_originals(classes, SPLIT, 3)
+    assert split_originals(dict(reversed(classes.items())), SPLIT, 3) == found
+    alone = {one: number for one, number in classes.items() if number != 2}  # other classes don't matter
+    assert split_originals(alone, SPLIT, 3) == {one: found[one] for one in alone}
+    assert split_originals(classes, SPLIT, 4) != found
 
 
 def test_classes_with_one_image_are_refused_or_pooled() -> None:
@@ -69,17 +69,17 @@ def test_classes_with_one_image_are_refused_or_pooled() -> None:
     with pytest.raises(
         DataError, match=r"10 of 11 classes have too few originals for 3 parts, such as class 1 with 1;.*pool"
     ):
-        divided(classes, SPLIT, 0)
-    found = divided(classes, SPLIT, 0, pool=True)
+        split_originals(classes, SPLIT, 0)
+    found = split_originals(classes, SPLIT, 0, pool=True)
     assert Counter(found[one] for one, own in classes.items() if own) == {"train": 6, "validation": 2, "test": 2}
     with pytest.raises(DataError, match="2 originals are too few for 3 parts"):
-        divided(dict(list(classes.items())[-2:]), SPLIT, 0, pool=True)
+        split_originals(dict(list(classes.items())[-2:]), SPLIT, 0, pool=True)
 
 
 def test_parts_without_a_share_are_empty() -> None:
     assert part_sizes(10, (0.8, 0.2, 0.0)) == (8, 2, 0)
     assert part_sizes(4, (0.1, 0.45, 0.45)) == (1, 2, 1)
-    assert set(divided(dict.fromkeys(ids(range(2)), 0), (0.5, 0.5, 0.0), 0).values()) == {"train", "validation"}
+    assert set(split_originals(dict.fromkeys(ids(range(2)), 0), (0.5, 0.5, 0.0), 0).values()) == {"train", "validation"}
 
 
 # ---- changes while training ----
@@ -109,7 +109,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_an_image_meets_the_same_change_in_any_batch_and_another_in_each_epoch(width: int) -> None:
+def test_changes_depend_on_the_image_and_the_epoch_but_not_on_the_batch(width: int) -> None:
     images, change = pictures(), augmentation(*EVERY, share=0.8, depth=3, width=width)
     before = images.clone()
     together = change(images, NUMBERS, "1")
@@ -123,7 +123,7 @@ def test_an_image_meets_the_same_change_in_any_batch_and_another_in_each_epoch(w
     assert (change(images, NUMBERS, "2", always=True) != images).flatten(1).any(1).sum() >= 11
 
 
-def test_equal_images_meet_changes_of_their_own_in_every_epoch() -> None:
+def test_changes_differ_between_images_and_epochs() -> None:
     images = pictures(1).expand(12, -1, -1, -1)
     for name in ("rotation", "brightness", "white_fog", "crop", "highlight"):
         change = augmentation(name, share=1)
@@ -170,12 +170,12 @@ def test_a_spot_adds_light_and_a_mix_of_nothing_is_the_image() -> None:
     assert len(set(places.tolist())) > 8
 
 
-def test_what_can_t_be_trained_with_is_refused() -> None:
-    with pytest.raises(ConfigError, match="gradient_descent follows a model's gradient and can't be trained with"):
+def test_operators_that_can_t_be_used_in_training_are_refused() -> None:
+    with pytest.raises(ConfigError, match="gradient_descent follows a model's gradient and can't be used in training"):
         augmentation("gradient_descent")
     with pytest.raises(ConfigError, match="no operator 'white_fogg' to train with; did you mean white_fog"):
         augmentation("white_fogg")
-    with pytest.raises(ConfigError, match="two shares that rise"):
+    with pytest.raises(ConfigError, match="as two increasing shares"):
         augmentation({"name": "fog", "strength": [0.5, 0.1]})
 
 
@@ -205,38 +205,38 @@ def test_new_blocks_change_nothing_until_they_learn() -> None:
 
 
 def test_the_layers_that_train_are_those_named() -> None:
-    network = network_of(wrapped(), config(training={"layers": ["features.1", "head.bias"]}), torch.device("cpu"))
+    network = build_network(wrapped(), config(training={"layers": ["features.1", "head.bias"]}), torch.device("cpu"))
     training = [name for name, value in network.module.named_parameters() if value.requires_grad]
     assert training == ["features.1.0.weight", "features.1.0.bias", "features.1.1.weight", "features.1.1.bias", "head.bias"]
-    with pytest.raises(ConfigError, match="no layer is called 'heads'; did you mean head"):
-        network_of(wrapped(), config(training={"layers": ["heads"]}), torch.device("cpu"))
+    with pytest.raises(ConfigError, match="no layer is named 'heads'; did you mean head"):
+        build_network(wrapped(), config(training={"layers": ["heads"]}), torch.device("cpu"))
     only_head = config(training={"layers": "head"}, recipe="squeeze_excitation")
-    with pytest.raises(ConfigError, match="no block that trains gives feature maps; let more layers train"):
-        network_of(wrapped(), only_head, torch.device("cpu"))
+    with pytest.raises(ConfigError, match="no block that trains has feature maps; train more layers"):
+        build_network(wrapped(), only_head, torch.device("cpu"))
     last = config(training={"layers": ["features.1", "head"]}, recipe="squeeze_excitation")
-    excitation = network_of(wrapped(), last, torch.device("cpu")).excitation
+    excitation = build_network(wrapped(), last, torch.device("cpu")).excitation
     assert excitation is not None and excitation.blocks == {"features.1": 8}
 
 
-def test_a_set_gets_the_statistics_that_the_network_is_used_to() -> None:
+def test_a_set_gets_the_statistics_that_the_network_expects() -> None:
     images = pictures(20)
     images[:, 0] = images[:, 0] // 2 + 90
     own = channel_statistics(images.split(7))
     plain = images.numpy().astype(np.float64) / 255
     assert own[0] == pytest.approx(plain.mean((0, 2, 3))) and own[1] == pytest.approx(plain.std((0, 2, 3)))
-    told = set_normalised(Preprocess(24, 24, mean=(0.5,), std=(0.25,)), own, own).normalise(images)
+    told = normalise_by_set(Preprocess(24, 24, mean=(0.5,), std=(0.25,)), own, own).normalise(images)
     assert told.mean((0, 2, 3)).tolist() == pytest.approx([0, 0, 0], abs=1e-5)
     assert told.std((0, 2, 3), unbiased=False).tolist() == pytest.approx([1, 1, 1], abs=1e-5)
     clean = ((0.4, 0.5, 0.6), (0.2, 0.3, 0.25))  # of a network that normalises inside
-    inside = set_normalised(Preprocess(24, 24), own, clean).normalise(images)
+    inside = normalise_by_set(Preprocess(24, 24), own, clean).normalise(images)
     assert inside.mean((0, 2, 3)).tolist() == pytest.approx(clean[0], abs=1e-5)
     assert inside.std((0, 2, 3), unbiased=False).tolist() == pytest.approx(clean[1], abs=1e-5)
 
 
-def test_batch_norms_count_over_the_set() -> None:
-    network = network_of(wrapped(), config(), torch.device("cpu"))
+def test_batch_norms_are_recomputed_on_the_set() -> None:
+    network = build_network(wrapped(), config(), torch.device("cpu"))
     images = pictures(16, SIDE)
-    recount(network, images.split(8))
+    recompute_batch_norms(network, images.split(8))
     first = network.module.features[0]
     maps = first[0](network.preprocess.normalise(images))
     assert torch.allclose(first[1].running_mean, maps.mean((0, 2, 3)), atol=1e-5)
@@ -248,8 +248,8 @@ def test_batch_norms_count_over_the_set() -> None:
 
 @given(count=st.integers(1, 700), batch=st.integers(2, 200))
 @settings(max_examples=200, deadline=None)
-def test_batches_hold_every_picture_once_and_none_is_small(count: int, batch: int) -> None:
-    batches = evenly(torch.randperm(count), batch)
+def test_batches_hold_every_image_once_and_none_is_small(count: int, batch: int) -> None:
+    batches = split_evenly(torch.randperm(count), batch)
     assert torch.equal(torch.cat(batches).sort().values, torch.arange(count))
     sizes = [len(each) for each in batches]
     assert max(sizes) - min(sizes) <= 1
@@ -270,12 +270,12 @@ def test_rates_follow_their_schedule() -> None:
 # ---- the sentence ----
 
 
-def test_the_verdict_is_a_sentence() -> None:
-    def effect(group: str, what: str, value: float, half: float) -> Effect:
+def test_the_effect_is_a_sentence() -> None:
+    def effect(group: str, what: str, value: float, half: float) -> GroupEffect:
         change = Estimate(value, value - half, value + half)
-        return Effect(group, what, "area", (), "points", 100, 0.5, 0.6, change, 0.01)  # type: ignore[arg-type]
+        return GroupEffect(group, what, "area", (), "points", 100, 0.5, 0.6, change, 0.01)  # type: ignore[arg-type]
 
-    found = Verdict(
+    found = HardeningEffect(
         (
             effect("trained", "robustness to fog", 11.2, 2.1),
             effect("held out", "held-out operators", 1.3, 1.9),
@@ -296,12 +296,12 @@ def test_an_effect_is_the_mean_of_differences() -> None:
     old = generator.random(200)
     new = old + generator.normal(0.05, 0.1, 200)
     new[3] = np.nan
-    found = effect_of(old, new, "trained", "x", "area")
+    found = effect_of(old, new, Subject("trained", "x", "area"))
     gaps = np.delete(new - old, 3)
     assert found.change.value == pytest.approx(100 * gaps.mean()) and found.images == 199
     half = 100 * 1.97 * gaps.std(ddof=1) / 199**0.5
     assert found.change.high - found.change.value == pytest.approx(half, rel=0.15)
-    lost = effect_of(np.ones(50), (np.arange(50) >= 5).astype(float), "clean", "x", "clean")
+    lost = effect_of(np.ones(50), (np.arange(50) >= 5).astype(float), Subject("clean", "x", "clean"))
     assert lost.change.value == pytest.approx(-10) and lost.p == pytest.approx(2 * 0.5**5)
 
 
@@ -316,10 +316,10 @@ def test_an_effect_is_the_mean_of_differences() -> None:
         ({"augment": {"operators": ["fog"], "shar": 1}}, "augment.shar is not an option; did you mean share"),
         ({"augment": {"operators": [{"name": "fog", "strenght": 1}]}}, "did you mean strength"),
         ({"parts": {"shares": [0.5, 0.2, 0.2]}}, "three numbers that add up to 1"),
-        ({"parts": {"shares": [0.8, 0.2, 0.0]}}, "no image is left to measure"),
-        ({"parts": {"shares": [0.8, 0.0, 0.2]}, "training": {"floor": 1}}, "a floor needs validation images"),
+        ({"parts": {"shares": [0.8, 0.2, 0.0]}}, "there are no images to measure"),
+        ({"parts": {"shares": [0.8, 0.0, 0.2]}, "training": {"floor": 1}}, "training.floor needs validation images"),
         ({"training": {"clean": False}}, "nothing to train on"),
-        ({"excitation": {"reduction": 4}}, "for the recipe squeeze_excitation"),
+        ({"excitation": {"reduction": 4}}, "needs the recipe squeeze_excitation"),
         ({"recipe": "plane"}, "recipe: input should be 'plain', 'set_normalisation' or 'squeeze_excitation'"),
         ({"data": {"source": "x", "labels": "prediction"}}, "training needs true labels"),
         ({"measure": ["profile", "profile"]}, "measure lists a lens twice"),
@@ -335,24 +335,24 @@ def test_a_config_s_errors_are_one_line(options: dict[str, object], told: str) -
 def test_models_that_can_t_be_trained(assets: Path, tmp_path: Path) -> None:
     def refused(model: brinell.Model, told: str) -> None:
         with pytest.raises(ModelError, match=told):
-            network_of(model, config(), torch.device("cpu"))
+            build_network(model, config(), torch.device("cpu"))
 
     onnx = brinell.open_model(f"onnx:{assets}/models/mnist_lenet5_clean.onnx?channels=1&size=28", PLAIN)
-    refused(onnx, r"is no torch module and can't be trained .*; give the module that it was exported")
+    refused(onnx, r"is not a torch module and can't be trained .*; use the module that it was exported")
     refused(brinell.open_model("fake:grey", PLAIN), "has no weights to train")
     half = brinell.wrap(small(), size=SIDE, classes=CLASSES, execution=PLAIN.model_copy(update={"precision": "bf16"}))
     refused(half, r"too coarse to train; leave execution.precision at fp32")
     found = brinell.wrap(torch.nn.Sequential(Boxes()), size=SIDE, classes=CLASSES, detection={}, execution=PLAIN)
-    refused(found, "is a detector, and harden trains classifiers")
+    refused(found, "is a detector, but harden trains classifiers")
     execution = PLAIN.model_copy(update={"answers": str(tmp_path / "answers.sqlite")})
     with Server(wrapped(), port=0) as server:
         refused(
-            brinell.open_model(server.start().url, execution), "is behind HTTP and can't be trained; give the torch module"
+            brinell.open_model(server.start().url, execution), "is behind HTTP and can't be trained; use the torch module"
         )
 
 
 class Boxes(torch.nn.Module):
-    """One box that is always there."""
+    """Finds the same box in every image."""
 
     def __init__(self) -> None:
         super().__init__()

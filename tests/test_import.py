@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
+from pydantic import BaseModel
 
 import brinell
+import brinell.config
 
+CONFIG = [f"brinell.config.{module.name}" for module in pkgutil.iter_modules(brinell.config.__path__)]
 TORCH_FREE = [
+    *CONFIG,
     "brinell",
-    "brinell.config.criterion",
-    "brinell.config.data",
-    "brinell.config.detection",
-    "brinell.config.execution",
-    "brinell.config.model",
-    "brinell.config.saliency",
     "brinell.criteria.criterion",
     "brinell.datasets.sources",
     "brinell.models.sources",
@@ -39,7 +39,7 @@ from brinell.criteria.criterion import CRITERIA
 from brinell.datasets.sources import SOURCES as DATASETS
 from brinell.models.sources import SOURCES as MODELS
 print(len(CRITERIA), len(DATASETS), len(MODELS))
-heavy = {{"torch", "PIL", "duckdb", "altair", "pyarrow", "cv2", "scipy"}} & set(sys.modules)
+heavy = {{"torch", "numpy", "PIL", "duckdb", "altair", "pyarrow", "cv2", "scipy"}} & set(sys.modules)
 assert not heavy, heavy
 """
     assert all(int(count) > 5 for count in run_python(code).split())
@@ -61,8 +61,10 @@ def test_public_names_are_imported_on_first_use() -> None:
         brinell.rum  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["ModelOptions", "DataOptions", "Execution"])
-def test_every_option_is_described(name: str) -> None:
-    for field, info in getattr(brinell, name).model_fields.items():
-        assert info.description, f"{name}.{field} needs a description"
-        assert info.description[0].isupper() and info.description.endswith("."), f"{name}.{field}: one sentence"
+@pytest.mark.parametrize("module", CONFIG)
+def test_every_option_is_described(module: str) -> None:
+    for kind in vars(import_module(module)).values():
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            for name, field in kind.model_fields.items():
+                text = field.description or ""
+                assert text[:1].isupper() and text.endswith("."), f"{kind.__name__}.{name} needs a one-sentence description"

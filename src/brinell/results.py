@@ -157,9 +157,9 @@ class Run(OpenedRun):
         score. The file is an .npz or a folder. A model or data that was given to the run as an object has to be given
         again.
         """
-        from brinell.curation.moved import export_again  # imports torch
+        from brinell.curation.moved import reopen_and_export  # imports torch
 
-        return export_again(self, Path(file), operator, score=score, model=model, data=data)
+        return reopen_and_export(self, Path(file), operator, score=score, model=model, data=data)
 
     def to_json(self, **options: Any) -> dict[str, Any]:
         """Return everything that the run found as plain data, in one versioned shape."""

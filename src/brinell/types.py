@@ -1,4 +1,4 @@
-"""Types that every layer shares. Importing this module does not import torch.
+"""Types that every layer shares. Importing this module imports neither torch nor numpy.
 
 Images are uint8 tensors, RGB or grey: one is (C, H, W), a batch is (N, C, H, W), with C = 1 or 3.
 Boxes are float32 (K, 4): xyxy, in pixels of the image they belong to.
@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
-
-import numpy as np
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,7 +67,7 @@ class Dataset(Protocol):
 def image_id(image: Tensor) -> str:
     """Return a stable id of an image's content: 16 hex digits of a hash of its shape and pixels."""
     digest = hashlib.blake2b(repr(tuple(image.shape)).encode(), digest_size=8)
-    digest.update(np.ascontiguousarray(image.numpy()).data)
+    digest.update(image.contiguous().numpy().data)
     return digest.hexdigest()
 
 

@@ -68,16 +68,16 @@ def harden(
     content = read_yaml(config, "config", "a model and data")
     found = run_hardening(load_harden_config(content, [*(set or ()), *given]))
     if as_json:
-        print_json({"version": 1, **found.verdict.to_dict()})
+        print_json({"version": 1, **found.effect.to_json()})
         return
     table = Table(box=box.SIMPLE_HEAD)
     for head in ("", "before", "after", "change [95 %]", "images"):
         table.add_column(head, justify="right" if head else "left", no_wrap=bool(head))
-    for row in found.verdict.rows():
+    for row in found.effect.rows():
         table.add_row(*row)
     out.print(table)
     store = Store(found.folder)
-    sentence = found.verdict.sentence
+    sentence = found.effect.sentence
     say(
         f"{sentence[0].upper()}{sentence[1:]}.",
         f"model: hardened:{store.place()}",

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from brinell.config.criterion import DEFAULT_CRITERION
+from brinell.registry import VariantId
 
 
 class LensOptions(BaseModel):
@@ -16,7 +17,7 @@ class LensOptions(BaseModel):
 
     without_gradients: ClassVar[str] = "leave out one of the two"  # what to do if a model has no gradients
 
-    name: str
+    name: str = Field(description="Name of the lens.")
     operators: tuple[str, ...] = Field(("all",), description="Operators to apply, as NAME or NAME:VARIANT (default: all).")
     variant: str = Field("published", description="Variant of operators that are given by name alone.")
     criterion: str = Field(
@@ -27,7 +28,7 @@ class LensOptions(BaseModel):
 
     def requests(self, name: str) -> bool:
         """Whether a change was requested by its own name, rather than as one of all."""
-        return any(operator.partition(":")[0] == name for operator in self.operators)
+        return any(VariantId.parse(operator).name == name for operator in self.operators)
 
     def identity(self) -> dict[str, Any]:
         """Return what rows depend on, as plain data: files by their content rather than their path."""

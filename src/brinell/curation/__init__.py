@@ -1,1 +1,1 @@
-"""From failures to a data set."""
+"""Write failures of runs as a dataset (`brinell curate`)."""

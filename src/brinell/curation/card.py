@@ -1,10 +1,11 @@
-"""The data card: README.md, with counts, examples, settings and licences."""
+"""The dataset card: README.md with counts, examples, settings and licences."""
 
 from __future__ import annotations
 
 import io
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
 from typing import Any
@@ -14,94 +15,108 @@ import yaml
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from brinell.curation.failing import Picture
+from brinell.curation.failures import Failure
 from brinell.curation.options import CurateOptions
 from brinell.curation.records import class_of
-from brinell.curation.sources import Asked, Source
+from brinell.curation.runs import RunModel, SourceRun
+from brinell.pictures import to_picture
+from brinell.versions import package_version
 
 EXAMPLES = 12
 CLASSES = 50
 _SIDE, _GAP, _LINE = 128, 8, 15
 _LAYOUTS = {
-    "imagefolder": "metadata.jsonl has a line for each picture (Hugging Face's imagefolder).",
-    "coco": "instances.json has the objects' boxes where the changes moved them; metadata.jsonl says the rest.",
-    "paper": "Pictures lie at operator/image/model, the clean image beside them (it is not in metadata.jsonl).",
+    "imagefolder": "metadata.jsonl has a line per image (Hugging Face imagefolder).",
+    "coco": "instances.json has the boxes where the changes moved them; metadata.jsonl has everything else.",
+    "paper": "Images are at operator/image/model, next to the clean image, which is not in metadata.jsonl.",
 }
 
 
-def card(
-    name: str,
-    version: str,
-    pictures: Sequence[Picture],
-    licences: Counter[str | None],
-    sources: Sequence[Source],
-    models: Sequence[Asked],
-    options: CurateOptions,
-    filters: Sequence[str],
-) -> str:
-    """README.md."""
-    by_operator: dict[tuple[str, str], list[Picture]] = defaultdict(list)
-    for picture in pictures:
-        by_operator[picture.replay.change.id, picture.lens].append(picture)
-    failing = Counter(failure.model.name for picture in pictures for failure in picture.failures)
-    known = {model.name: model for model in models}
-    classes = Counter(map(class_of, pictures)).most_common()
-    taken = Counter(picture.source.number for picture in pictures)
+@dataclass(frozen=True)
+class CardContent:
+    """What a card describes. `licences` counts images per licence of their originals; `steps` is how they were chosen."""
+
+    name: str
+    failures: Sequence[Failure]
+    licences: Counter[str | None]
+    sources: Sequence[SourceRun]
+    models: Sequence[RunModel]
+    options: CurateOptions
+    steps: Sequence[str]
+
+
+def render_card(card: CardContent) -> str:
+    """Return the text of README.md."""
+    failures, options = card.failures, card.options
+    classes = Counter(map(class_of, failures)).most_common()
     facts = {
-        "name": name,
-        "version": version,
-        "images": len(pictures),
-        "originals": len({picture.replay.image for picture in pictures}),
-        "what": _what(options),
-        "runs": [
-            {
-                "url": source.url,
-                "data": source.run.data["name"],
-                "seed": source.seed,
-                "images": taken[source.number],
-            }
-            for source in sources
-        ],
-        "models": [
-            {
-                "name": model,
-                "images": count,
-                "input": "×".join(map(str, (known[model].preprocess.height, known[model].preprocess.width))),
-                "fingerprint": known[model].fingerprint,
-            }
-            for model, count in sorted(failing.items())
-        ],
+        "name": card.name,
+        "version": package_version("brinell") or "",
+        "images": len(failures),
+        "originals": len({failure.replay.image for failure in failures}),
+        "what": _describe_choice(options),
+        "runs": _run_rows(card),
+        "models": _model_rows(card),
         "distance": options.distance,
-        "operators": [
-            {
-                "name": _title(operator, sources),
-                "lens": lens,
-                "images": len(mine),
-                "intensity": f"{fmean(one.intensity for one in mine):.3g}",
-                "distance": _mean([one.distances[options.distance] for one in mine]),
-            }
-            for (operator, lens), mine in sorted(by_operator.items())
-        ],
+        "operators": _operator_rows(card),
         "classes": classes[:CLASSES],
         "more_classes": max(0, len(classes) - CLASSES),
-        "filters": filters,
+        "steps": card.steps,
         "settings": yaml.safe_dump(options.model_dump(mode="json", exclude_defaults=True) or {"fail": "any"}),
-        "licences": sorted((name, count) for name, count in licences.items() if name is not None),
-        "unknown": licences[None],
-        "data": name,
+        "licences": sorted((name, count) for name, count in card.licences.items() if name is not None),
+        "unknown": card.licences[None],
+        "data": card.name,
         "layout": _LAYOUTS[options.layout],
     }
     return _template().render(facts)
 
 
-def _title(operator: str, sources: Sequence[Source]) -> str:
+def _run_rows(card: CardContent) -> list[dict[str, Any]]:
+    counts = Counter(failure.source.number for failure in card.failures)
+    return [
+        {"url": source.url, "data": source.run.data["name"], "seed": source.seed, "images": counts[source.number]}
+        for source in card.sources
+    ]
+
+
+def _model_rows(card: CardContent) -> list[dict[str, Any]]:
+    counts = Counter(answer.model.name for failure in card.failures for answer in failure.answers)
+    known = {model.name: model for model in card.models}
+    return [
+        {
+            "name": model,
+            "images": count,
+            "input": "×".join(map(str, (known[model].preprocess.height, known[model].preprocess.width))),
+            "fingerprint": known[model].fingerprint,
+        }
+        for model, count in sorted(counts.items())
+    ]
+
+
+def _operator_rows(card: CardContent) -> list[dict[str, Any]]:
+    groups: dict[tuple[str, str], list[Failure]] = defaultdict(list)
+    for failure in card.failures:
+        groups[failure.replay.change.id, failure.lens].append(failure)
+    return [
+        {
+            "name": _title(operator, card.sources),
+            "lens": lens,
+            "images": len(own),
+            "intensity": f"{fmean(one.intensity for one in own):.3g}",
+            "distance": _mean([one.distances[card.options.distance] for one in own]),
+        }
+        for (operator, lens), own in sorted(groups.items())
+    ]
+
+
+def _title(operator: str, sources: Sequence[SourceRun]) -> str:
     return next((source.run.title(operator) for source in sources if source.run.facts(operator)), operator)
 
 
-def _what(options: CurateOptions) -> str:
-    whose = ", model by model" if options.layout == "paper" else ""
-    each = "all failing versions" if options.every else "the least perturbed failing version"
-    return f"of each image and operator {each}{whose}"
+def _describe_choice(options: CurateOptions) -> str:
+    whose = ", for each model" if options.layout == "paper" else ""
+    each = "all failures" if options.every else "the least changed failure"
+    return f"{each} per image and operator{whose}"
 
 
 def _mean(values: Sequence[float | None]) -> str:
@@ -118,33 +133,28 @@ def _template() -> jinja2.Template:
     return environment.get_template("card.md.j2")
 
 
-def examples_of(pictures: Sequence[Picture]) -> list[int]:
-    """Which pictures are shown: from all operators in turn."""
+def select_examples(failures: Sequence[Failure]) -> list[int]:
+    """Return the numbers of the failures that the card shows, from all operators in turn."""
     turn: dict[str, int] = defaultdict(int)
     keys = []
-    for number, picture in enumerate(pictures):
-        operator = picture.replay.change.id
+    for number, failure in enumerate(failures):
+        operator = failure.replay.change.id
         keys.append((turn[operator], operator, number))
         turn[operator] += 1
     return [number for *_, number in sorted(keys)[:EXAMPLES]]
 
 
-def contact_sheet(shown: Sequence[tuple[Picture, Tensor, Tensor]]) -> bytes:
-    """Examples as one PNG file: the clean image, the failure, and what was said of them."""
-    columns = min(3, len(shown))
+def contact_sheet(examples: Sequence[tuple[Failure, Tensor, Tensor]]) -> bytes:
+    """Return a PNG file of examples: the clean image, the failure, and the labels."""
+    columns = min(3, len(examples))
     wide, tall = 2 * _SIDE + _GAP + 2, _SIDE + 2 * _LINE + _GAP
-    rows = -(-len(shown) // columns)
+    rows = -(-len(examples) // columns)
     sheet = Image.new("RGB", (_GAP + columns * (wide + _GAP), _GAP + rows * (tall + _GAP)), "white")
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(11)
-    for place, (picture, clean, image) in enumerate(shown):
-        left, top = _GAP + place % columns * (wide + _GAP), _GAP + place // columns * (tall + _GAP)
-        failure = picture.failures[0]
-        said = failure.model.class_name(failure.prediction) or ("nothing" if failure.prediction < 0 else failure.prediction)
-        sure = "" if failure.confidence is None else f" {failure.confidence:.0%}"
-        first = f"{picture.replay.change.title}, {failure.model.name}"
-        lines = (first, f"{_short(class_of(picture))} > {_short(str(said))}{sure}")
-        for number, line in enumerate(lines):
-            pen.text((left, top + number * _LINE), _cut(line, wide, font), fill="black", font=font)
+    for index, (failure, clean, image) in enumerate(examples):
+        left, top = _GAP + index % columns * (wide + _GAP), _GAP + index // columns * (tall + _GAP)
+        for number, line in enumerate(_caption(failure)):
+            pen.text((left, top + number * _LINE), _shorten(line, wide, font), fill="black", font=font)
         for number, one in enumerate((clean, image)):
             sheet.paste(_thumbnail(one), (left + number * (_SIDE + 2), top + 2 * _LINE))
     sink = io.BytesIO()
@@ -152,19 +162,26 @@ def contact_sheet(shown: Sequence[tuple[Picture, Tensor, Tensor]]) -> bytes:
     return sink.getvalue()
 
 
+def _caption(failure: Failure) -> tuple[str, str]:
+    answer = failure.answers[0]
+    found = answer.model.class_name(answer.prediction) or ("nothing" if answer.prediction < 0 else answer.prediction)
+    confidence = "" if answer.confidence is None else f" {answer.confidence:.0%}"
+    title = f"{failure.replay.change.title}, {answer.model.name}"
+    return title, f"{_first_synonym(class_of(failure))} > {_first_synonym(str(found))}{confidence}"
+
+
 def _thumbnail(image: Tensor) -> Image.Image:
-    array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
-    picture = Image.fromarray(array).convert("RGB")
+    picture = to_picture(image).convert("RGB")
     how = Image.Resampling.NEAREST if max(picture.size) < _SIDE else Image.Resampling.BICUBIC
     return picture.resize((_SIDE, _SIDE), how)
 
 
-def _short(name: str) -> str:
-    """The first synonym of a class."""
+def _first_synonym(name: str) -> str:
+    """Return the first synonym of a class name."""
     return name.partition(",")[0]
 
 
-def _cut(line: str, width: int, font: Any) -> str:
+def _shorten(line: str, width: int, font: Any) -> str:
     line = line.encode("latin-1", "replace").decode("latin-1")
     while font.getlength(line) > width:
         line = line[:-2]

@@ -1,6 +1,6 @@
-"""Where pictures lie: in folders of operators, as COCO, or as the paper's authors released theirs.
+"""Layouts of a dataset of failures: folders of operators, COCO, or the layout that a paper's authors released theirs in.
 
-All have a metadata.jsonl. Each can be tested again: `brinell run --data FOLDER`.
+All have a metadata.jsonl and can be tested again with `brinell run --data FOLDER`.
 """
 
 from __future__ import annotations
@@ -8,155 +8,146 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from brinell.boxes import areas
-from brinell.curation.failing import Picture
+from brinell.curation.failures import Failure
 from brinell.curation.options import CurateOptions
-from brinell.curation.records import digest, folders, slug, stems
+from brinell.curation.records import digest, file_stems, folder_names, slug
 from brinell.errors import ConfigError
+from brinell.models.preprocess import Preprocess
+from brinell.pictures import to_picture
 from brinell.runs.store import Store
 from brinell.types import Label
 
 
-def encoded(image: Tensor, kind: str) -> bytes:
-    """A model input as a file that loses nothing."""
-    array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
+def encode(image: Tensor, kind: str) -> bytes:
+    """Return an image as a lossless file."""
     sink = io.BytesIO()
     options = {"lossless": True, "quality": 80, "exact": True} if kind == "webp" else {}
-    Image.fromarray(array).save(sink, kind, **options)
+    to_picture(image).save(sink, kind, **options)
     return sink.getvalue()
 
 
-Places = list[str]
+def _imagefolder(failures: Sequence[Failure], kind: str) -> list[str]:
+    folder, stem = folder_names(failures), file_stems(failures)
+    return [f"{folder[one.replay.change.id]}/{stem[one.replay.image]}-{digest(one)}.{kind}" for one in failures]
 
 
-def _imagefolder(pictures: Sequence[Picture], kind: str) -> Places:
-    folder, stem = folders(pictures), stems(pictures)
-    return [f"{folder[one.replay.change.id]}/{stem[one.replay.image]}-{digest(one)}.{kind}" for one in pictures]
+def _coco(failures: Sequence[Failure], kind: str) -> list[str]:
+    return [f"images/{file}" for file in _imagefolder(failures, kind)]
 
 
-def _coco(pictures: Sequence[Picture], kind: str) -> Places:
-    return [f"images/{place}" for place in _imagefolder(pictures, kind)]
-
-
-def _paper(pictures: Sequence[Picture], kind: str) -> Places:
-    """Property / image / model."""
-    folder, stem = folders(pictures), stems(pictures)
-    places = [
-        f"{folder[one.replay.change.id]}/{stem[one.replay.image]}/{slug(one.failures[0].model.name)}" for one in pictures
-    ]
-    often = Counter(places)
+def _paper(failures: Sequence[Failure], kind: str) -> list[str]:
+    """Return property/image/model."""
+    folder, stem = folder_names(failures), file_stems(failures)
+    paths = [f"{folder[one.replay.change.id]}/{stem[one.replay.image]}/{slug(one.model.name)}" for one in failures]
+    counts = Counter(paths)
     return [
-        f"{place}-{digest(one)}.{kind}" if often[place] > 1 else f"{place}.{kind}"
-        for place, one in zip(places, pictures, strict=True)
+        f"{path}-{digest(one)}.{kind}" if counts[path] > 1 else f"{path}.{kind}"
+        for path, one in zip(paths, failures, strict=True)
     ]
 
 
-LAYOUTS: Mapping[str, Callable[[Sequence[Picture], str], Places]] = {
+LAYOUTS: Mapping[str, Callable[[Sequence[Failure], str], list[str]]] = {
     "imagefolder": _imagefolder,
     "coco": _coco,
     "paper": _paper,
 }
 
 
-def places_beside(pictures: Sequence[Picture], places: Sequence[str], options: CurateOptions) -> list[str | None]:
-    """Where what is right beside each picture lies: the other of a pair, out of the way of those who read all pictures; in
-    the paper's layout also the clean model input, one for each size that models see.
+def counterpart_files(failures: Sequence[Failure], files: Sequence[str], options: CurateOptions) -> list[str | None]:
+    """Return the file that goes with each failure, if any: in a pair, the image that is right, hidden from readers of the
+    dataset; in the paper's layout, the clean model input, one per input size.
     """
-    inputs: dict[str, list[Any]] = {}
+    inputs: dict[str, list[Preprocess]] = {}
     found: list[str | None] = []
-    for picture, place in zip(pictures, places, strict=True):
-        folder = place.rpartition("/")[0]
-        if picture.before is not None:
-            stem, _, kind = place.rpartition(".")
-            found.append(f"{stem}-before.{kind}" if options.layout == "paper" else f".before/{place}")
+    for failure, file in zip(failures, files, strict=True):
+        folder = file.rpartition("/")[0]
+        if failure.counterpart is not None:
+            stem, _, kind = file.rpartition(".")
+            found.append(f"{stem}-before.{kind}" if options.layout == "paper" else f".before/{file}")
             continue
         if options.layout != "paper":
             found.append(None)
             continue
         known = inputs.setdefault(folder, [])
-        if picture.model_input not in known:
-            known.append(picture.model_input)
-        number = known.index(picture.model_input)
+        if failure.model_input not in known:
+            known.append(failure.model_input)
+        number = known.index(failure.model_input)
         found.append(f"{folder}/original{f'-{number + 1}' if number else ''}.{options.format}")
     return found
 
 
-def check_boxes(pictures: Sequence[Picture]) -> None:
+def require_boxes(failures: Sequence[Failure]) -> None:
     """Raise if there are no boxes to write as COCO."""
-    for source in {picture.source.number: picture.source for picture in pictures}.values():
+    for source in {failure.source.number: failure.source for failure in failures}.values():
         if all(original.boxes is None for original in source.originals.values()):
             raise ConfigError(f"the images of {source.url} have no boxes to write as COCO; use --layout imagefolder")
 
 
-def write_coco(out: Store, pictures: Sequence[Picture], records: Sequence[dict[str, Any]]) -> None:
-    """instances.json: the objects where the changes moved them; what left the model input is left out."""
+def write_coco(out: Store, failures: Sequence[Failure], records: Sequence[dict[str, Any]]) -> None:
+    """Write instances.json: boxes where the changes moved them, without those that left the model input."""
     categories: dict[str, int] = {}
-    for picture in pictures:
-        for name in picture.source.dataset.classes or ():
+    for failure in failures:
+        for name in failure.source.dataset.classes or ():
             categories.setdefault(name, len(categories) + 1)
     licences = list(dict.fromkeys(licence for record in records if (licence := licence_of(record))))
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
-    for number, (picture, record) in enumerate(zip(pictures, records, strict=True), 1):
-        pre = picture.failures[0].model.preprocess
+    for number, (failure, record) in enumerate(zip(failures, records, strict=True), 1):
+        preprocess = failure.model.preprocess
         kept = {key: value for key, value in record.items() if key not in ("versions", "license")}
-        entry = {"id": number, "width": pre.width, "height": pre.height, **kept}
+        entry = {"id": number, "width": preprocess.width, "height": preprocess.height, **kept}
         if licence_of(record):
             entry["license"] = licences.index(licence_of(record) or "") + 1
         images.append(entry)
-        for label, box, preferred in objects_of(picture):
-            name = _name(picture, label)
-            left, top, right, bottom = (round(value, 3) for value in box)
-            sides = round(right - left, 3), round(bottom - top, 3)
-            annotations.append(
-                {
-                    "id": len(annotations) + 1,
-                    "image_id": number,
-                    "category_id": categories.setdefault(name, len(categories) + 1),
-                    "bbox": [left, top, *sides],
-                    "area": round(sides[0] * sides[1], 3),
-                    "iscrowd": 0,
-                    "preferred": preferred,
-                }
-            )
+        for annotation in _annotations(failure, categories):
+            annotations.append({"id": len(annotations) + 1, "image_id": number, **annotation})
     content = {
         "info": {"description": "Failures of vision models, by brinell curate"},
-        "licenses": [{"id": place, "name": name, "url": name} for place, name in enumerate(licences, 1)],
+        "licenses": [{"id": number, "name": name, "url": name} for number, name in enumerate(licences, 1)],
         "images": images,
         "annotations": annotations,
-        "categories": [{"id": place, "name": name} for name, place in categories.items()],
+        "categories": [{"id": number, "name": name} for name, number in categories.items()],
     }
     out.write(json.dumps(content, ensure_ascii=False).encode(), "instances.json")
 
 
-def objects_of(picture: Picture) -> list[tuple[Label, list[float], bool]]:
-    """The labels and boxes of a picture's objects, and whether one is the object that the image is about."""
-    original = picture.source.originals[picture.replay.image]
+def _annotations(failure: Failure, categories: dict[str, int]) -> Iterator[dict[str, Any]]:
+    """Yield a failure's objects as annotations; add new categories."""
+    for label, box, preferred in objects_of(failure):
+        name = _category(failure, label)
+        left, top, right, bottom = (round(value, 3) for value in box)
+        sides = round(right - left, 3), round(bottom - top, 3)
+        yield {
+            "category_id": categories.setdefault(name, len(categories) + 1),
+            "bbox": [left, top, *sides],
+            "area": round(sides[0] * sides[1], 3),
+            "iscrowd": 0,
+            "preferred": preferred,
+        }
+
+
+def objects_of(failure: Failure) -> list[tuple[Label, list[float], bool]]:
+    """Return the labels and boxes of a failure's objects, and whether each is the labelled object of the image."""
+    original = failure.source.originals[failure.replay.image]
     given = torch.tensor(original.boxes or [], dtype=torch.float32).reshape(-1, 4)
-    pre = picture.failures[0].model.preprocess
-    boxes = picture.replay.boxes(given, pre, (original.height, original.width))
-    return [
-        (label, box, place == original.preferred)
-        for place, (label, box, area) in enumerate(
-            zip(original.box_labels, boxes.tolist(), areas(boxes).tolist(), strict=True)
-        )
-        if area > 0
-    ]
+    boxes = failure.replay.boxes(given, failure.model.preprocess, (original.height, original.width))
+    objects = zip(original.box_labels, boxes.tolist(), areas(boxes).tolist(), strict=True)
+    return [(label, box, number == original.preferred) for number, (label, box, area) in enumerate(objects) if area > 0]
 
 
-def _name(picture: Picture, label: Label) -> str:
-    classes = picture.source.dataset.classes
+def _category(failure: Failure, label: Label) -> str:
+    classes = failure.source.dataset.classes
     return classes[label] if isinstance(label, int) and classes is not None else str(label)
 
 
 def licence_of(record: Mapping[str, Any]) -> str | None:
-    """The licence that a record names."""
+    """Return the licence that a record names."""
     found = record.get("licence", record.get("license"))
     return None if found is None else str(found)

@@ -1,8 +1,8 @@
 """Training data from motions: a run's images as its motions left them, with their true labels.
 
-The minimal version of an image is the one that ManiFool (or another search) found; the random version has one random motion
-of a given score, by default the median score of the smallest motions, as in the paper. Images without a motion are left
-out. Pixels are the whole image's, at the size before the model's crop.
+The minimal motion of an image is the one that a search found; random motions all have one score, by default the median of
+the minimal ones, as in the paper (ManiFool, CVPR 2018). Images without a motion are left out. Pixels are those of the whole
+image, before the model's crop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brinell.engine.shards import Entry
 from brinell.errors import ConfigError, RunError
 from brinell.lenses.lens import LENSES
 from brinell.models.model import Model
-from brinell.perturb.motion import Motion
+from brinell.perturb.motion import as_motion
 from brinell.pictures import to_picture
 from brinell.run_config import load_config, name_data
 from brinell.runs.run import Run
@@ -54,7 +54,6 @@ def export_moved(run: Run, setup: RunSetup, file: str | Path, operator: str, sco
     options = next(options for options in setup.config.lenses if options.name == lens)
     model = _model(run, setup, operator)
     change = LENSES[lens].method.replay(options, operator, (model.preprocess.height, model.preprocess.width))
-    assert isinstance(change, Motion)
     samples = run.store.table("samples").to_pylist()
     known = {row["image"]: Entry(row["index"], row["image"], row["name"]) for row in samples if row["problem"] is None}
     entries = [entry for image, entry in known.items() if image in motions]
@@ -65,14 +64,14 @@ def export_moved(run: Run, setup: RunSetup, file: str | Path, operator: str, sco
         found: list[Sample] = [setup.dataset[entry.index] for entry in part]
         labels += [sample.label for sample in found]
         coordinates = torch.tensor([motions[entry.image] for entry in part], dtype=torch.float64)
-        images += _move(model, found, change.group.exp(coordinates))
+        images += _move(model, found, as_motion(change).group.exp(coordinates))
     if not images:
-        raise RunError(f"the run has no motions of {operator}: no image was fooled, or none has a motion of this score")
+        raise RunError(f"the run has no motions of {operator}: no image was broken, or none has a motion of this score")
     _write(Path(file), images, labels, entries, operator)
     return ExportedMotions(str(file), len(images), len(known) - len(images), score)
 
 
-def export_again(
+def reopen_and_export(
     run: Run, file: Path, operator: str, *, score: float | None, model: Model | None, data: Any
 ) -> ExportedMotions:
     """Open a run's models and data again and export its images; see `export_moved`."""
@@ -106,10 +105,12 @@ def _move(model: Model, samples: list[Sample], matrices: Tensor) -> list[Tensor]
 
 
 def _write(file: Path, images: list[Tensor], labels: list[Label | None], entries: list[Entry], operator: str) -> None:
-    """Write images with their labels, and of which originals they are."""
+    """Write images with their labels and the ids of their originals."""
     if file.suffix == ".npz":
         if len({tuple(image.shape) for image in images}) > 1:
-            raise ConfigError(f"the images have several sizes, which an .npz can't hold; give a folder instead of {file}")
+            raise ConfigError(
+                f"the images have several sizes, but an .npz file holds one; write to a folder instead of {file}"
+            )
         pixels = np.stack([image.permute(1, 2, 0).numpy() for image in images])
         sink = io.BytesIO()
         originals, operators = np.array([entry.image for entry in entries]), np.full(len(entries), operator)
@@ -119,9 +120,9 @@ def _write(file: Path, images: list[Tensor], labels: list[Label | None], entries
         return
     file.mkdir(parents=True, exist_ok=True)
     records = []
-    for place, (image, label, entry) in enumerate(zip(images, labels, entries, strict=True)):
-        own = f"{place:06}.png"
-        to_picture(image).save(file / own)
-        record = {"file_name": own, "label": label, "source": entry.name, "original_id": entry.image, "operator": operator}
+    for number, (image, label, entry) in enumerate(zip(images, labels, entries, strict=True)):
+        name = f"{number:06}.png"
+        to_picture(image).save(file / name)
+        record = {"file_name": name, "label": label, "source": entry.name, "original_id": entry.image, "operator": operator}
         records.append(json.dumps(record))
     (file / "metadata.jsonl").write_text("\n".join(records) + "\n", encoding="utf-8")

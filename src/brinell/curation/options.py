@@ -1,4 +1,4 @@
-"""What is taken of the failures, and how it is written."""
+"""Options of `brinell curate`: which failures to take, and how to write them."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 Layout = Literal["imagefolder", "coco", "paper"]
 
 
-def _number(value: Any) -> Any:
+def _parse_number(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
 class CurateOptions(BaseModel):
-    """Which failures, and in which form.
-
-    Of each image and operator the least perturbed failing version by `distance` is taken, or with `every` all of them.
-    `fail`: how many models must fail on a version: "any", "all", or at least so many. `margin`: by how much their wrong
-    answer is at least surer than the right one. `near_duplicates`: pictures whose perceptual hashes (64 bits) differ from
-    that of a picture taken before in no more bits are left out. `per_class` and `limit` take the least perturbed first,
-    from all classes and operators in turn.
-    """
+    """Which failures to take, and how to write them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    lens: str | None = None
-    operators: tuple[str, ...] = ()
-    every: bool = False
-    distance: Literal["mse", "mae", "l1", "l2", "linf", "l0", "changed"] = "mse"
-    min_distance: float | None = Field(None, ge=0)
-    max_distance: float | None = Field(None, ge=0)
-    margin: float | None = Field(None, ge=-1, le=1)
-    fail: Annotated[Literal["any", "all"] | Annotated[int, Field(ge=1)], BeforeValidator(_number)] = "any"
-    per_class: int | None = Field(None, ge=1)
-    near_duplicates: int | None = Field(None, ge=0, le=64)
-    limit: int | None = Field(None, ge=1)
-    layout: Layout = "imagefolder"
-    format: Literal["png", "webp"] = "png"
+    lens: str | None = Field(None, description="Take failures of this lens only.")
+    operators: tuple[str, ...] = Field((), description="Take failures of these operators only.")
+    every: bool = Field(False, description="Take every failure, not only the least changed one per image and operator.")
+    distance: Literal["mse", "mae", "l1", "l2", "linf", "l0", "changed"] = Field(
+        "mse", description="Distance to the clean image that decides which failure is the least changed."
+    )
+    min_distance: float | None = Field(None, ge=0, description="Smallest distance to the clean image.")
+    max_distance: float | None = Field(None, ge=0, description="Largest distance to the clean image.")
+    margin: float | None = Field(
+        None, ge=-1, le=1, description="Smallest margin of the wrong class's confidence over the right one's."
+    )
+    fail: Annotated[Literal["any", "all"] | Annotated[int, Field(ge=1)], BeforeValidator(_parse_number)] = Field(
+        "any", description="How many models must fail on the same changed image: any, all, or at least N."
+    )
+    per_class: int | None = Field(None, ge=1, description="Largest number of images per class, least changed first.")
+    near_duplicates: int | None = Field(
+        None, ge=0, le=64, description="Drop images whose 64-bit perceptual hash is within N bits of one already taken."
+    )
+    limit: int | None = Field(None, ge=1, description="Largest number of images, least changed first.")
+    layout: Layout = Field("imagefolder", description="Layout of the dataset.")
+    format: Literal["png", "webp"] = Field("png", description="File format; both are lossless.")

@@ -1,4 +1,4 @@
-"""What is told of each picture: a line of metadata.jsonl."""
+"""The record of each failure: a line of metadata.jsonl."""
 
 from __future__ import annotations
 
@@ -9,126 +9,124 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from brinell.curation.failing import Failure, Picture
-from brinell.curation.sources import Source, failures_of
+from brinell.curation.failures import Failure, WrongAnswer
+from brinell.curation.runs import SourceRun, failures_of
 from brinell.datasets.decode import SUFFIXES
 from brinell.types import Label
 
 
-def record(picture: Picture, file: str, before: str | None, sources: Sequence[Source]) -> dict[str, Any]:
-    """All that is known of a picture, as plain data; `before` is the file of what is right beside it, in a pair."""
-    original = picture.source.originals[picture.replay.image]
-    change = picture.replay.change
-    parameters = list(picture.replay.parameters)
-    failures = failures_of(picture.lens)
-    told = failures.parameters if failures is not None else "parameters"
+def record_failure(failure: Failure, file: str, counterpart: str | None, sources: Sequence[SourceRun]) -> dict[str, Any]:
+    """Return all facts about a failure as plain data; `counterpart` is the file of the image that is right, in a pair."""
+    original = failure.source.originals[failure.replay.image]
+    change = failure.replay.change
+    parameters = list(failure.replay.parameters)
+    failures = failures_of(failure.lens)
+    name = failures.parameters if failures is not None else "parameters"
     return {
         "file_name": file,
-        "label": label_of(picture),
-        "label_name": label_name(picture),
+        "label": label_of(failure),
+        "label_name": label_name(failure),
         "original": original.entry.name,
         "original_id": original.entry.image,
-        "lens": picture.lens,
+        "lens": failure.lens,
         "operator": change.id,
         "parameters": {
-            told: int(parameters[0]) if told == "level" else parameters,
-            "direction": picture.direction,
-            "field": picture.replay.field,
-            "seed": picture.seed,
+            name: int(parameters[0]) if name == "level" else parameters,
+            "direction": failure.direction,
+            "field": failure.replay.field,
+            "seed": failure.seed,
         },
-        "amount": picture.amount,
+        "amount": failure.amount,
         "unit": change.unit,
-        "intensity": round(picture.intensity, 4),
-        "distances": picture.distances,
-        "models": [failure.model.name for failure in picture.failures],
-        "failures": [
-            _failure(failure, picture.replay.image, sources[failure.model.source]) for failure in picture.failures
-        ],
-        **({"before": before} if picture.before is not None else {}),
-        "models_failing_elsewhere": picture.fails - len(picture.failures),
-        "run": picture.source.url,
-        "versions": picture.source.run.manifest["versions"],
-        **credits_of(picture.source, original.entry.index),
+        "intensity": round(failure.intensity, 4),
+        "distances": failure.distances,
+        "models": [answer.model.name for answer in failure.answers],
+        "failures": [_record_answer(answer, failure.replay.image, sources[answer.model.run]) for answer in failure.answers],
+        **({"before": counterpart} if failure.counterpart is not None else {}),
+        "models_failing_elsewhere": failure.fails - len(failure.answers),
+        "run": failure.source.url,
+        "versions": failure.source.run.manifest["versions"],
+        **credits_of(failure.source, original.entry.index),
     }
 
 
-def _failure(failure: Failure, image: str, source: Source) -> dict[str, Any]:
-    model = failure.model
+def _record_answer(answer: WrongAnswer, image: str, source: SourceRun) -> dict[str, Any]:
+    model = answer.model
     clean = source.clean[model.own, source.originals[image].entry.index]
     return {
         "model": model.name,
         "fingerprint": model.fingerprint,
-        "truth": failure.label,
+        "truth": answer.label,
         "before": {
             "label": clean.prediction,
             "label_name": model.class_name(clean.prediction),
             "confidence": clean.confidence,
         },
         "after": {
-            "label": failure.prediction,
-            "label_name": model.class_name(failure.prediction),
-            "confidence": failure.confidence,
-            "truth_confidence": failure.probability,
+            "label": answer.prediction,
+            "label_name": model.class_name(answer.prediction),
+            "confidence": answer.confidence,
+            "truth_confidence": answer.probability,
         },
-        "from": "asked" if failure.asked else "rows",
+        "from": "query" if answer.queried else "rows",
     }
 
 
-def label_of(picture: Picture) -> Label | None:
-    """A label that means the same class again: the dataset's own, by its name where its numbers are its own."""
-    source, failure = picture.source, picture.failures[0]
-    original = source.originals[picture.replay.image]
+def label_of(failure: Failure) -> Label | None:
+    """Return the dataset's label; a class name where the dataset has numbers of its own."""
+    source, answer = failure.source, failure.answers[0]
+    original = source.originals[failure.replay.image]
     if source.config["data"]["labels"] == "prediction" or original.label is None:
-        return failure.label
+        return answer.label
     classes = source.dataset.classes
     if isinstance(original.label, int) and classes is not None and source.config["data"]["labels"] != "index":
         return classes[original.label]
     return original.label
 
 
-def label_name(picture: Picture) -> str | None:
-    """The class's name: as the model has it, or the dataset."""
-    failure = picture.failures[0]
-    label = label_of(picture)
-    return failure.model.class_name(failure.label) or (label if isinstance(label, str) else None)
+def label_name(failure: Failure) -> str | None:
+    """Return the name of the class, from the model or else the dataset."""
+    answer = failure.answers[0]
+    label = label_of(failure)
+    return answer.model.class_name(answer.label) or (label if isinstance(label, str) else None)
 
 
-def class_of(picture: Picture) -> str:
-    """What a picture's class is called, for counting."""
-    return label_name(picture) or str(label_of(picture))
+def class_of(failure: Failure) -> str:
+    """Return the name of the class, or else the label, for counting."""
+    return label_name(failure) or str(label_of(failure))
 
 
-def credits_of(source: Source, index: int) -> Mapping[str, str]:
-    """What the dataset knows of an image's author and licence."""
+def credits_of(source: SourceRun, index: int) -> Mapping[str, str]:
+    """Return what the dataset knows about an image's author and licence."""
     known = getattr(source.dataset, "credits", None)
     return known(index) if known is not None else {}
 
 
-def digest(picture: Picture) -> str:
-    """10 hex digits that tell a picture from all others."""
-    return hashlib.blake2b(f"{picture.key}|{picture.model_input}".encode(), digest_size=5).hexdigest()
+def digest(failure: Failure) -> str:
+    """Return 10 hex digits that identify a failure."""
+    return hashlib.blake2b(f"{failure.key}|{failure.model_input}".encode(), digest_size=5).hexdigest()
 
 
-def stems(pictures: Sequence[Picture]) -> dict[str, str]:
-    """A file's stem for each original, from its name; equal ones are told apart by their ids."""
+def file_stems(failures: Sequence[Failure]) -> dict[str, str]:
+    """Return a file stem per original, from its name; equal names are followed by an id."""
     named = {}
-    for picture in pictures:
-        image = picture.replay.image
-        named[image] = _stem(picture.source.originals[image].entry.name)
-    often = Counter(named.values())
-    return {image: stem if often[stem] == 1 else f"{stem}-{image[:8]}" for image, stem in named.items()}
+    for failure in failures:
+        image = failure.replay.image
+        named[image] = _stem(failure.source.originals[image].entry.name)
+    counts = Counter(named.values())
+    return {image: stem if counts[stem] == 1 else f"{stem}-{image[:8]}" for image, stem in named.items()}
 
 
-def folders(pictures: Sequence[Picture]) -> dict[str, str]:
-    """A folder's name for each operator: its own, with its variant where it is there in several."""
-    readings = defaultdict(set)
-    for picture in pictures:
-        readings[picture.replay.change.name].add(picture.replay.change.id)
-    return {name: plain if len(names) == 1 else slug(name) for plain, names in sorted(readings.items()) for name in names}
+def folder_names(failures: Sequence[Failure]) -> dict[str, str]:
+    """Return a folder name per operator id: its name, followed by its variant if there are several."""
+    variants = defaultdict(set)
+    for failure in failures:
+        variants[failure.replay.change.name].add(failure.replay.change.id)
+    return {name: plain if len(names) == 1 else slug(name) for plain, names in sorted(variants.items()) for name in names}
 
 
 def slug(text: str) -> str:
-    """A text as part of a file's name, anywhere."""
+    """Return a text as a part of a file name that is valid everywhere."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "image"
 
 

@@ -1,1 +1,1 @@
-"""From failures to a better model."""
+"""Fine-tune models on failures and random changes (`brinell harden`)."""

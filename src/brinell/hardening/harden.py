@@ -1,4 +1,4 @@
-"""The walk of a hardening: originals into parts, training, the model's folder, and both models on the test part."""
+"""Harden a model: split originals, train, write the model, and measure it before and after on the test part."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from brinell.comparison.compare import Comparison, compare_runs
 from brinell.comparison.page import comparison_html
+from brinell.comparison.resampling import Array
 from brinell.datasets.sources import open_dataset
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.runner import execute
@@ -28,23 +29,23 @@ from brinell.engine.shards import worker_count
 from brinell.engine.threads import answers
 from brinell.errors import ConfigError, DataError
 from brinell.hardening import record as records
-from brinell.hardening.changes import Augmentation
-from brinell.hardening.checkpoints import Standing, weights_of
-from brinell.hardening.material import Item, Pictures, Subset, classes_of, read_originals, read_pictures, refuse_leaks
+from brinell.hardening.augment import Augmentation
+from brinell.hardening.checkpoints import TrainingState, weights_of
+from brinell.hardening.effect import GroupEffect, HardeningEffect, Subject, effect_of, find_effect
+from brinell.hardening.failures import FailureOpener
+from brinell.hardening.images import ImageReader, LabelledImage, ModelInputs, Subset, classes_of, refuse_leaks
 from brinell.hardening.options import HardenConfig
 from brinell.hardening.recipes import (
     Network,
+    build_network,
     channel_statistics,
-    network_of,
-    recount,
-    require_several,
+    normalise_by_set,
+    recompute_batch_norms,
+    require_batches,
     require_trainable,
-    set_normalised,
 )
-from brinell.hardening.sources import opened
-from brinell.hardening.splits import Part, divided
+from brinell.hardening.splits import Part, split_originals
 from brinell.hardening.training import Training, train
-from brinell.hardening.verdict import Effect, Verdict, effect_of, verdict_of
 from brinell.models.device import select_device
 from brinell.models.hardened import FACTS_FILE, WEIGHTS_FILE, HardenedFacts, read_facts, restore
 from brinell.models.model import Description, Model
@@ -56,42 +57,41 @@ from brinell.runs.store import Store
 from brinell.types import Dataset
 
 TEMPLATE = "brinell.hardening:summary.html"
-BATCH = 32  # images that models are asked about at once, of held-out failures
+BATCH = 32  # held-out failures per query
 
 
 @dataclass(frozen=True)
 class Hardened:
-    """A hardening that was carried out: its folder, the model, and what changed. Shows itself in a notebook."""
+    """A finished hardening: its folder, the model, and the effect. Displays itself in a notebook."""
 
     folder: str
     model: Model
     comparison: Comparison
-    verdict: Verdict
+    effect: HardeningEffect
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """What was done: config, versions, parts, epochs."""
+        """Config, versions, parts and epochs."""
         content: dict[str, Any] = json.loads(Store(self.folder).read(records.RECORD))
         return content
 
     def __repr__(self) -> str:
-        return f"Hardened({self.folder!r}: {self.verdict.sentence})"
+        return f"Hardened({self.folder!r}: {self.effect.sentence})"
 
     def _repr_html_(self) -> str:
-        return self.verdict._repr_html_()
+        return self.effect._repr_html_()
 
 
 @dataclass(frozen=True)
-class Material:
-    """Who is there, and in which part; and who is measured: a dataset, and the same as items."""
+class HardeningData:
+    """All images, the part of each original, and the dataset that is measured."""
 
-    items: list[Item]
+    items: list[LabelledImage]
     parts: dict[str, Part]
     test: Dataset
-    measured: list[Item]
 
-    def of(self, *parts: Part) -> list[Item]:
-        """The items of some parts."""
+    def of(self, *parts: Part) -> list[LabelledImage]:
+        """Return the images of some parts."""
         return [item for item in self.items if self.parts[item.original] in parts]
 
 
@@ -103,114 +103,113 @@ def harden(
     test: Any = None,
     reporter: Reporter | None = None,
 ) -> Hardened:
-    """Carry out a hardening, or what is missing of it. Objects that are given take the place of names."""
+    """Harden a model, or resume. Objects that are given replace the sources in the config."""
     reporter, store = reporter or Silent(), Store(config.folder())
     before = model if model is not None else open_model(config.model, config.execution)
     require_trainable(before)
     if "file" not in store.fs.protocol:
-        raise ConfigError(f"out should be a folder on this machine, where the model can be opened again; got {store.url}")
-    # what can't be found is told before anything is read or written
+        raise ConfigError(f"expected a local folder as out, from which the model can be opened, got {store.url}")
+    # unknown operators and layers are reported before anything is read or written
     augmentation = Augmentation.of(config.augment, config.seed, before.preprocess.interpolation)
-    network = network_of(before, config, select_device(config.execution))
+    network = build_network(before, config, select_device(config.execution))
     reporter.say(f"hardening: {store.url}")
     with ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
-        material = _material(config, store, before, data, test, pool, reporter)
-        record = records.begun(store, config, before, material.items, material.parts)
+        opener = FailureOpener(store, before, config.execution, reporter)
+        images = _read_images(config, ImageReader(before, config.seed, pool, reporter), opener, data, test)
+        record = records.begin_record(store, config, before, images.items, images.parts)
         for part, own in record["parts"].items():
-            reporter.say(f"{part}: {own['originals']:,} originals, {own['failures']:,} pictures made of them")
+            reporter.say(f"{part}: {own['originals']:,} originals, {own['failures']:,} images made from them")
         if not (record["finished"] and store.exists(WEIGHTS_FILE)):
-            network, standing = _trained(config, store, network, augmentation, material, pool, reporter)
+            network, state = _train(_Context(config, store, pool, reporter), network, augmentation, images)
             _write_model(store, config, network, named=model is None)
-            record = records.with_training(record, standing) | {"finished": True}
+            record = records.with_training(record, state) | {"finished": True}
             records.write_record(store, record)
-        after = _opened(store, config, before, named=model is None)
-        failures = _held_out_failures(material, before, after, pool)
-    both = [
-        _measured(config, store, name, one, material.test, reporter) for name, one in (("before", before), ("after", after))
+        after = _open_hardened(store, config, before, named=model is None)
+        failures = _measure_failures(images, before, after, pool)
+    runs = [
+        _measure(config, store, name, one, images.test, reporter) for name, one in (("before", before), ("after", after))
     ]
-    found = compare_runs(both, [f"{before.name}={after.name}"])
-    verdict = verdict_of(found, record["operators"], failures)
-    _summarise(store, record, found, verdict)
-    return Hardened(store.url, after, found, verdict)
+    comparison = compare_runs(runs, [f"{before.name}={after.name}"])
+    effect = find_effect(comparison, record["operators"], failures)
+    _write_summary(store, record, comparison, effect)
+    return Hardened(store.url, after, comparison, effect)
 
 
-# ---- what there is ----
+# ---- images ----
 
 
-def _material(
-    config: HardenConfig, store: Store, model: Model, data: Any, test: Any, pool: ThreadPoolExecutor, reporter: Reporter
-) -> Material:
+def _read_images(config: HardenConfig, reader: ImageReader, opener: FailureOpener, data: Any, test: Any) -> HardeningData:
+    """Read originals and failures, and split them."""
     dataset = open_dataset(config.data if data is None else data)
-    advance = reporter.stage("reading images", len(dataset), "images")
-    originals = read_originals(dataset, config.data, model, config.seed, pool, advance)
+    originals = reader.read_originals(dataset, config.data)
     items = list(originals)
     for number, options in enumerate(config.failures):
-        pictures = opened(options, number, store, model, config.execution, reporter)
-        advance = reporter.stage(f"reading failures of {pictures.name}", len(pictures), "images")
-        by_index = options.labels == "index"
-        items += read_pictures(pictures, by_index, options.unrelated, originals, model, pool, advance)
+        items += reader.read_failures(opener.open(options, number), options, originals)
     shares = config.parts.shares
     if config.test is not None:
         whole = 1 - shares[2]
         shares = (shares[0] / whole, shares[1] / whole, 0.0)
-    parts = divided(classes_of(items), shares, config.seed, pool=config.parts.small_classes == "pool")
+    parts = split_originals(classes_of(items), shares, config.seed, pool=config.parts.small_classes == "pool")
     if config.test is None:
         measured = [item for item in originals if parts[item.original] == "test"]
-        tested: Dataset = Subset(dataset, [item.index for item in measured])
     else:
-        tested = open_dataset(config.test if test is None else test)
-        advance = reporter.stage("reading test images", len(tested), "images")
-        measured = read_originals(tested, config.test, model, config.seed, pool, advance)
-        tested = Subset(tested, [item.index for item in measured])
+        dataset = open_dataset(config.test if test is None else test)
+        measured = reader.read_originals(dataset, config.test, "test images")
     refuse_leaks(items, parts, measured)
-    return Material(items, parts, tested, measured)
+    return HardeningData(items, parts, Subset(dataset, [item.index for item in measured]))
 
 
 # ---- training ----
 
 
-def _trained(
-    config: HardenConfig,
-    store: Store,
-    network: Network,
-    augmentation: Augmentation,
-    material: Material,
-    pool: ThreadPoolExecutor,
-    reporter: Reporter,
-) -> tuple[Network, Standing]:
+@dataclass(frozen=True)
+class _Context:
+    """What training runs with."""
+
+    config: HardenConfig
+    store: Store
+    pool: ThreadPoolExecutor
+    reporter: Reporter
+
+
+def _train(
+    context: _Context, network: Network, augmentation: Augmentation, images: HardeningData
+) -> tuple[Network, TrainingState]:
+    """Train the network; return it with its final preprocessing."""
+    config, pool = context.config, context.pool
     device, preprocess = select_device(config.execution), network.preprocess
-    items = [item for item in material.of("train") if config.training.clean or not item.clean]
+    items = [item for item in images.of("train") if config.training.clean or not item.clean]
     if not items:
-        raise DataError("no picture to train on is in the training part; give more failures, or train on clean images, too")
-    require_several(network.module, config.training, len(items))
+        raise DataError("the training part has no images to train on; add failures, or set training.clean to true")
+    require_batches(network.module, config.training, len(items))
     training = Training(
         network,
-        Pictures(items, preprocess, pool, device),
-        Pictures(material.of("validation"), preprocess, pool, device),
+        ModelInputs(items, preprocess, pool, device),
+        ModelInputs(images.of("validation"), preprocess, pool, device),
         augmentation,
         config.training,
         config.seed,
     )
     if config.recipe == "set_normalisation":
-        own = channel_statistics(images for _, _, images in training.fed(0))
-        clean = Pictures([item for item in material.of("train") if item.clean], preprocess, pool, device)
-        usual = channel_statistics(_every(clean)) if len(clean) else own
-        network = replace(network, preprocess=set_normalised(preprocess, own, usual))
+        own = channel_statistics(inputs for _, _, inputs in training.batches(0))
+        clean = ModelInputs([item for item in images.of("train") if item.clean], preprocess, pool, device)
+        expected = channel_statistics(_iterate(clean)) if len(clean) else own
+        network = replace(network, preprocess=normalise_by_set(preprocess, own, expected))
         training = replace(training, network=network)
-    standing = train(training, store, reporter)
-    if standing.reason is not None:
-        reporter.say(standing.reason)
+    state = train(training, context.store, context.reporter)
+    if state.reason is not None:
+        context.reporter.say(state.reason)
     if config.recipe == "set_normalisation" and config.training.batch_norm == "update":
-        recount(training.network, (images for _, _, images in training.fed(0)))
-    return training.network, standing
+        recompute_batch_norms(training.network, (inputs for _, _, inputs in training.batches(0)))
+    return training.network, state
 
 
-def _every(pictures: Pictures) -> Iterator[Tensor]:
-    for rows in torch.split(torch.arange(len(pictures)), 256):
-        yield pictures.inputs(rows)
+def _iterate(inputs: ModelInputs) -> Iterator[Tensor]:
+    for rows in torch.split(torch.arange(len(inputs)), 256):
+        yield inputs.select(rows)
 
 
-# ---- the model's folder ----
+# ---- the model ----
 
 
 def _write_model(store: Store, config: HardenConfig, network: Network, *, named: bool) -> None:
@@ -224,8 +223,8 @@ def _write_model(store: Store, config: HardenConfig, network: Network, *, named:
     store.write(save(weights_of(network.module)), WEIGHTS_FILE)
 
 
-def _opened(store: Store, config: HardenConfig, before: Model, *, named: bool) -> Model:
-    """The hardened model, opened again as anybody would."""
+def _open_hardened(store: Store, config: HardenConfig, before: Model, *, named: bool) -> Model:
+    """Return the hardened model, opened from its folder."""
     name = f"{before.name}-hardened"
     if named:
         return open_model({"source": f"hardened:{store.place()}", "name": name}, config.execution)
@@ -239,8 +238,8 @@ def _opened(store: Store, config: HardenConfig, before: Model, *, named: bool) -
 # ---- before and after ----
 
 
-def _measured(config: HardenConfig, store: Store, name: str, model: Model, test: Dataset, reporter: Reporter) -> Run:
-    """Measure one of the two models on the test images; by other lenses than before, in a folder beside."""
+def _measure(config: HardenConfig, store: Store, name: str, model: Model, test: Dataset, reporter: Reporter) -> Run:
+    """Measure a model on the test images; if the lenses have changed, in another folder."""
     options = config.data if config.test is None else config.test
     run: RunConfig = load_config(
         {
@@ -252,42 +251,42 @@ def _measured(config: HardenConfig, store: Store, name: str, model: Model, test:
             "execution": config.execution.model_dump(mode="json"),
         }
     )
-    there, asked = Store(store.place(name)), run.identity()["lenses"]
-    if there.exists("manifest.json") and there.manifest()["identity"]["config"]["lenses"] != asked:
-        digest = hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=4).hexdigest()
+    existing, lenses = Store(store.place(name)), run.identity()["lenses"]
+    if existing.exists("manifest.json") and existing.manifest()["identity"]["config"]["lenses"] != lenses:
+        digest = hashlib.blake2b(json.dumps(lenses, sort_keys=True).encode(), digest_size=4).hexdigest()
         run = run.model_copy(update={"out": store.place(f"{name}-{digest}")})
     return execute(RunSetup(run, (model,), open_dataset(test)), reporter)
 
 
-def _held_out_failures(material: Material, before: Model, after: Model, pool: ThreadPoolExecutor) -> Effect | None:
-    """The share of held-out failures that are right, before and after; of each original the mean over its pictures."""
-    items = [item for item in material.of("test") if not item.clean]
+def _measure_failures(images: HardeningData, before: Model, after: Model, pool: ThreadPoolExecutor) -> GroupEffect | None:
+    """Return the effect on held-out failures: the share that is right, averaged within each original."""
+    items = [item for item in images.of("test") if not item.clean]
     if not items:
         return None
-    sides = [_by_original(items, model, pool) for model in (before, after)]
+    old, new = (_accuracy_by_original(items, model, pool) for model in (before, after))
     operators = tuple(sorted({item.operator for item in items if item.operator is not None}))
-    return effect_of(sides[0], sides[1], "failures", "held-out failures", "failures", operators)
+    return effect_of(old, new, Subject("failures", "held-out failures", "failures", operators))
 
 
-def _by_original(items: Sequence[Item], model: Model, pool: ThreadPoolExecutor) -> np.ndarray[Any, np.dtype[np.float64]]:
-    pictures = Pictures(items, model.preprocess, pool, torch.device("cpu"))
+def _accuracy_by_original(items: Sequence[LabelledImage], model: Model, pool: ThreadPoolExecutor) -> Array:
+    inputs = ModelInputs(items, model.preprocess, pool, torch.device("cpu"))
     right: dict[str, list[float]] = defaultdict(list)
-    for rows in torch.split(torch.arange(len(pictures)), 16 * BATCH):
-        found = answers(model, pictures.inputs(rows), BATCH).argmax(1).cpu() == pictures.labels[rows]
+    for rows in torch.split(torch.arange(len(inputs)), 16 * BATCH):
+        found = answers(model, inputs.select(rows), BATCH).argmax(1).cpu() == inputs.labels[rows]
         for number, one in zip(rows.tolist(), found.tolist(), strict=True):
             right[items[number].original].append(float(one))
     return np.array([np.mean(own) for own in right.values()])
 
 
-def _summarise(store: Store, record: dict[str, Any], found: Comparison, verdict: Verdict) -> None:
-    told = verdict.to_dict() | {
+def _write_summary(store: Store, record: dict[str, Any], comparison: Comparison, effect: HardeningEffect) -> None:
+    summary = effect.to_json() | {
         "parts": record["parts"],
         "operators": record["operators"],
         "epochs": record["epochs"],
         "kept": record["kept"],
         "stopped": record["stopped"],
-        "comparison": found.to_json(),
+        "comparison": comparison.to_json(),
     }
-    store.write(json.dumps(told, indent=1, ensure_ascii=False).encode(), "summary.json")
-    page = comparison_html(found, page=TEMPLATE, content={"hardening": {**told, "rows": verdict.rows()}})
+    store.write(json.dumps(summary, indent=1, ensure_ascii=False).encode(), "summary.json")
+    page = comparison_html(comparison, page=TEMPLATE, content={"hardening": {**summary, "rows": effect.rows()}})
     store.write(page.encode(), "summary.html")

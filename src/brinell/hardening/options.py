@@ -1,4 +1,7 @@
-"""A hardening in one frozen object: which model, on what, how, and how it is measured before and after."""
+"""The config of `brinell harden`: the model, what it is trained on and how, and how it is measured before and after.
+
+Importing this needs no torch.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from brinell.config.model import ModelOptions
 from brinell.curation.options import CurateOptions
 from brinell.errors import ConfigError
 from brinell.lenses.lens import LENSES, default_lens
-from brinell.models.excitation import REDUCTION
 from brinell.run_config import one_lens, overridden
 from brinell.validation import Location, validate
 
@@ -25,28 +27,28 @@ Recipe = Literal["plain", "set_normalisation", "squeeze_excitation"]
 _STRICT = ConfigDict(frozen=True, extra="forbid")
 
 
-def _listed(value: Any) -> Any:
-    """One thing as a list of it."""
+def _as_list(value: Any) -> Any:
+    """Return a single entry as a list."""
     return [value] if isinstance(value, (str, Mapping, Path)) else value
 
 
 class FailureOptions(BaseModel):
-    """Pictures to train on: a data set of failures, or a run whose failures are taken.
+    """Failures to train on: a dataset, or a run.
 
-    Of a run, `curate` says which failures (as for `brinell curate`), or `moved` names the motions of a geometry run that
-    images are moved by ("affine:manifool", "affine:random"), random ones by a `score`. Pictures must say which originals
-    they are of, as those of `brinell curate` and `brinell moved` do; those that have none are `unrelated`.
+    Images must name their originals, as those of `brinell curate` and `brinell export-moved` do, or be `unrelated`.
     """
 
     model_config = _STRICT
 
-    source: str
-    labels: Literal["auto", "index"] = "auto"
-    label_column: str | None = None
-    unrelated: bool = False
-    curate: CurateOptions | None = None
-    moved: str | None = None
-    score: float | None = Field(None, ge=0)
+    source: str = Field(description="A dataset of failures, or the folder of a run.")
+    labels: Literal["auto", "index"] = Field("auto", description="Match labels by name where possible, or by index.")
+    label_column: str | None = Field(None, description="Column of the labels in the dataset's metadata.")
+    unrelated: bool = Field(False, description="The images have no originals in `data`.")
+    curate: CurateOptions | None = Field(None, description="Which failures of a run to take; see `brinell curate`.")
+    moved: str | None = Field(
+        None, description="Take a run's images as the motions of this operator left them; see `brinell export-moved`."
+    )
+    score: float | None = Field(None, ge=0, description="Score of random motions (default: the median of the smallest).")
 
     @model_validator(mode="before")
     @classmethod
@@ -55,24 +57,28 @@ class FailureOptions(BaseModel):
 
     @property
     def data(self) -> DataOptions:
-        """The pictures as a dataset."""
+        """The images as a dataset."""
         return DataOptions(source=self.source, labels=self.labels, label_column=self.label_column)
 
 
 class OperatorOptions(BaseModel):
-    """One change that is applied while training: an operator, a property, "highlight" or "crop".
-
-    `strength` is drawn between two shares of what it can do: of an operator's 30 levels, of a property's range, of a
-    highlight's full brightness. A highlight's `sigmas` are shares of the shorter side; a crop's `sizes`, too, or pixels.
-    """
+    """A change that is applied during training: an operator, a property, "highlight" or "crop"."""
 
     model_config = _STRICT
 
-    name: str
-    variant: str | None = None
-    strength: tuple[float, float] = (0.0, 1.0)
-    sigmas: tuple[float, ...] = (10 / 375, 20 / 375, 30 / 375, 40 / 375)  # the paper's, of a photograph of 500 by 375
-    sizes: tuple[float, ...] = (0.4, 0.6, 0.8, 1.0)
+    name: str = Field(description='Name of an operator or property, "highlight" or "crop".')
+    variant: str | None = Field(None, description="Variant of the operator or property.")
+    strength: tuple[float, float] = Field(
+        (0.0, 1.0),
+        description="Range of the random strength: a share of 30 levels, of a property's range, or of full brightness.",
+    )
+    sigmas: tuple[float, ...] = Field(
+        (10 / 375, 20 / 375, 30 / 375, 40 / 375),  # the paper's, for a photograph of 500 by 375
+        description="Sizes of a highlight, as shares of the shorter side.",
+    )
+    sizes: tuple[float, ...] = Field(
+        (0.4, 0.6, 0.8, 1.0), description="Sizes of a crop, as shares of the shorter side or in pixels."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -80,137 +86,145 @@ class OperatorOptions(BaseModel):
         return {"name": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _sensible(self) -> OperatorOptions:
+    def _check(self) -> OperatorOptions:
         low, high = self.strength
         if not 0 <= low <= high <= 1 or high == 0:
             raise ConfigError(
-                f"the strength of {self.name} should be two shares that rise, as in [0.1, 0.5]; got {low}, {high}"
+                f"expected the strength of {self.name} as two increasing shares, such as [0.1, 0.5]; got {low}, {high}"
             )
         if not self.sizes or min(self.sizes) <= 0 or not self.sigmas or min(self.sigmas) <= 0:
-            raise ConfigError(f"sizes and sigmas of {self.name} should be more than 0")
+            raise ConfigError(f"expected sizes and sigmas of {self.name} greater than 0")
         return self
 
 
 class AugmentOptions(BaseModel):
-    """What is done to clean images while training, anew in every epoch.
-
-    A `share` of them is changed, each by a chain of up to `depth` operators. With a `width`, so many chains are mixed with
-    each other and with the image, as AugMix does; `consistency` weighs its loss that wants the same answer to an image and
-    two versions of it.
-    """
+    """Random changes of clean images during training, drawn anew in every epoch."""
 
     model_config = _STRICT
 
-    operators: Annotated[tuple[OperatorOptions, ...], BeforeValidator(_listed)] = ()
-    share: float = Field(0.5, gt=0, le=1)
-    depth: int = Field(1, ge=1, le=10)
-    width: int = Field(1, ge=1, le=10)
-    consistency: float = Field(0.0, ge=0)
+    operators: Annotated[tuple[OperatorOptions, ...], BeforeValidator(_as_list)] = Field(
+        (), description="Changes to choose from."
+    )
+    share: float = Field(0.5, gt=0, le=1, description="Share of the clean images that are changed.")
+    depth: int = Field(1, ge=1, le=10, description="Largest number of operators in a chain.")
+    width: int = Field(1, ge=1, le=10, description="Number of chains that are mixed with the image, as in AugMix.")
+    consistency: float = Field(0.0, ge=0, description="Weight of AugMix's consistency loss.")
 
 
 class PartOptions(BaseModel):
-    """How originals are divided into training, validation and test: shares of each class, all versions of one together.
-
-    A class with fewer originals than there are parts is refused, or `pool`ed with others of its kind and divided with them.
-    """
+    """How originals are split into training, validation and test."""
 
     model_config = _STRICT
 
-    shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
-    small_classes: Literal["refuse", "pool"] = "refuse"
+    shares: tuple[float, float, float] = Field(
+        (0.6, 0.2, 0.2), description="Shares of training, validation and test in each class."
+    )
+    small_classes: Literal["refuse", "pool"] = Field(
+        "refuse", description="Whether to refuse classes with fewer originals than parts, or to split them together."
+    )
 
     @model_validator(mode="after")
-    def _sensible(self) -> PartOptions:
+    def _check(self) -> PartOptions:
         if min(self.shares) < 0 or self.shares[0] == 0 or abs(sum(self.shares) - 1) > 1e-9:
-            raise ConfigError(f"shares should be three numbers that add up to 1, the first not 0; got {list(self.shares)}")
+            raise ConfigError(
+                f"expected shares as three numbers that add up to 1, the first not 0; got {list(self.shares)}"
+            )
         return self
 
 
 class ExcitationOptions(BaseModel):
-    """Where squeeze-and-excitation blocks go: `after` parts whose names fit these patterns, or all blocks that train."""
+    """Squeeze-and-excitation blocks."""
 
     model_config = _STRICT
 
-    after: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
-    reduction: int = Field(REDUCTION, ge=1)
+    after: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = Field(
+        (), description="Name patterns of the modules to add blocks after (default: all blocks that train)."
+    )
+    reduction: int = Field(16, ge=1, description="Channels per hidden unit of a block.")  # 16: the paper's
 
 
 class TrainingOptions(BaseModel):
-    """How weights are trained.
-
-    `layers` are patterns of the names of those that train. `clean`: whether clean originals are trained on beside failures.
-    `floor`: training stops once the accuracy on clean validation images is so many points below where it began, and goes
-    back to the last epoch above. `keep`: the "last" epoch, or the "best" on validation images that are changed. The rate
-    follows a `schedule`: constant, cosine, or halved every `halve` epochs. `batch_norm`: whether batch norms go on
-    counting ("update") or stay as they are ("frozen").
-    """
+    """How weights are trained."""
 
     model_config = _STRICT
 
-    epochs: int = Field(5, ge=1)
-    batch: int = Field(64, ge=1)
-    layers: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ("*",)
-    clean: bool = True
-    optimiser: Literal["sgd", "adam", "adamw"] = "adam"
-    rate: float = Field(1e-4, gt=0)
-    momentum: float = Field(0.9, ge=0, lt=1)
-    weight_decay: float = Field(0.0, ge=0)
-    schedule: Literal["constant", "cosine", "halve"] = "constant"
-    halve: int = Field(1, ge=1)
-    precision: Precision = "fp32"
-    batch_norm: Literal["update", "frozen"] = "update"
-    floor: float | None = Field(None, ge=0)
-    keep: Literal["last", "best"] = "last"
+    epochs: int = Field(5, ge=1, description="Number of epochs.")
+    batch: int = Field(64, ge=1, description="Batch size.")
+    layers: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = Field(
+        ("*",), description="Name patterns of the layers that train."
+    )
+    clean: bool = Field(True, description="Train on clean originals as well as on failures.")
+    optimiser: Literal["sgd", "adam", "adamw"] = Field("adam", description="Optimiser.")
+    rate: float = Field(1e-4, gt=0, description="Learning rate.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum of SGD, or beta 1 of Adam.")
+    weight_decay: float = Field(0.0, ge=0, description="Weight decay.")
+    schedule: Literal["constant", "cosine", "halve"] = Field("constant", description="Schedule of the learning rate.")
+    halve: int = Field(1, ge=1, description="Epochs after which the schedule `halve` halves the rate.")
+    precision: Precision = Field("fp32", description="Precision; weights are kept in fp32.")
+    batch_norm: Literal["update", "frozen"] = Field("update", description="Whether batch norms update their statistics.")
+    floor: float | None = Field(
+        None,
+        ge=0,
+        description="Stop when clean validation accuracy has dropped by more than this many points, and keep the "
+        "last epoch above.",
+    )
+    keep: Literal["last", "best"] = Field(
+        "last", description="Which epoch to keep: the last one, or the best one on changed validation images."
+    )
 
 
 class HardenConfig(BaseModel):
-    """What `brinell harden` carries out.
-
-    `data` are originals with their labels, of which the test part is measured and never trained on; with `test`, that is
-    measured instead. `measure` lists lenses, as a run does.
-    """
+    """The config of `brinell harden`."""
 
     model_config = _STRICT
 
-    model: ModelOptions
-    data: DataOptions
-    test: DataOptions | None = None
-    failures: Annotated[tuple[FailureOptions, ...], BeforeValidator(_listed)] = ()
-    augment: AugmentOptions = AugmentOptions()
-    recipe: Recipe = "plain"
-    excitation: ExcitationOptions = ExcitationOptions()
-    parts: PartOptions = PartOptions()
-    training: TrainingOptions = TrainingOptions()
+    model: ModelOptions = Field(description="Model: a torch classifier.")
+    data: DataOptions = Field(description="Originals with labels; the test part is measured and never trained on.")
+    test: DataOptions | None = Field(None, description="Dataset to measure instead of the test part.")
+    failures: Annotated[tuple[FailureOptions, ...], BeforeValidator(_as_list)] = Field(
+        (), description="Failures to train on: datasets or runs."
+    )
+    augment: AugmentOptions = Field(AugmentOptions(), description="Random changes of clean images during training.")
+    recipe: Recipe = Field("plain", description="What to change in the network before it is trained.")
+    excitation: ExcitationOptions = Field(ExcitationOptions(), description="Blocks of the recipe squeeze_excitation.")
+    parts: PartOptions = Field(PartOptions(), description="Split into training, validation and test.")
+    training: TrainingOptions = Field(TrainingOptions(), description="How weights are trained.")
     measure: Annotated[
-        tuple[Annotated[SerializeAsAny[LensOptions], BeforeValidator(one_lens)], ...], BeforeValidator(_listed)
-    ] = Field(default_factory=lambda: (one_lens(default_lens()),), min_length=1)
-    seed: int = 0
-    out: str | None = None
-    execution: Execution = Execution()
+        tuple[Annotated[SerializeAsAny[LensOptions], BeforeValidator(one_lens)], ...], BeforeValidator(_as_list)
+    ] = Field(
+        default_factory=lambda: (one_lens(default_lens()),),
+        min_length=1,
+        description="Lenses to measure with before and after, as in a run.",
+    )
+    seed: int = Field(0, description="Seed of all random draws.")
+    out: str | None = Field(None, description="Folder of the hardened model (default: runs/harden-MODEL-DIGEST).")
+    execution: Execution = Field(Execution(), description="Device, batch size, workers and so on, as in a run.")
 
     @model_validator(mode="after")
-    def _sensible(self) -> HardenConfig:
+    def _check(self) -> HardenConfig:
         if "labels" in self.data.model_fields_set and self.data.labels == "prediction":
-            raise ConfigError("training needs true labels: data.labels should be auto or index, not prediction")
+            raise ConfigError("training needs true labels; set data.labels to auto or index instead of prediction")
         if self.test is None and self.parts.shares[2] == 0:
-            raise ConfigError("no image is left to measure: give the third of parts.shares more than 0, or a test data set")
+            raise ConfigError(
+                "there are no images to measure; make the third of parts.shares greater than 0, or add a test dataset"
+            )
         if self.training.floor is not None and self.parts.shares[1] == 0:
-            raise ConfigError("a floor needs validation images: give the second of parts.shares more than 0")
+            raise ConfigError("training.floor needs validation images; make the second of parts.shares greater than 0")
         if not self.training.clean and not self.failures:
-            raise ConfigError("there is nothing to train on: training.clean is false, and there are no failures")
+            raise ConfigError("there is nothing to train on; set training.clean to true, or add failures")
         if self.recipe != "squeeze_excitation" and "excitation" in self.model_fields_set:
-            raise ConfigError("excitation is for the recipe squeeze_excitation; choose it, or leave excitation out")
+            raise ConfigError("excitation needs the recipe squeeze_excitation; choose it, or remove excitation")
         names = [lens.name for lens in self.measure]
         if len(set(names)) < len(names):
-            raise ConfigError(f"measure lists a lens twice ({', '.join(names)}); list all operators in one of them")
+            raise ConfigError(f"measure lists a lens twice ({', '.join(names)}); list all operators in one entry")
         return self
 
     def identity(self) -> dict[str, Any]:
-        """What the weights depend on, as plain data: not where and how it is carried out, nor how it is measured."""
+        """Return what the weights depend on, as plain data: neither where and how it runs nor how it is measured."""
         return self.model_dump(mode="json", exclude={"out", "execution", "measure"})
 
     def folder(self) -> str:
-        """Where it lies: as asked, or a folder named by what is done, so that the same command finds it again."""
+        """Return the folder: as given, or named after the config, so that the same command resumes."""
         if self.out is not None:
             return self.out
         digest = hashlib.blake2b(json.dumps(self.identity(), sort_keys=True).encode(), digest_size=4).hexdigest()
@@ -218,25 +232,25 @@ class HardenConfig(BaseModel):
 
 
 def load_harden_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> HardenConfig:
-    """Validate a mapping, with `key.sub=value` overrides laid over it."""
+    """Return a config from a mapping and `key.sub=value` overrides, or raise."""
     return validate(HardenConfig, overridden(content, overrides), _known_keys)
 
 
-def _known_keys(place: Location) -> list[str]:
-    """The keys of the part of a config that a finding is about."""
+def _known_keys(location: Location) -> list[str]:
+    """Return the known keys at a location of a config."""
     parts: dict[str, type[BaseModel]] = {
         "model": ModelOptions,
         "data": DataOptions,
         "test": DataOptions,
         "failures": FailureOptions,
-        "augment": OperatorOptions if len(place) > 2 else AugmentOptions,
+        "augment": OperatorOptions if len(location) > 2 else AugmentOptions,
         "excitation": ExcitationOptions,
         "parts": PartOptions,
         "training": TrainingOptions,
         "execution": Execution,
     }
-    if len(place) == 1:
+    if len(location) == 1:
         return list(HardenConfig.model_fields)
-    if place[0] == "measure":
+    if location[0] == "measure":
         return sorted({key for lens in LENSES.values() for key in lens.options.model_fields})
-    return list(parts.get(str(place[0]), HardenConfig).model_fields)
+    return list(parts.get(str(location[0]), HardenConfig).model_fields)

@@ -1,4 +1,4 @@
-"""What is done to a network before its weights are trained: which layers train, new blocks, another normalisation."""
+"""Prepare a network for training: which layers train, new blocks, another normalisation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NORMS = (nn.modules.batchnorm._BatchNorm,)
 
 @dataclass(frozen=True)
 class Network:
-    """What is trained: a module of its own in float32, and how images get to it."""
+    """What is trained: a copy of the module in float32, and its preprocessing."""
 
     module: nn.Module
     preprocess: Preprocess
@@ -32,81 +32,79 @@ class Network:
     excitation: Excitation | None = None
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """Scores (N, K) before any softmax, of uint8 inputs."""
+        """Return logits (N, K) of uint8 inputs."""
         scores: Tensor = self.module(self.preprocess.normalise(inputs))
         return scores.clamp(min=1e-30).log() if self.probabilities else scores
 
 
 def require_trainable(model: Model) -> nn.Module:
-    """A model's module, or an error that says why it can't be trained."""
+    """Return a model's module, or raise if it can't be trained."""
     if model.service is not None:
-        raise ModelError(f"model {model.name} is behind HTTP and can't be trained; give the torch module that it serves")
+        raise ModelError(f"model {model.name} is behind HTTP and can't be trained; use the torch module that it serves")
     if model.detector is not None:
-        raise ModelError(f"model {model.name} is a detector, and harden trains classifiers; give a torch classifier")
+        raise ModelError(f"model {model.name} is a detector, but harden trains classifiers; use a torch classifier")
     if model.internals is None:
         raise ModelError(
-            f"model {model.name} is no torch module and can't be trained (ONNX files give no gradients); give the module "
-            "that it was exported from, as torch:package.module:factory"
+            f"model {model.name} is not a torch module and can't be trained (ONNX has no gradients); use the module that "
+            "it was exported from, as torch:package.module:factory"
         )
     module = model.internals.module
     if any(value.is_floating_point() and value.dtype != torch.float32 for value in module.parameters()):
         raise ModelError(
             f"model {model.name} was opened in {model.facts.get('precision')}, which is too coarse to train; leave "
-            "execution.precision at fp32, and train with training.precision"
+            "execution.precision at fp32, and set training.precision instead"
         )
     if not any(True for _ in module.parameters()):
         raise ModelError(f"model {model.name} has no weights to train")
     return module
 
 
-def network_of(model: Model, config: HardenConfig, device: torch.device) -> Network:
-    """A copy of a model's module, with what the recipe adds, ready to be trained."""
+def build_network(model: Model, config: HardenConfig, device: torch.device) -> Network:
+    """Return a copy of a model's module, with what the recipe adds, ready to be trained."""
     module = copy.deepcopy(require_trainable(model)).to(device).eval()
-    _let_train(module, config.training.layers)
+    _select_layers(module, config.training.layers)
     excitation = None
     if config.recipe == "squeeze_excitation":
-        excitation = _excited(module, model.preprocess, config.excitation.after, config.excitation.reduction)
+        excitation = _add_blocks(module, model.preprocess, config.excitation.after, config.excitation.reduction)
     return Network(module, model.preprocess, model.probabilities, excitation)
 
 
-def require_several(module: nn.Module, options: TrainingOptions, pictures: int) -> None:
-    """Refuse batches of one picture where a batch norm would count over them."""
-    counts = options.batch_norm == "update" and any(isinstance(part, NORMS) and trains(part) for part in module.modules())
-    if counts and min(options.batch, pictures) < 2:
+def require_batches(module: nn.Module, options: TrainingOptions, images: int) -> None:
+    """Raise if a batch norm would compute statistics of a single image."""
+    updates = options.batch_norm == "update" and any(isinstance(part, NORMS) and trains(part) for part in module.modules())
+    if updates and min(options.batch, images) < 2:
         raise ConfigError(
-            f"batch norms can't count over one picture: the batch is {options.batch}, of {pictures} pictures; give a batch "
-            "of 2 or more and as many pictures, or batch_norm: frozen"
+            f"batch norms need at least 2 images per batch, got a batch size of {options.batch} and {images} images; "
+            "increase training.batch or add images, or set training.batch_norm to frozen"
         )
 
 
-def _let_train(module: nn.Module, patterns: Sequence[str]) -> None:
-    """Let those parameters train whose layer's name, or one of a part that it lies in, fits a pattern."""
+def _select_layers(module: nn.Module, patterns: Sequence[str]) -> None:
+    """Let parameters train if their name, or that of a module that contains them, matches a pattern."""
     names = [name for name, _ in module.named_parameters()]
     for pattern in patterns:
-        if not any(_fits(name, pattern) for name in names):
+        if not any(_matches(name, pattern) for name in names):
             layers = list(dict.fromkeys(name.rpartition(".")[0] or name for name in names))
-            raise ConfigError(f"no layer is called {pattern!r}; {nearest(pattern, layers)}")
+            raise ConfigError(f"no layer is named {pattern!r}; {nearest(pattern, layers)}")
     for name, value in module.named_parameters():
-        value.requires_grad_(any(_fits(name, pattern) for pattern in patterns))
+        value.requires_grad_(any(_matches(name, pattern) for pattern in patterns))
 
 
-def _fits(name: str, pattern: str) -> bool:
+def _matches(name: str, pattern: str) -> bool:
     parts = name.split(".")
     return any(fnmatchcase(".".join(parts[:count]), pattern) for count in range(1, len(parts) + 1))
 
 
-def _excited(module: nn.Module, preprocess: Preprocess, patterns: Sequence[str], reduction: int) -> Excitation:
+def _add_blocks(module: nn.Module, preprocess: Preprocess, patterns: Sequence[str], reduction: int) -> Excitation:
     device = next(module.parameters()).device
     blocks = choose_blocks(module, preprocess.normalise(probe_images(preprocess).to(device)), patterns)
-    if not patterns:  # in the layers that train, as the paper has it
+    if not patterns:  # in the layers that train, as in the paper
         training = {
             name for name in blocks if any(value.requires_grad for value in module.get_submodule(name).parameters())
         }
         blocks = {name: count for name, count in blocks.items() if name in training}
     if not blocks:
-        raise ConfigError(
-            "no block that trains gives feature maps; let more layers train, or name blocks in excitation.after"
-        )
+        raise ConfigError("no block that trains has feature maps; train more layers, or name blocks in excitation.after")
     add_excitation(module, blocks, reduction)
     for part in module.modules():
         if isinstance(part, SqueezeExcitation):
@@ -118,7 +116,7 @@ def _excited(module: nn.Module, preprocess: Preprocess, patterns: Sequence[str],
 
 
 def channel_statistics(batches: Iterable[Tensor]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The mean and standard deviation of each channel over uint8 images (N, C, H, W), in shares of 255."""
+    """Return the mean and standard deviation of each channel over uint8 images (N, C, H, W), scaled to [0, 1]."""
     count, total, squares = 0, torch.zeros(()), torch.zeros(())
     for images in batches:
         values = images.to(torch.float64) / 255
@@ -130,15 +128,15 @@ def channel_statistics(batches: Iterable[Tensor]) -> tuple[tuple[float, ...], tu
     return tuple(mean.tolist()), tuple(deviation.tolist())
 
 
-def set_normalised(
+def normalise_by_set(
     preprocess: Preprocess,
     own: tuple[tuple[float, ...], tuple[float, ...]],
     clean: tuple[tuple[float, ...], tuple[float, ...]],
 ) -> Preprocess:
-    """The normalisation that gives a set the statistics which the network is used to.
+    """Return the normalisation that gives a set the statistics that the network expects.
 
-    `own` are the set's mean and standard deviation, and take the place of the model's. A model that has none normalises
-    inside: its set is brought to the statistics of the `clean` images.
+    `own` are the mean and standard deviation of the set; they replace those of the model. A model without any normalises
+    inside: its set gets the statistics of the `clean` images.
     """
     if (preprocess.mean, preprocess.std) != ((0.0,) * len(preprocess.mean), (1.0,) * len(preprocess.std)):
         return replace(preprocess, mean=own[0], std=own[1])
@@ -148,24 +146,24 @@ def set_normalised(
 
 
 def trains(norm: nn.modules.batchnorm._BatchNorm) -> bool:
-    """Whether a batch norm is among the layers that train."""
+    """Whether a batch norm trains."""
     return norm.weight is None or norm.weight.requires_grad
 
 
-def recount(network: Network, batches: Iterable[Tensor]) -> None:
-    """Give batch norms that train the statistics of a set: the mean over its batches."""
+def recompute_batch_norms(network: Network, batches: Iterable[Tensor]) -> None:
+    """Recompute the statistics of batch norms that train: the mean over the batches of a set."""
     norms = [part for part in network.module.modules() if isinstance(part, NORMS) and trains(part)]
     norms = [part for part in norms if part.track_running_stats]
     if not norms:
         return
-    usual = [part.momentum for part in norms]
+    momenta = [part.momentum for part in norms]
     for part in norms:
         part.reset_running_stats()
-        part.momentum = None  # which torch takes for a plain mean
+        part.momentum = None  # torch then computes a plain mean
         part.train()
     with torch.no_grad():
         for images in batches:
             network.scores(images)
-    for part, momentum in zip(norms, usual, strict=True):
+    for part, momentum in zip(norms, momenta, strict=True):
         part.momentum = momentum
     network.module.eval()

@@ -1,12 +1,12 @@
-"""A hardening's folder, and what was trained on.
+"""The folder of a hardening, and the record of what was trained on.
 
-hardening.json        the config, versions, parts and epochs
-parts.jsonl           every picture, its original, class, operator and part, and whether it was trained on
-checkpoints/          where training stands; the weights that are kept
-failures/             pictures of runs that were named as failures
-model.safetensors, hardened.json    the model, which opens again as hardened:FOLDER
-before/, after/       runs of the model as it was and as it is, on images that were not trained on
-summary.json, summary.html          what changed
+hardening.json        config, versions, parts and epochs
+parts.jsonl           every image with its original, class, operator and part, and whether it was trained on
+checkpoints/          the state of training, and the weights to keep
+failures/             failures of runs that the config names
+model.safetensors, hardened.json    the model, which opens as hardened:FOLDER
+before/, after/       runs of the model before and after, on images that it was not trained on
+summary.json, summary.html          the effect
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 
 from brinell.engine.manifest import first_difference
 from brinell.errors import RunError
-from brinell.hardening.changes import MEASURED_AS
-from brinell.hardening.checkpoints import Standing
-from brinell.hardening.material import Item
+from brinell.hardening.augment import MEASURED_AS
+from brinell.hardening.checkpoints import TrainingState
+from brinell.hardening.images import LabelledImage
 from brinell.hardening.options import HardenConfig
 from brinell.hardening.splits import Part
 from brinell.models.model import Model
@@ -33,32 +33,33 @@ RECORD, ITEMS = "hardening.json", "parts.jsonl"
 _VERSIONED = ("brinell", "torch", "numpy", "pillow", "safetensors")
 
 
-def begun(
-    store: Store, config: HardenConfig, model: Model, items: Sequence[Item], parts: dict[str, Part]
+def begin_record(
+    store: Store, config: HardenConfig, model: Model, items: Sequence[LabelledImage], parts: dict[str, Part]
 ) -> dict[str, Any]:
-    """The record of the hardening in this folder, which must be this one, or is written now."""
-    lines = b"".join(json.dumps(_told(item, parts, config.training.clean)).encode() + b"\n" for item in items)
+    """Return the record in this folder, written now if there is none; raise if it is of another hardening."""
+    lines = b"".join(json.dumps(_describe(item, parts, config.training.clean)).encode() + b"\n" for item in items)
     identity = {"config": config.identity(), "model": model.fingerprint}
     if store.exists(RECORD):
         record: dict[str, Any] = json.loads(store.read(RECORD))
         if record["identity"] != identity:
             raise RunError(
-                f"{store.url} holds another hardening ({first_difference(record['identity'], identity)}); go on with its "
-                "settings, or give this one a folder of its own with out"
+                f"{store.url} holds another hardening ({first_difference(record['identity'], identity)}); use its "
+                "settings, or choose another folder with out"
             )
         if store.exists(ITEMS) and store.read(ITEMS) != lines:
             raise RunError(
-                f"the images changed since the hardening in {store.url} began; restore them, or give another folder as out"
+                f"the images have changed since the hardening in {store.url} began; restore them, or choose another "
+                "folder with out"
             )
         return record
     if store.exists("manifest.json"):
-        raise RunError(f"{store.url} holds a run; give the hardening a folder of its own with out")
+        raise RunError(f"{store.url} holds a run; choose another folder with out")
     record = {
         "format": 1,
         "identity": identity,
         "config": config.model_dump(mode="json"),
         "model": {"name": model.name, "fingerprint": model.fingerprint, **model.facts},
-        "parts": counted(items, parts),
+        "parts": count_images(items, parts),
         "operators": sorted(trained_operators(config, items, parts)),
         "versions": {name: package_version(name) for name in _VERSIONED},
         "created": time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -74,17 +75,17 @@ def write_record(store: Store, record: dict[str, Any]) -> None:
     store.write(json.dumps(record, indent=1, ensure_ascii=False).encode(), RECORD)
 
 
-def with_training(record: dict[str, Any], standing: Standing) -> dict[str, Any]:
-    """The record with what training came to."""
+def with_training(record: dict[str, Any], state: TrainingState) -> dict[str, Any]:
+    """Return the record with the epochs of training."""
     return record | {
-        "epochs": [asdict(epoch) for epoch in standing.epochs],
-        "kept": standing.kept,
-        "stopped": standing.reason,
+        "epochs": [asdict(epoch) for epoch in state.epochs],
+        "kept": state.kept,
+        "stopped": state.reason,
     }
 
 
-def counted(items: Sequence[Item], parts: dict[str, Part]) -> dict[str, dict[str, int]]:
-    """How many originals, clean images and failures each part has."""
+def count_images(items: Sequence[LabelledImage], parts: dict[str, Part]) -> dict[str, dict[str, int]]:
+    """Return the number of originals, clean images and failures per part."""
     found: dict[str, dict[str, int]] = {}
     originals = Counter(parts[original] for original in {item.original for item in items})
     for part in dict.fromkeys(parts.values()):
@@ -94,8 +95,8 @@ def counted(items: Sequence[Item], parts: dict[str, Part]) -> dict[str, dict[str
     return found
 
 
-def trained_operators(config: HardenConfig, items: Sequence[Item], parts: dict[str, Part]) -> set[str]:
-    """The names of what training images met, as lenses call it."""
+def trained_operators(config: HardenConfig, items: Sequence[LabelledImage], parts: dict[str, Part]) -> set[str]:
+    """Return the names of the operators that training images were changed by, as lenses name them."""
     found = {
         item.operator.partition(":")[0] for item in items if item.operator is not None and parts[item.original] == "train"
     }
@@ -105,7 +106,7 @@ def trained_operators(config: HardenConfig, items: Sequence[Item], parts: dict[s
     return found
 
 
-def _told(item: Item, parts: dict[str, Part], clean: bool) -> dict[str, Any]:
+def _describe(item: LabelledImage, parts: dict[str, Part], clean: bool) -> dict[str, Any]:
     part = parts[item.original]
     return {
         "image": item.image,

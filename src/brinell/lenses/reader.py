@@ -54,7 +54,8 @@ class Measure:
     `sql` selects model, operator, image and value, and level where it is `by_level`; names in braces are the lens's
     options. Images without a row have no value. Changes are reported in `unit`: percentage points, or percent of the
     old value. Values of `yes_or_no` are 0 or 1. A measure that only details another one is not `ranked`. Operators that
-    need gradients count in no average unless `with_white_box`.
+    need gradients count in no average unless `with_white_box`. The effect of hardening is reported by a lens's `headline`
+    measures, or else by its first one; `phrases` say, by operator name, how a sentence names an operator, with {title}.
     """
 
     name: str
@@ -67,6 +68,8 @@ class Measure:
     by_level: bool = False
     ranked: bool = True
     with_white_box: bool = True
+    headline: bool = False
+    phrases: tuple[tuple[str, str], ...] = ()
 
     @property
     def sign(self) -> int:

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from brinell.errors import ConfigError
 from brinell.motion.groups import Group
-from brinell.perturb.change import ActsOn, ChangeDefaults, Layout, Renderer
+from brinell.perturb.change import ActsOn, Change, ChangeDefaults, Layout, Renderer
 from brinell.perturb.outline import outlined
 
 METHOD_TITLES = {"manifool": "ManiFool", "manitest": "Manitest", "random": "random", "grid": "grid"}
@@ -91,3 +92,10 @@ class Motion(ChangeDefaults):
         which, still = torch.tensor([sample]), torch.eye(3, dtype=torch.float64)[None]
         clean, moved = (renderer.moving.moved(which, way)[0, :, :height, :width].cpu() for way in (still, matrices))
         return outlined(clean, moved, matrices[0])
+
+
+def as_motion(change: Change) -> Motion:
+    """Return a change that is a motion, or raise."""
+    if not isinstance(change, Motion):
+        raise ConfigError(f"{change.id} does not move whole images; choose an operator that does, such as affine:manifool")
+    return change

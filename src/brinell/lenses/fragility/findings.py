@@ -265,6 +265,8 @@ MEASURES = tuple(
         unit="points",
         sql=f"""select model, operator, image, fragile / windows as value from rows where lens = 'fragility'
                 and status = 'measured' and kind = 'loose {move}' and judged_by = 'correct' and windows > 0""",
+        headline=move == "shift",
+        phrases=((WINDOWS, f"a {move} of windows, {{title}}"),),
     )
     for move in ("shift", "shrink")
 )

@@ -34,6 +34,7 @@ MEASURES = (
         unit="percent",
         sql="""select model, operator, image, score as value from rows
                where lens = 'geometry' and draw is null and status = 'broken'""",
+        headline=True,
     ),
     Measure(
         name="random_motion",
@@ -43,6 +44,7 @@ MEASURES = (
         unit="points",
         sql="""select model, operator, image, avg((status = 'broken')::int) as value from rows
                where lens = 'geometry' and draw is not null and status in ('broken', 'survived') group by all""",
+        headline=True,
     ),
 )
 

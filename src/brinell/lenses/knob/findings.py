@@ -226,6 +226,7 @@ MEASURES = (
         unit="points",
         sql=f"""select model, operator, image, min(case when status = 'survived' then 1.0
                    else greatest(abs(severity), abs(severity_x), abs(severity_y)) end) as value {_TESTED} group by all""",
+        headline=True,
     ),
 )
 

@@ -1,7 +1,7 @@
-"""Changes that are applied while training, in batches on the device, anew in every epoch.
+"""Augmentation: random changes of clean images during training, in batches on the device.
 
-Which operator an image meets, how strongly and with which random field are draws named by the seed, the epoch and the
-image's id, so that batches, workers, the device and a resume can't change them. They are drawn on the host.
+The operator, its strength and its random field are draws named by the seed, the epoch and the image's id, so that they
+don't depend on batches, workers, the device or interruptions. They are drawn on the host.
 """
 
 from __future__ import annotations
@@ -22,46 +22,47 @@ from brinell.registry import nearest
 from brinell.resizing.resample import resize
 from brinell.types import Interpolation
 
-LEVELS = 30  # the highest level that operators have
-# images (B, C, H, W), strengths in [0, 1] (B,) and spare draws (B, 3) in (0, 1), both float64 on the host, a seed, and ids
-# on the images' device
+# from images (B, C, H, W), strengths in [0, 1] (B,) and further draws (B, 3) in (0, 1), both float64 on the host, a seed,
+# and ids on the device of the images
 Apply = Callable[[Tensor, Tensor, Tensor, int, Tensor], Tensor]
 SPARE = 3
 CROP, HIGHLIGHT = "crop", "highlight"
-#: what lenses call that which is trained by a name of its own
+#: operator names in rows, where they differ from the name of the augmentation
 MEASURED_AS = {CROP: ("windows", "minimal"), HIGHLIGHT: (HIGHLIGHT,)}
 
-LEVELS = 30  # the strongest level of an operator
+LEVELS = 30  # highest level of an operator
 
 
 @dataclass(frozen=True)
-class Change:
-    """One change, ready to be applied."""
+class Augmenter:
+    """A change by its name, with its range of strengths."""
 
     name: str
     strength: tuple[float, float]
     apply: Apply
 
 
-def found_change(options: OperatorOptions, interpolation: Interpolation) -> Change:
-    """A change by its name."""
+def find_augmenter(options: OperatorOptions, interpolation: Interpolation) -> Augmenter:
+    """Return a change by its name."""
     name = options.name.partition(":")[0]
     if name == CROP:
-        return Change(name, options.strength, _crop(options, interpolation))
+        return Augmenter(name, options.strength, _crop(options, interpolation))
     if name == HIGHLIGHT:
-        return Change(name, options.strength, _highlight(options))
+        return Augmenter(name, options.strength, _highlight(options))
     if any(one.name == name for one in OPERATORS.values()):
-        return Change(name, options.strength, _operator(options))
+        return Augmenter(name, options.strength, _operator(options))
     if any(one.name == name for one in PROPERTIES.values()):
-        return Change(name, options.strength, _property(options))
+        return Augmenter(name, options.strength, _property(options))
     known = [*operator_names(), *property_names(), CROP, HIGHLIGHT]
-    raise ConfigError(f"there is no operator {options.name!r} to train with; {nearest(name, known)}")
+    raise ConfigError(f"no operator {options.name!r} to train with; {nearest(name, known)}")
 
 
 def _operator(options: OperatorOptions) -> Apply:
     operator = find_operator(options.name, options.variant or "published")
     if operator.white_box:
-        raise ConfigError(f"{operator.name} follows a model's gradient and can't be trained with; take another operator")
+        raise ConfigError(
+            f"{operator.name} follows a model's gradient and can't be used in training; choose another operator"
+        )
 
     def apply(images: Tensor, strengths: Tensor, spare: Tensor, seed: int, ids: Tensor) -> Tensor:
         levels = (strengths * LEVELS).ceil().clamp(1, LEVELS).to(torch.int64)
@@ -79,8 +80,8 @@ def _property(options: OperatorOptions) -> Apply:
         severities = torch.zeros(len(images), tracks[0].shape[1], dtype=torch.float64)
         for number, track in enumerate(tracks):
             mine = side == number
-            places = (strengths[mine] * len(track)).ceil().clamp(1, len(track)).to(torch.int64) - 1
-            severities[mine] = track[places]
+            steps = (strengths[mine] * len(track)).ceil().clamp(1, len(track)).to(torch.int64) - 1
+            severities[mine] = track[steps]
         return found.apply(images, severities, seed=seed, ids=ids)
 
     return apply
@@ -98,7 +99,7 @@ def _highlight(options: OperatorOptions) -> Apply:
 
 
 def _crop(options: OperatorOptions, interpolation: Interpolation) -> Apply:
-    """A square window of a drawn size somewhere in the image, resized to the whole of it."""
+    """Return a change to a random square window, resized to the size of the image."""
 
     def apply(images: Tensor, strengths: Tensor, spare: Tensor, seed: int, ids: Tensor) -> Tensor:
         height, width = images.shape[2:]
@@ -127,21 +128,21 @@ def _side(size: float, height: int, width: int) -> int:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What happens to clean images while training."""
+    """Random changes of clean images."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[Augmenter, ...]
     options: AugmentOptions
     seed: int
 
     @staticmethod
     def of(options: AugmentOptions, seed: int, interpolation: Interpolation) -> Augmentation:
-        """By the names in a config."""
-        return Augmentation(tuple(found_change(one, interpolation) for one in options.operators), options, seed)
+        """Return the augmentation that a config describes."""
+        return Augmentation(tuple(find_augmenter(one, interpolation) for one in options.operators), options, seed)
 
     def __call__(self, images: Tensor, ids: Tensor, when: str, *, always: bool = False) -> Tensor:
-        """uint8 images (B, C, H, W) as they are seen `when` it is; `ids` (int64 (B,)) are on the host.
+        """Return uint8 images (B, C, H, W), a share of them changed, or with `always` all of them.
 
-        A share of them is changed, or with `always` each.
+        `when` names the draws, such as an epoch; `ids` (int64 (B,)) are on the host.
         """
         if not self.changes or not len(images):
             return images
@@ -151,12 +152,12 @@ class Augmentation:
         if not len(rows):
             return images
         there = rows.to(images.device)
-        made = self._mixed(images[there], ids[rows], when)
+        made = self._mix(images[there], ids[rows], when)
         return images.index_copy(0, there, made)
 
-    def _mixed(self, images: Tensor, ids: Tensor, when: str) -> Tensor:
-        """One chain of changes, or several and the image itself, weighted as AugMix draws them (its α is 1)."""
-        chains = [self._chained(images, ids, when, number) for number in range(self.options.width)]
+    def _mix(self, images: Tensor, ids: Tensor, when: str) -> Tensor:
+        """Return a chain of changes, or a mix of several chains and the image, with the weights of AugMix (α = 1)."""
+        chains = [self._chain(images, ids, when, number) for number in range(self.options.width)]
         if len(chains) == 1:
             return chains[0]
         numbers = Draws.of(key(self.seed, "mix", when), ids).uniform(0, len(chains) + 1)
@@ -164,11 +165,11 @@ class Augmentation:
         shares = shares / shares.sum(1, keepdim=True) * (1 - numbers[:, :1])
         weights = torch.cat([numbers[:, :1], shares], 1).to(torch.float32).to(images.device)
         total = torch.zeros(images.shape, device=images.device)
-        for place, chain in enumerate([images, *chains]):
-            total += weights[:, place, None, None, None] * chain
+        for number, chain in enumerate([images, *chains]):
+            total += weights[:, number, None, None, None] * chain
         return total.round_().clamp_(0, 255).to(torch.uint8)
 
-    def _chained(self, images: Tensor, ids: Tensor, when: str, number: int) -> Tensor:
+    def _chain(self, images: Tensor, ids: Tensor, when: str, number: int) -> Tensor:
         draws = Draws.of(key(self.seed, "chain", when, number), ids)
         length = draws.between(0, 1, 1, self.options.depth)[:, 0]
         on_device = ids.to(images.device)
@@ -177,8 +178,8 @@ class Augmentation:
             share = draws.uniform(3 * step + 2, 1)[:, 0]
             spare = draws.uniform(3 * step + 3, SPARE)
             seed = key(self.seed, "change", when, number, step)
-            for place, change in enumerate(self.changes):
-                rows = ((which == place) & (step < length)).nonzero()[:, 0]
+            for index, change in enumerate(self.changes):
+                rows = ((which == index) & (step < length)).nonzero()[:, 0]
                 if len(rows):
                     low, high = change.strength
                     there = rows.to(images.device)

@@ -1,4 +1,4 @@
-"""The runs that failures are taken from: their rows in one connection, their data and their models opened again."""
+"""The runs that failures come from: their rows in one connection, and their data and models, opened again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from brinell.types import Dataset, Label
 
 @dataclass(frozen=True)
 class Original:
-    """What a run knows of one of its images."""
+    """What a run knows about one of its images."""
 
     entry: Entry
     label: Label | None
@@ -45,8 +45,8 @@ class Original:
 
 
 @dataclass(frozen=True)
-class Clean:
-    """A model's answer on a clean image, how sure it was, and where the object is that the label is of."""
+class CleanAnswer:
+    """A model's answer to a clean image, its confidence, and the box of the labelled object."""
 
     prediction: int
     confidence: float | None
@@ -54,32 +54,31 @@ class Clean:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One of a run's models. `name` tells it from all others, `own` is what its rows call it; those that get the same
-    pixels for an image share a `model_input`.
-    """
+class RunModel:
+    """A model of a run. `name` is unique among all runs; `own` is its name in the rows; `run` is the run's number."""
 
     name: str
     own: str
-    source: int
+    run: int
     fingerprint: str
     preprocess: Preprocess
     classes: tuple[str, ...] | None
 
     @property
     def model_input(self) -> Preprocess:
-        """How images get their size, whatever is done to them after that."""
+        """How images get their size. Models that share it see the same pixels."""
         return replace(self.preprocess, mean=(0.0,), std=(1.0,))
 
     def class_name(self, index: int | None) -> str | None:
-        """The name of an output; None where the classes have none, and for a detector that finds nothing."""
-        known = index is not None and self.classes is not None and 0 <= index < len(self.classes)
-        return self.classes[index] if known and self.classes is not None and index is not None else None
+        """Return the name of an output; None if classes have no names, or a detector found nothing."""
+        if index is None or self.classes is None or not 0 <= index < len(self.classes):
+            return None
+        return self.classes[index]
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
-    """One run. `data` stands for its dataset where that lies elsewhere now, or is an object."""
+class SourceRun:
+    """A run that failures come from. `data` replaces its dataset if that moved or was an object."""
 
     number: int
     run: Run
@@ -97,7 +96,7 @@ class Source:
 
     @property
     def seed(self) -> int:
-        """Names the random draws."""
+        """Seed of the random draws."""
         return self.run.seed
 
     def options(self, lens: str) -> dict[str, Any]:
@@ -105,7 +104,7 @@ class Source:
         return next(options for options in self.config["lenses"] if options["name"] == lens)
 
     def change(self, lens: str, operator: str, preprocess: Preprocess) -> Change:
-        """Return the change that an operator's id names, for a model's inputs."""
+        """Return the change with this operator id, for a model's inputs."""
         known = lens, operator, preprocess.height, preprocess.width
         if known not in self._changes:
             options = LENSES[lens].options.model_validate(self.options(lens))
@@ -118,49 +117,48 @@ class Source:
 
     @cached_property
     def dataset(self) -> Dataset:
-        """Its data, opened again."""
+        """The run's dataset, opened again."""
         options = DataOptions(**self.config["data"])
         if self.data is not None and not isinstance(self.data, str):
             return open_dataset(self.data)
         if self.data is None and options.source.startswith("object:"):
-            raise ConfigError(f"the data of {self.url} was a Python object; give it again with data=…, or --data PATH")
-        with self.found():
+            raise ConfigError(f"the data of {self.url} was a Python object; pass it with data=… or --data PATH")
+        with self.explain_missing_images():
             return open_dataset(options.model_copy(update={} if self.data is None else {"source": self.data}))
 
     @contextmanager
-    def found(self) -> Iterator[None]:
-        """Say of data that can't be read what to do about it."""
+    def explain_missing_images(self) -> Iterator[None]:
+        """Raise an error that says what to do if images can't be read."""
         try:
             yield
         except DataError as error:
-            told = str(error).partition(";")[0]
+            problem = str(error).partition(";")[0]
             raise RunError(
-                f"the images of {self.url} are not what they were: {told}; restore them, or say where they lie now "
-                "with --data"
+                f"the images of {self.url} have changed: {problem}; restore them, or give their new location with --data"
             ) from error
 
     @cached_property
     def samples(self) -> pa.Table:
-        """Its table of images."""
+        """The table of images."""
         return self.run.store.table("samples")
 
     @cached_property
     def originals(self) -> dict[str, Original]:
-        """Its readable images by their ids, the first of equal ones."""
+        """Readable images by id; of equal images, the first."""
         columns = (self.samples[name].to_pylist() for name in ("height", "width", "boxes", "object", "problem"))
         facts = zip(labels_of(self.samples), box_labels_of(self.samples), *columns, strict=True)
         usable = [fact[:-1] for fact in facts if fact[-1] is None]
         found: dict[str, Original] = {}
-        for entry, (label, box_labels, height, width, boxes, place) in zip(readable(self.samples), usable, strict=True):
-            found.setdefault(entry.image, Original(entry, label, height, width, boxes, box_labels, place))
+        for entry, (label, box_labels, height, width, boxes, preferred) in zip(readable(self.samples), usable, strict=True):
+            found.setdefault(entry.image, Original(entry, label, height, width, boxes, box_labels, preferred))
         return found
 
     @cached_property
-    def clean(self) -> dict[tuple[str, int], Clean]:
-        """What models said to the clean images, by their names and places in the dataset."""
+    def clean(self) -> dict[tuple[str, int], CleanAnswer]:
+        """Answers to the clean images, by model name and index in the dataset."""
         table = self.run.store.table("clean")
         columns = (table[name].to_pylist() for name in ("model", "index", "prediction", "confidence", "region"))
-        return {(model, index): Clean(*told) for model, index, *told in zip(*columns, strict=True)}
+        return {(model, index): CleanAnswer(*answer) for model, index, *answer in zip(*columns, strict=True)}
 
 
 def failures_of(lens: str) -> Failures | None:
@@ -168,13 +166,13 @@ def failures_of(lens: str) -> Failures | None:
     return LENSES[lens].reader.failures
 
 
-def sources_of(runs: Sequence[Run], data: Any) -> list[Source]:
-    """Return the runs, which must be finished."""
-    return [Source(number, run.require_finished(), data) for number, run in enumerate(runs)]
+def source_runs(runs: Sequence[Run], data: Any) -> list[SourceRun]:
+    """Return the runs as sources of failures; raise if one is not finished."""
+    return [SourceRun(number, run.require_finished(), data) for number, run in enumerate(runs)]
 
 
-def models_of(sources: Sequence[Source]) -> list[Asked]:
-    """All models of all runs. Models of one name that differ are told apart by their runs."""
+def list_models(sources: Sequence[SourceRun]) -> list[RunModel]:
+    """Return all models of all runs. Different models of the same name are named after their runs, too."""
     prints: dict[str, set[str]] = {}
     for source in sources:
         for own, record in source.run.models.items():
@@ -184,7 +182,7 @@ def models_of(sources: Sequence[Source]) -> list[Asked]:
         for own, record in source.run.models.items():
             name = own if len(prints[own]) == 1 else f"{own} of {source.url.rstrip('/').rpartition('/')[2]}"
             preprocess = preprocess_of(record)
-            found.append(Asked(name, own, source.number, record.fingerprint, preprocess, record.classes))
+            found.append(RunModel(name, own, source.number, record.fingerprint, preprocess, record.classes))
     return found
 
 
@@ -196,23 +194,31 @@ def preprocess_of(record: ModelRecord) -> Preprocess:
     return Preprocess(**fields)
 
 
-def opened(asked: Asked, source: Source, given: Sequence[Model], execution: Execution, why: str) -> Model:
-    """A run's model again, the very same; `why` is for the error."""
-    model = next((one for one in given if one.name == asked.own), None)
-    if model is None:
-        options = next(one for one in map(ModelOptions.model_validate, source.config["models"]) if one.label == asked.own)
-        precision = source.run.config["precision"]
-        try:
-            model = open_model(options, execution.model_copy(update={"precision": precision}))
-        except BrinellError as error:
-            raise ConfigError(f"{why}, and model {asked.own} can't be opened: {error}") from error
-    if model.fingerprint != asked.fingerprint:
-        raise ConfigError(f"{why}, and model {asked.own} is not the one of {source.url} any more: restore it")
-    return model
+@dataclass(frozen=True)
+class ModelOpener:
+    """Opens models of runs; those that are `given` as objects need not be opened."""
+
+    given: Sequence[Model]
+    execution: Execution
+
+    def open(self, known: RunModel, source: SourceRun, reason: str) -> Model:
+        """Return a run's model; raise an error that gives the `reason` if it can't be opened or has changed."""
+        model = next((one for one in self.given if one.name == known.own), None)
+        if model is None:
+            every = map(ModelOptions.model_validate, source.config["models"])
+            options = next(one for one in every if one.label == known.own)
+            precision = source.run.config["precision"]
+            try:
+                model = open_model(options, self.execution.model_copy(update={"precision": precision}))
+            except BrinellError as error:
+                raise ConfigError(f"{reason}, and model {known.own} can't be opened: {error}") from error
+        if model.fingerprint != known.fingerprint:
+            raise ConfigError(f"{reason}, and model {known.own} differs from the one of {source.url}; restore it")
+        return model
 
 
-def connected(sources: Sequence[Source]) -> duckdb.DuckDBPyConnection:
-    """A connection in which the rows of run 0 are the table rows_0, its clean answers clean_0, and so on."""
+def connect(sources: Sequence[SourceRun]) -> duckdb.DuckDBPyConnection:
+    """Return a connection with the tables rows_N and clean_N of each run N."""
     connection = duckdb.connect()
     for source in sources:
         connection.register(f"rows_{source.number}", source.run.store.rows())
@@ -224,6 +230,6 @@ def connected(sources: Sequence[Source]) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def regions_of(source: Source, model: str, entries: Sequence[Entry]) -> Tensor:
-    """Where a detector's objects are, (N, 4), NaN where that is not known."""
+def regions_of(source: SourceRun, model: str, entries: Sequence[Entry]) -> Tensor:
+    """Return the boxes of a detector's labelled objects, (N, 4), NaN where unknown."""
     return torch.tensor([source.clean[model, entry.index].region or [torch.nan] * 4 for entry in entries])
