@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 import yaml
 
 import brinell
+from brinell.catalogue import FILE, build
 from brinell.cli.commands import all_commands
 from brinell.cli.config_flags import config_of
 from brinell.cli.main import as_click
@@ -237,3 +240,10 @@ def test_the_example_queries_run(greys: Path, tmp_path: Path) -> None:
         lens = next((name for name in lenses if f"'{name}'" in question), "profile")
         answer = runs[lens].rows(question).fetchall()
         assert answer or "left out" in question or lens == "highlights"  # light doesn't make light images dark
+
+
+def test_the_catalogue_is_up_to_date() -> None:
+    """`brinell ls` reads it instead of importing torch; `python -m brinell.catalogue` writes it."""
+    stored = json.loads((ROOT / "src" / "brinell" / FILE).read_text(encoding="utf-8"))
+    built = {kind: [asdict(entry) for entry in entries] for kind, entries in build().items()}
+    assert stored == json.loads(json.dumps(built)), "run python -m brinell.catalogue"
