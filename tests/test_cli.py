@@ -247,7 +247,7 @@ BAD = {
     "setting": (run("--set", "limit"), "expected --set key=value (as in --set data.limit=100), got 'limit'"),
     "setting's value": (run("--set", "seed=[1"), "--set seed: the value '[1' is not valid YAML"),
     "setting's key": (run("--set", "data.limmit=3"), "data.limmit is not an option; did you mean limit?"),
-    "setting's place": (run("--set", "models.4.size=3"), "'4' is not a place in a list of 1"),
+    "setting's index": (run("--set", "models.4.size=3"), "'4' is not an index into a list of 1"),
     "setting too deep": (run("--seed", "1", "--set", "seed.x=3"), "seed: input should be a valid integer, got {'x': 3}"),
     "nothing to test": (["run"], "nothing to test; give --model SOURCE and --data PATH, or a YAML file"),
     "option": (["run", "--modell", "x"], "No such option: --modell"),

@@ -26,6 +26,7 @@ from brinell.errors import ConfigError
 from brinell.hardening.harden import Hardened
 from brinell.hardening.harden import harden as run_hardening
 from brinell.hardening.options import HardenConfig, load_harden_config
+from brinell.lenses.lens import default_lens
 from brinell.models.model import Description, Model
 from brinell.models.modules import from_module
 from brinell.models.preprocess import Preprocess
@@ -46,7 +47,7 @@ def run(
     model: ModelLike | Sequence[ModelLike],
     data: Any,
     *,
-    lens: Any = "profile",
+    lens: Any = None,
     select: str = "all",
     seed: int = 0,
     saliency: bool | Mapping[str, Any] = False,
@@ -58,7 +59,8 @@ def run(
 
     Models are strings ("timm:resnet50", "onnx:FILE"), or modules wrapped by `wrap`. Data is a path, a mapping with a
     `source` and options (limit, shuffle, labels), or any sequence of (image, label). `lens` is a name, a mapping with a
-    `name` and options, or a list of them. `saliency` (True, or options) also compares where torch models look.
+    `name` and options, or a list of them (default: profile). `saliency` (True, or options) also compares where torch
+    models look.
     """
     options = {"lens": lens, "select": select, "seed": seed, "saliency": saliency, "out": out}
     setup = open_setup(model, data, options, execution or Execution())
@@ -183,7 +185,7 @@ def open_setup(
                 "std=…, classes=…)"
             )
     named, dataset = name_data(data)
-    lens, saliency, out = options.get("lens", "profile"), options.get("saliency"), options.get("out")
+    lens, saliency, out = options.get("lens") or default_lens(), options.get("saliency"), options.get("out")
     lenses = lens if isinstance(lens, (list, tuple)) else [lens]
     config = load_config(
         {

@@ -1,4 +1,4 @@
-"""A run in one frozen object: what is measured, on what, and how. Errors stop here, in one line."""
+"""A run's config: what is measured, on what, and how. Invalid input raises an error of one line."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
 from brinell.config.saliency import SaliencyOptions
 from brinell.errors import ConfigError
-from brinell.lenses.lens import LENSES
+from brinell.lenses.lens import LENSES, default_lens
 from brinell.validation import Location, validate
 
 
 def one_lens(value: Any) -> Any:
-    """A lens by its name, or by a mapping with its name and options."""
+    """Return the options of a lens from its name, or from a mapping with its name and options."""
     if isinstance(value, str):
         value = {"name": value}
     if not isinstance(value, Mapping):
         return value
     if not isinstance(value.get("name"), str):
         raise ConfigError(f"a lens needs a name: {', '.join(LENSES)}")
-    asked = LENSES[value["name"]]
+    lens = LENSES[value["name"]]
     for key in value:
-        owners = [lens.name for lens in LENSES.values() if key in lens.options.model_fields]
-        if owners and asked.name not in owners:
-            own = ", ".join(name for name in asked.options.model_fields if name != "name")
-            raise ConfigError(f"{key} is an option of the {owners[0]} lens; {asked.name} has {own}")
-    return asked.options.model_validate(value)
+        owners = [other.name for other in LENSES.values() if key in other.options.model_fields]
+        if owners and lens.name not in owners:
+            own = ", ".join(name for name in lens.options.model_fields if name != "name")
+            raise ConfigError(f"{key} is an option of the {owners[0]} lens; {lens.name} has {own}")
+    return lens.options.model_validate(value)
 
 
 class TrackOptions(BaseModel):
@@ -51,16 +51,15 @@ class TrackOptions(BaseModel):
 
 
 def _track(value: Any) -> Any:
-    """A server by its URI alone, or by a mapping."""
+    """Let a URI alone name the server."""
     return {"to": value} if isinstance(value, str) else value
 
 
 class RunConfig(BaseModel):
-    """What `brinell run` carries out.
+    """What `brinell run` runs.
 
     `select`: "all" images, the "correct" ones (that every model gets right), or "correct:MODEL" (that one model does).
-    `saliency` compares where the models look, after all rows are there; rows depend neither on it nor on where they are
-    logged afterwards (`track`).
+    `saliency` compares where the models look, after all rows are written. Rows depend neither on it nor on `track`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,7 +67,7 @@ class RunConfig(BaseModel):
     models: tuple[ModelOptions, ...] = Field(min_length=1)
     data: DataOptions
     lenses: tuple[Annotated[SerializeAsAny[LensOptions], BeforeValidator(one_lens)], ...] = Field(
-        default_factory=lambda: (one_lens("profile"),), min_length=1
+        default_factory=lambda: (one_lens(default_lens()),), min_length=1
     )
     select: str = Field(
         "all", description="Images to measure: all, correct (those that every model gets right) or correct:MODEL."
@@ -106,16 +105,16 @@ class RunConfig(BaseModel):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """What the rows depend on, as plain data: the config without where and how it is carried out."""
+        """Return what the rows depend on, as plain data: the config without output and execution options."""
         content = self.model_dump(mode="json", exclude={"out", "execution", "saliency", "track"})
         content["lenses"] = [lens.identity() for lens in self.lenses]
-        if content["data"]["pattern"] is None:  # runs that began before there was one go on
+        if content["data"]["pattern"] is None:  # so that runs from before this option resume
             del content["data"]["pattern"]
         content["precision"] = self.execution.precision
         return content
 
     def folder(self) -> str:
-        """Where the run lies: as asked, or a folder named by what is measured, so that the same command finds it again."""
+        """Return the folder of the run: as given, or named by what is measured, so that a rerun finds it."""
         if self.out is not None:
             return self.out
         digest = hashlib.blake2b(json.dumps(self.identity(), sort_keys=True).encode(), digest_size=4).hexdigest()
@@ -124,12 +123,12 @@ class RunConfig(BaseModel):
 
 
 def load_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
-    """Validate a mapping, with `key.sub=value` overrides laid over it."""
+    """Return a config from a mapping with `key.sub=value` overrides applied."""
     return validate(RunConfig, overridden(content, overrides), _known_keys)
 
 
 def overridden(content: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """A mapping with `key.sub=value` overrides laid over it."""
+    """Return a mapping with `key.sub=value` overrides applied."""
     merged = copy.deepcopy(dict(content))
     for override in overrides:
         _put(merged, override)
@@ -145,32 +144,33 @@ def _put(content: dict[str, Any], override: str) -> None:
     except yaml.YAMLError:
         raise ConfigError(f"--set {key}: the value {text!r} is not valid YAML") from None
     *path, last = key.split(".")
-    place: Any = content
+    section: Any = content
     for part in path:
-        place = _step_into(place, part, key)
-    place[_spot(place, last, key)] = value
+        section = _step_into(section, part, key)
+    section[_key_in(section, last, key)] = value
 
 
-def _step_into(place: Any, part: str, key: str) -> Any:
-    """The mapping or list at a part of a config; a name that stands there alone becomes a mapping."""
-    spot = _spot(place, part, key)
-    there = place[spot] if isinstance(place, list) else place.get(spot)
-    if isinstance(there, str):
-        there = {"name" if key.startswith("lens") else "to" if key.startswith("track") else "source": there}
-    place[spot] = there if isinstance(there, (dict, list)) else {}
-    return place[spot]
+def _step_into(section: Any, part: str, key: str) -> Any:
+    """Return the mapping or list at a key of a config; a name alone becomes a mapping."""
+    own = _key_in(section, part, key)
+    value = section[own] if isinstance(section, list) else section.get(own)
+    if isinstance(value, str):
+        value = {"name" if key.startswith("lens") else "to" if key.startswith("track") else "source": value}
+    section[own] = value if isinstance(value, (dict, list)) else {}
+    return section[own]
 
 
-def _spot(place: Any, part: str, key: str) -> Any:
-    if not isinstance(place, list):
+def _key_in(section: Any, part: str, key: str) -> Any:
+    """Return a part of a key as an index into a list, or as it is for a mapping."""
+    if not isinstance(section, list):
         return part
-    if not part.isdigit() or int(part) >= len(place):
-        raise ConfigError(f"--set {key}: {part!r} is not a place in a list of {len(place)}")
+    if not part.isdigit() or int(part) >= len(section):
+        raise ConfigError(f"--set {key}: {part!r} is not an index into a list of {len(section)}")
     return int(part)
 
 
-def _known_keys(place: Location) -> list[str]:
-    """The keys of the part of a config that a finding is about."""
+def _known_keys(location: Location) -> list[str]:
+    """Return the known keys at a location in a config."""
     parts: dict[str, type[BaseModel]] = {
         "models": ModelOptions,
         "data": DataOptions,
@@ -178,11 +178,11 @@ def _known_keys(place: Location) -> list[str]:
         "track": TrackOptions,
         "execution": Execution,
     }
-    if len(place) == 1:
+    if len(location) == 1:
         return [*RunConfig.model_fields, "model", "lens"]
-    if place[0] == "lenses":
+    if location[0] == "lenses":
         return sorted({key for lens in LENSES.values() for key in lens.options.model_fields})
-    return list(parts.get(str(place[0]), RunConfig).model_fields)
+    return list(parts.get(str(location[0]), RunConfig).model_fields)
 
 
 def name_data(data: Any) -> tuple[dict[str, Any], Any]:

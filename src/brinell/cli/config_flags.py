@@ -12,7 +12,7 @@ from brinell.config.data import DataOptions
 from brinell.config.execution import Execution
 from brinell.config.saliency import SaliencyOptions
 from brinell.errors import ConfigError
-from brinell.lenses.lens import LENSES
+from brinell.lenses.lens import LENSES, default_lens
 from brinell.run_config import RunConfig, TrackOptions, load_config
 from brinell.validation import read_yaml
 
@@ -34,7 +34,11 @@ def run_flags() -> list[Flag]:
             ),
             Flag(("data", "source"), "data", str, "Dataset: a folder, file or name (see `brinell ls datasets`).", _MAIN),
             Flag(
-                ("lenses",), "lens", list[str], "Lens (default: profile; see `brinell ls lenses`); may be repeated.", _MAIN
+                ("lenses",),
+                "lens",
+                list[str],
+                f"Lens (default: {default_lens()}; see `brinell ls lenses`); may be repeated.",
+                _MAIN,
             ),
             *flags_of(RunConfig, panel=_MAIN, skip=("models", "data", "lenses", "saliency", "track", "execution")),
             *flags_of(DataOptions, ("data",), panel=_DATA, skip=("source",)),
@@ -107,9 +111,9 @@ def _lay_lenses(content: dict[str, Any], names: list[str], options: Mapping[str,
 
 
 def _given_lenses(content: Mapping[str, Any]) -> list[dict[str, Any]]:
-    given = content.get("lenses", content.get("lens", "profile"))
+    given = content.get("lenses", content.get("lens", default_lens()))
     listed = given if isinstance(given, list) else [given]
-    return [{"name": lens} if isinstance(lens, str) else {"name": "profile", **lens} for lens in listed]
+    return [{"name": lens} if isinstance(lens, str) else {"name": default_lens(), **lens} for lens in listed]
 
 
 def _own(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

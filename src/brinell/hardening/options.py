@@ -19,7 +19,7 @@ from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
 from brinell.curation.options import CurateOptions
 from brinell.errors import ConfigError
-from brinell.lenses.lens import LENSES
+from brinell.lenses.lens import LENSES, default_lens
 from brinell.run_config import one_lens, overridden
 from brinell.validation import Location, validate
 
@@ -192,7 +192,7 @@ class HardenConfig(BaseModel):
     measure: Annotated[
         tuple[Annotated[SerializeAsAny[LensOptions], BeforeValidator(one_lens)], ...], BeforeValidator(_as_list)
     ] = Field(
-        default_factory=lambda: (one_lens(next(iter(LENSES))),),
+        default_factory=lambda: (one_lens(default_lens()),),
         min_length=1,
         description="Lenses to measure with before and after, as in a run.",
     )

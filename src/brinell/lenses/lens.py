@@ -86,3 +86,8 @@ def _built_in(registry: Registry[Lens]) -> None:
 
 
 LENSES: Registry[Lens] = Registry("lens", group="brinell.lenses", built_in=_built_in)
+
+
+def default_lens() -> str:
+    """Return the name of the lens that runs if none is named: the first one."""
+    return next(iter(LENSES))

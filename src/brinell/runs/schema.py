@@ -22,7 +22,7 @@ ROWS = pa.schema(
         ("amount", pa.float32()),  # the level in the operator's natural unit
         ("prediction", pa.int32()),
         ("correct", pa.bool_()),  # not broken by the criterion
-        ("rank", pa.int32()),  # classes placed before the true one
+        ("rank", pa.int32()),  # number of classes ranked before the true one
         ("probability", pa.float32()),  # of the true label
         ("confidence", pa.float32()),  # of the prediction
         ("changed", pa.float32()),  # share of pixels that differ from the clean image
@@ -32,8 +32,8 @@ ROWS = pa.schema(
         ("linf", pa.float32()),
         ("mae", pa.float32()),
         ("mse", pa.float32()),
-        ("status", NAME),  # broken, survived, skipped (wrong when clean), failed (the model gave no answer)
-        ("queries", pa.int32()),  # number of queries, with those that were made ahead
+        ("status", NAME),  # broken, survived, skipped (wrong when clean), failed (the model returned no answer)
+        ("queries", pa.int32()),  # number of queries, including speculative ones
         # of detectors: what was found, the best first, on the model input
         ("detected_boxes", pa.list_(BOX)),
         ("detected_labels", pa.list_(pa.int16())),
@@ -43,16 +43,16 @@ ROWS = pa.schema(
 
 SAMPLES = pa.schema(
     [
-        ("index", pa.int64()),  # place in the dataset
+        ("index", pa.int64()),  # in the dataset
         ("image", pa.string()),
         ("name", pa.string()),
         ("label", pa.string()),
         ("label_is_index", pa.bool_()),
         ("width", pa.int32()),
         ("height", pa.int32()),
-        ("problem", pa.string()),  # why it was left out; null where it was not
+        ("problem", pa.string()),  # why it was skipped; null if it was not
         ("boxes", pa.list_(BOX)),  # of its objects, in its own pixels
-        ("box_labels", pa.list_(pa.string())),  # as the dataset had them
+        ("box_labels", pa.list_(pa.string())),  # as in the dataset
         ("object", pa.int32()),  # which of the boxes the label is of
         ("original", pa.string()),  # the scene that it is a photograph of, where photographs have variants
         ("variant", pa.string()),  # which one; null for the original
@@ -68,7 +68,7 @@ CLEAN = pa.schema(
         ("confidence", pa.float32()),
         ("correct", pa.bool_()),
         ("kept", pa.bool_()),
-        # of detectors: the dataset's objects on the model's model input
+        # of detectors: the dataset's objects on the model input
         ("true_boxes", pa.list_(BOX)),
         ("true_labels", pa.list_(pa.int32())),  # as the model's outputs; -1 for classes that it doesn't know
         ("region", BOX),  # of the object that the label is of

@@ -1,14 +1,14 @@
-"""A run's folder, on this machine or at any fsspec URL. Files appear whole or not at all.
+"""A run's folder, local or at any fsspec URL. Files are written atomically.
 
 manifest.json       what ran: config, versions, fingerprints
 samples.parquet     the images, and which could not be read
 clean.parquet       each model's answer on the clean images, and which images were kept
-rows/LENS/MODEL/OPERATOR/SHARD.parquet    what was measured, a file a unit
+rows/LENS/MODEL/OPERATOR/SHARD.parquet    what was measured, one file per unit
 precision.parquet   average precision of detectors, computed from the rows once
 saliency.parquet    where the models look, on clean and on changed images; pictures in saliency/
 exhibits/           pictures for people
-LENS/               what a lens keeps beside its rows, such as maps
-unfinished/         what long units were told so far; gone when their rows are there
+LENS/               what a lens stores in addition to its rows, such as maps
+unfinished/         outcomes of long units so far; removed when their rows are written
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from brinell.errors import RunError
 from brinell.runs.schema import CLEAN, ROWS, SAMPLES, Unit
 
-FORMAT = 1  # of a run's folder; another one is refused with instructions
+FORMAT = 1  # of a run's folder; others are refused with instructions
 _TABLES = {"samples": SAMPLES, "clean": CLEAN}
 
 
@@ -48,21 +48,21 @@ class Store:
         self.root = path.rstrip("/")
 
     def path(self, *parts: str) -> str:
-        """A path inside the run's folder, for its file system."""
+        """Return a path inside the run's folder, for its file system."""
         return posixpath.join(self.root, *parts)
 
     def place(self, *parts: str) -> str:
-        """The same for people: a path on this machine, a URL elsewhere."""
+        """Return a path inside the run's folder for people: a local path or a URL."""
         return self.path(*parts) if "file" in self.fs.protocol else posixpath.join(self.url, *parts)
 
     def exists(self, *parts: str) -> bool:
-        """Whether a file is there."""
+        """Whether a file exists."""
         return bool(self.fs.exists(self.path(*parts)))
 
     # ---- bytes ----
 
     def read(self, *parts: str) -> bytes:
-        """A file's bytes."""
+        """Return the content of a file."""
         try:
             data: bytes = self.fs.cat_file(self.path(*parts))
         except FileNotFoundError:
@@ -70,7 +70,7 @@ class Store:
         return data
 
     def write(self, data: bytes, *parts: str) -> None:
-        """Write a file so that it is there whole or not at all: under another name first, then moved."""
+        """Write a file atomically: under another name first, then renamed."""
         target = self.path(*parts)
         part = f"{target}.{uuid.uuid4().hex}.part"
         try:
@@ -91,14 +91,14 @@ class Store:
             self.fs.rm_file(path)
 
     def remove(self, *parts: str) -> None:
-        """Remove a file or folder, if it is there."""
+        """Remove a file or folder, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self.fs.rm(self.path(*parts), recursive=True)
 
     # ---- manifest ----
 
     def manifest(self) -> dict[str, Any]:
-        """What ran."""
+        """Return the manifest, or raise if it is not that of a run of this format."""
         try:
             content: dict[str, Any] = json.loads(self.read("manifest.json"))
             content["identity"]
@@ -119,11 +119,11 @@ class Store:
     # ---- tables ----
 
     def table(self, name: str) -> pa.Table:
-        """samples.parquet, clean.parquet, precision.parquet or saliency.parquet."""
+        """Return a table other than the rows: samples, clean, precision or saliency."""
         return pq.read_table(pa.BufferReader(self.read(f"{name}.parquet")))
 
     def write_table(self, name: str, table: pa.Table) -> None:
-        """Write one of them."""
+        """Write a table other than the rows."""
         self.write(_packed(table), f"{name}.parquet")
 
     def write_unit(self, unit: Unit, table: pa.Table) -> None:
@@ -131,12 +131,12 @@ class Store:
         self.write(_packed(table), *self._unit(unit))
 
     def missing(self, units: Iterable[Unit]) -> list[Unit]:
-        """The units that have no rows yet."""
+        """Return the units that have no rows yet."""
         done = set(self.unit_files())
         return [unit for unit in units if self.path(*self._unit(unit)) not in done]
 
     def unit_files(self) -> list[str]:
-        """The files of all finished units."""
+        """Return the files of all finished units."""
         try:
             found = self.fs.find(self.path("rows"))
         except FileNotFoundError:
@@ -149,7 +149,7 @@ class Store:
         return "rows", *folders, f"{unit.shard:05d}.parquet"
 
     def rows(self) -> Any:
-        """All rows, for DuckDB to read as they are asked.
+        """Return all rows, for DuckDB to read as they are queried.
 
         Files at a URL, which Python reads, are read at once: DuckDB's threads and Arrow's would wait for the interpreter,
         and now and then for each other.
