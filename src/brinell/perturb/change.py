@@ -198,7 +198,7 @@ class Change(Protocol):
         ...
 
     def images(self, renderer: Renderer, samples: Tensor, parameters: Tensor, fields: Tensor | None = None) -> Tensor:
-        """Return model inputs, uint8 (T, C, H, W). `fields` selects the random field of each sample (default: the first)."""
+        """Return model inputs, uint8 (T, C, H, W); `fields` selects each sample's random field (default: the first)."""
         ...
 
     def matrices(self, parameters: Tensor, layout: Layout) -> Tensor | None:

@@ -12,7 +12,7 @@ _SMALLEST = 120  # pixels: smaller images are enlarged
 
 
 def outlined(clean: Tensor, moved: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the clean image (uint8 (C, H, W)) with the outline of what the moved one shows, and the moved image, in RGB."""
+    """Return the clean image (uint8 (C, H, W)) with the outline of what the moved one shows, and the moved one, in RGB."""
     height, width = clean.shape[1:]
     scale = max(1, -(-_SMALLEST // min(height, width)))
     middle = torch.tensor([(width - 1) / 2, (height - 1) / 2], dtype=torch.float64)
