@@ -132,7 +132,7 @@ def unpack_of(files: Any, image: Tensor) -> Maps:
 def evaluator_of(model: Model, images: list[Tensor], labels: list[int], *, batch: int = 8) -> Evaluator:
     inputs = torch.stack([model.preprocess.model_input(image) for image in images])
     ids = torch.tensor([id_number(image_id(image)) for image in images])
-    originals = [model.preprocess.coloured(image) for image in images]
+    originals = [model.preprocess.convert_channels(image) for image in images]
     renderer = Renderer(model.preprocess, inputs, ids, seed=0, originals=originals)
     criterion = find_criterion("default", model.classes, model.outputs, detector=model.detector is not None)
     return Evaluator(model, renderer, torch.tensor(labels), criterion=criterion, batch=batch)
@@ -218,7 +218,7 @@ def test_wrong_options_are_reported_in_a_line(pictures: Path, tmp_path: Path, op
 def test_a_layer_that_gives_no_map_is_refused_before_anything_is_measured(pictures: Path, tmp_path: Path) -> None:
     module = nn.Sequential(nn.Conv2d(3, 2, 16), nn.Flatten(), nn.Linear(2, 2))
     model = brinell.wrap(module, size=16, execution=PLAIN, name="flat", classes=("right", "left"))
-    with pytest.raises(ConfigError, match=r"layer 2 of flat gives no map \(N, C, H, W\) to show; name another"):
+    with pytest.raises(ConfigError, match=r"the output of layer 2 of flat is not a map \(N, C, H, W\); name another layer"):
         measured(pictures, tmp_path / "run", model, layers=["2"])
     assert not (tmp_path / "run" / "rows").exists()
 

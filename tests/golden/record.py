@@ -362,8 +362,8 @@ def _size(folder: Path) -> int:
 def prune(folder: Path) -> None:
     """Remove a run's pictures, and write its tables and manifest smaller; nothing else is lost.
 
-    The rows of all units go into one file, without the columns that are empty. brinell opens such a run as any other, but
-    doesn't know which units are finished, and would measure them again.
+    The rows of all units go into one file. brinell opens such a run as any other, but doesn't know which units are finished,
+    and would measure them again.
     """
     for file in folder.rglob("*"):
         if file.suffix in (".webp", ".png", ".html") or file.name in ("exhibits.json", "pairs.json"):
@@ -374,8 +374,7 @@ def prune(folder: Path) -> None:
     table = _unit_rows(folder)
     shutil.rmtree(folder / "rows")
     (folder / "rows").mkdir()
-    empty = [name for name in table.column_names if table[name].null_count == len(table)]
-    _write(table.drop_columns(empty), folder / "rows" / "all.parquet")
+    _write(table, folder / "rows" / "all.parquet")
     manifest = json.loads((folder / "manifest.json").read_text())
     text = json.dumps(manifest, separators=(",", ":"), ensure_ascii=False)
     (folder / "manifest.json").write_text(without_paths(text))
