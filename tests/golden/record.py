@@ -362,8 +362,8 @@ def _size(folder: Path) -> int:
 def prune(folder: Path) -> None:
     """Remove a run's pictures, and write its tables and manifest smaller; nothing else is lost.
 
-    The rows of all units go into one file. brinell opens such a run as any other, but doesn't know which units are finished,
-    and would measure them again.
+    The rows of all units go into one file. brinell opens such a run as any other, but doesn't know which units are
+    finished, and would measure them again.
     """
     for file in folder.rglob("*"):
         if file.suffix in (".webp", ".png", ".html") or file.name in ("exhibits.json", "pairs.json"):
