@@ -63,3 +63,15 @@ def test_plain_data_is_valid_json() -> None:
     plain = to_plain({0.5: (Estimate(1.0, math.nan, math.inf), [None, "word", True])})
     assert plain == {"0.5": [{"value": 1.0, "low": None, "high": None}, [None, "word", True]]}
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+
+
+def test_quantiles_are_scipy_s() -> None:
+    from scipy import special
+
+    from brinell.runs.quantiles import normal_quantile, student_quantile
+
+    for probability in (0.6, 0.9, 0.975, 0.995):
+        assert normal_quantile(probability) == pytest.approx(float(special.ndtri(probability)), rel=1e-13)
+        for freedom in [*range(1, 60), 99, 200, 500, 999, 1000, 1001, 5000, 10**6]:
+            exact = float(special.stdtrit(freedom, probability))
+            assert student_quantile(freedom, probability) == pytest.approx(exact, rel=1e-9), (freedom, probability)

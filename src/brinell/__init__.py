@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from brinell.curation.curate import Curated
     from brinell.curation.options import CurateOptions
     from brinell.datasets.sources import open_dataset
+    from brinell.decisions import compare, gate, leaderboard
     from brinell.errors import (
         BrinellError,
         BudgetSpent,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from brinell.models.preprocess import Preprocess
     from brinell.models.sources import open_model
     from brinell.perturb.operator import OPERATORS, Operator, find_operator
-    from brinell.results import Run, compare, gate, leaderboard
+    from brinell.results import Run
     from brinell.run_config import RunConfig
     from brinell.types import Dataset, Sample
 
@@ -92,6 +93,7 @@ __all__ = [
 #: the module that each public name comes from (the imports above, for the interpreter)
 _MODULES = {
     "brinell.api": ("curate", "harden", "run", "wrap"),
+    "brinell.decisions": ("compare", "gate", "leaderboard"),
     "brinell.config.data": ("DataOptions",),
     "brinell.config.execution": ("Execution",),
     "brinell.config.model": ("ModelOptions",),
@@ -119,7 +121,7 @@ _MODULES = {
     "brinell.models.preprocess": ("Preprocess",),
     "brinell.models.sources": ("open_model",),
     "brinell.perturb.operator": ("OPERATORS", "Operator", "find_operator"),
-    "brinell.results": ("Run", "compare", "gate", "leaderboard"),
+    "brinell.results": ("Run",),
     "brinell.run_config": ("RunConfig",),
     "brinell.types": ("Dataset", "Sample"),
 }

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from brinell.comparison.compare import Comparison, compare_runs
-from brinell.comparison.gates import Gate, GateResult, check_gate, load_gate
-from brinell.comparison.leaderboard import Leaderboard, rank_models
 from brinell.engine.progress import reporter
 from brinell.errors import ConfigError, RunError
 from brinell.lenses.analysis import analyses_of, find, find_one, require_rows
@@ -22,15 +19,13 @@ from brinell.registry import nearest
 from brinell.report.page import Shown, write_figures, write_report
 from brinell.report.show import Chart, NamedChart
 from brinell.runs.run import Run as OpenedRun
-from brinell.tracking.server import Server
-from brinell.tracking.track import Content, Tracked
-from brinell.tracking.track import track as track_run
-from brinell.validation import validate
 
 if TYPE_CHECKING:
     from brinell.config.saliency import SaliencyOptions
     from brinell.curation.moved import ExportedMotions
     from brinell.models.model import Model
+    from brinell.tracking.server import Server
+    from brinell.tracking.track import Tracked
 
 RunLike = "str | os.PathLike[str] | Run"
 
@@ -120,9 +115,12 @@ class Run(OpenedRun):
 
         `to` is the server's URI (default: MLFLOW_TRACKING_URI). Logging is idempotent.
         """
+        from brinell.tracking.server import Server
+        from brinell.tracking.track import Content, track
+
         server = to if isinstance(to, Server) else Server(to, experiment)
         with reporter(quiet) as progress:
-            return track_run(Content(self, self.found, self.report, self.figures), server, progress)
+            return track(Content(self, self.found, self.report, self.figures), server, progress)
 
     def saliency(
         self,
@@ -181,31 +179,3 @@ def sql_errors() -> Iterator[None]:
         yield
     except duckdb.Error as error:
         raise RunError(f"the query failed: {str(error).strip()}") from None
-
-
-def compare(
-    *runs: Run | str | os.PathLike[str],
-    pairs: Sequence[str] = (),
-    other_draws: bool = False,
-    common_images: bool = False,
-    alpha: float = 0.05,
-) -> Comparison:
-    """Compare runs with the first of them, or the models of one run with its first, image by image.
-
-    Models are matched by `pairs` ("OLD=NEW"), else by name, else the only one of each. Runs must have measured the same on
-    the same images; `other_draws` allows other seeds, `common_images` compares the images that both have.
-    """
-    opened = [one if isinstance(one, OpenedRun) else Run(one) for one in runs]
-    return compare_runs(opened, pairs, other_draws=other_draws, common_images=common_images, alpha=alpha)
-
-
-def gate(comparison: Comparison, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate) -> GateResult:
-    """Check a comparison against rules: a YAML file, or the same as a mapping."""
-    if isinstance(rules, (str, os.PathLike)):
-        rules = load_gate(Path(rules))
-    return check_gate(rules if isinstance(rules, Gate) else validate(Gate, dict(rules)), comparison)
-
-
-def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) -> Leaderboard:
-    """Rank the models of several runs over everything that they were measured by."""
-    return rank_models([one if isinstance(one, OpenedRun) else Run(one) for one in runs], other_draws=other_draws)

@@ -27,7 +27,7 @@ COMMANDS = (
     Command("summary", INSPECT, "Print what a run found.", "brinell.cli.inspect:summary"),
     Command("report", INSPECT, "Write a run's HTML report: one file that opens anywhere.", "brinell.cli.inspect:report"),
     Command("rows", INSPECT, "Query a run's rows in SQL.", "brinell.cli.inspect:rows"),
-    Command("saliency", INSPECT, "Compare where a run's models look.", "brinell.cli.inspect:saliency"),
+    Command("saliency", INSPECT, "Compare where a run's models look.", "brinell.cli.saliency:saliency"),
     Command("show", INSPECT, "Draw an image under operators, as a contact sheet.", "brinell.cli.inspect:show"),
     Command("ls", INSPECT, "List lenses, operators, models, datasets or criteria.", "brinell.cli.inspect:ls"),
     Command("compare", DECIDE, "Compare runs image by image, and gate a release.", "brinell.cli.decide:compare"),

@@ -51,8 +51,8 @@ def compare(
     or [bold]brinell compare runs/old runs/new --gate gate.yaml --junit gate.xml[/]
     """
     from brinell.comparison.page import comparison_html, comparison_markdown, gate_junit, write_text
-    from brinell.results import compare as compare_runs
-    from brinell.results import gate as check_gate
+    from brinell.decisions import compare as compare_runs
+    from brinell.decisions import gate as check_gate
 
     if junit is not None and gate is None:
         raise typer.BadParameter("a JUnit file reports a gate's checks; give a gate with --gate FILE")
@@ -79,7 +79,7 @@ def leaderboard(runs: Runs, other_draws: OtherDraws = False, as_json: AsJson = F
 
     Example: [bold]brinell leaderboard runs/*[/]
     """
-    from brinell.results import leaderboard as rank_models
+    from brinell.decisions import leaderboard as rank_models
 
     board = rank_models(*runs, other_draws=other_draws)
     if as_json:

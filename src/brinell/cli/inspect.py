@@ -1,16 +1,13 @@
-"""Commands that inspect: summary, report, rows, saliency, show and ls."""
+"""Commands that inspect: summary, report, rows, show and ls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from brinell.cli.console import out, print_findings, print_json, say
-from brinell.cli.flags import flags_of, with_flags
-from brinell.config.saliency import SaliencyOptions
 from brinell.results import Run, sql_errors
 from brinell.runs.queries import describe_queries
 
@@ -74,20 +71,6 @@ def rows(
             result.write_csv(str(csv))
         else:
             print(result)
-
-
-def _saliency(given: Mapping[str, Any], folder: Folder) -> None:
-    """Compare where a run's models look, on clean images and on changed ones.
-
-    Example: [bold]brinell saliency runs/first --pairs 500[/]
-    """
-    run = Run(folder)
-    run.saliency({key.replace("-", "_"): value for key, value in given.items()})
-    print_findings([shown for shown in run.shown() if shown[1] == "saliency"])
-    say(f"report: {run.report()}")
-
-
-saliency = with_flags(_saliency, flags_of(SaliencyOptions, panel="Options"))
 
 
 def show(

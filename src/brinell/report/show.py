@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from brinell.registry import load_reference
 from brinell.runs.run import Run
 
 Chart = Any  # an Altair chart: altair is imported by the modules that draw, and not here
@@ -91,3 +92,12 @@ def inline(run: Run, file: str) -> str:
 def format_confidence(confidence: float | None) -> str:
     """Return ", 87 % confident", or nothing where the model returns labels alone."""
     return "" if confidence is None else f", {confidence:.0%} confident"
+
+
+def lazy_chart(reference: str) -> Callable[..., Chart]:
+    """Return a function of a charts module ("module:function") that is imported when it draws: altair is slow to import."""
+
+    def draw(*arguments: Any, **choices: Any) -> Chart:
+        return load_reference(reference)(*arguments, **choices)
+
+    return draw

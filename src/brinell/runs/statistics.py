@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy import special  # scipy.stats offers the same functions but takes a second to import
+from brinell.runs.quantiles import normal_quantile, student_quantile
 
 CONFIDENCE = 0.95
 THRESHOLDS = (0.9, 0.5, 0.1)  # accuracies whose failure points are reported by default
@@ -29,7 +29,7 @@ def proportion(successes: int, total: int) -> Estimate:
     if total == 0:
         return Estimate(math.nan, math.nan, math.nan)
     share = successes / total
-    z = float(special.ndtri((1 + CONFIDENCE) / 2))
+    z = normal_quantile((1 + CONFIDENCE) / 2)
     centre = (share + z * z / (2 * total)) / (1 + z * z / total)
     half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     return Estimate(share, max(0.0, centre - half), min(1.0, centre + half))
@@ -44,7 +44,7 @@ def mean(value: float, deviation: float | None, count: int, most: float = math.i
         return proportion(round(value * count), count)
     if count < 2 or deviation is None:
         return Estimate(value, math.nan, math.nan)
-    half = float(special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(count)
+    half = student_quantile(count - 1, (1 + CONFIDENCE) / 2) * deviation / math.sqrt(count)
     return Estimate(value, max(0.0, value - half), min(most, value + half))
 
 
@@ -62,7 +62,7 @@ def ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Es
     if share in (0, 1):
         return proportion(round(share * count), count)
     variance = max(0.0, aa - 2 * share * ab + share * share * bb) * count / (count - 1) / b**2
-    half = float(special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * math.sqrt(variance)
+    half = student_quantile(count - 1, (1 + CONFIDENCE) / 2) * math.sqrt(variance)
     return Estimate(share, max(0.0, share - half), min(1.0, share + half))
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 from rich.table import Table
 
-from brinell.report.show import Chart, Context, NamedChart, Namer, Picture, Section, Show, inline
+from brinell.report.show import Chart, Context, NamedChart, Namer, Picture, Section, Show, inline, lazy_chart
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate
 from brinell.saliency import ANALYSIS
-from brinell.saliency.charts import shift_bars
 from brinell.saliency.findings import SaliencyFindings
 from brinell.saliency.pairs import SaliencyPair, read_pairs
+
+shift_bars = lazy_chart("brinell.saliency.charts:shift_bars")
 
 
 def table(findings: SaliencyFindings) -> list[Any]:

@@ -9,10 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from brinell.lenses.geometry import LENS
-from brinell.lenses.geometry.charts import coordinate_shares, invariance_bars, misclassification, random_bars
 from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.report.exhibits import pairs
-from brinell.report.show import Chart, Context, NamedChart, Section, Show
+from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
+
+coordinate_shares = lazy_chart("brinell.lenses.geometry.charts:coordinate_shares")
+invariance_bars = lazy_chart("brinell.lenses.geometry.charts:invariance_bars")
+misclassification = lazy_chart("brinell.lenses.geometry.charts:misclassification")
+random_bars = lazy_chart("brinell.lenses.geometry.charts:random_bars")
 
 
 def table(findings: GeometryFindings) -> list[Any]:

@@ -7,11 +7,15 @@ from typing import Any
 from rich.table import Table
 
 from brinell.lenses.highlights import LENS
-from brinell.lenses.highlights.charts import accuracy_bars, cell_map, location_bars, size_bars
 from brinell.lenses.highlights.findings import HighlightFindings
 from brinell.lenses.highlights.glare import LEAST
 from brinell.report.exhibits import pairs
-from brinell.report.show import Chart, Context, NamedChart, Section, Show
+from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
+
+accuracy_bars = lazy_chart("brinell.lenses.highlights.charts:accuracy_bars")
+cell_map = lazy_chart("brinell.lenses.highlights.charts:cell_map")
+location_bars = lazy_chart("brinell.lenses.highlights.charts:location_bars")
+size_bars = lazy_chart("brinell.lenses.highlights.charts:size_bars")
 
 
 def table(findings: HighlightFindings) -> list[Any]:

@@ -8,11 +8,14 @@ from rich.table import Table
 
 from brinell.lenses.knob import LENS
 from brinell.lenses.knob.breaks import Hardness
-from brinell.lenses.knob.charts import breaking_ranges, fooling_bars, robustness_bars, threshold_curves
 from brinell.lenses.knob.findings import KnobFindings
-from brinell.report.charts import Chart
 from brinell.report.exhibits import pairs
-from brinell.report.show import Context, NamedChart, Section, Show, operators_of
+from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart, operators_of
+
+breaking_ranges = lazy_chart("brinell.lenses.knob.charts:breaking_ranges")
+fooling_bars = lazy_chart("brinell.lenses.knob.charts:fooling_bars")
+robustness_bars = lazy_chart("brinell.lenses.knob.charts:robustness_bars")
+threshold_curves = lazy_chart("brinell.lenses.knob.charts:threshold_curves")
 
 
 def make_tables(findings: KnobFindings) -> list[Any]:

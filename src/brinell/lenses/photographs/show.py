@@ -7,9 +7,10 @@ from typing import Any
 from rich.table import Table
 
 from brinell.lenses.photographs import LENS
-from brinell.lenses.photographs.charts import scene_bars
 from brinell.lenses.photographs.findings import PhotographFindings
-from brinell.report.show import Chart, Context, NamedChart, Section, Show
+from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
+
+scene_bars = lazy_chart("brinell.lenses.photographs.charts:scene_bars")
 
 
 def table(findings: PhotographFindings) -> list[Any]:

@@ -7,11 +7,10 @@ from typing import Any
 from rich.table import Table
 
 from brinell.lenses.profile import LENS
-from brinell.lenses.profile.charts import area_bars, average_profiles, operator_profiles
 from brinell.lenses.profile.findings import ProfileFindings
-from brinell.report.charts import Chart
 from brinell.report.exhibits import pairs, read_exhibits
 from brinell.report.show import (
+    Chart,
     Context,
     NamedChart,
     Picture,
@@ -19,11 +18,16 @@ from brinell.report.show import (
     Show,
     format_confidence,
     inline,
+    lazy_chart,
     models_of,
 )
 from brinell.runs.statistics import THRESHOLDS
 
 Sheets = list[tuple[str, list[tuple[float, list[Picture]]]]]  # by model and threshold
+
+area_bars = lazy_chart("brinell.lenses.profile.charts:area_bars")
+average_profiles = lazy_chart("brinell.lenses.profile.charts:average_profiles")
+operator_profiles = lazy_chart("brinell.lenses.profile.charts:operator_profiles")
 
 
 def make_tables(findings: ProfileFindings) -> list[Any]:

@@ -1,0 +1,26 @@
+"""The command `saliency`: its flags come from the options, which a summary needn't import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brinell.cli.console import print_findings, say
+from brinell.cli.flags import flags_of, with_flags
+from brinell.cli.inspect import Folder
+from brinell.config.saliency import SaliencyOptions
+from brinell.results import Run
+
+
+def _saliency(given: Mapping[str, Any], folder: Folder) -> None:
+    """Compare where a run's models look, on clean images and on changed ones.
+
+    Example: [bold]brinell saliency runs/first --pairs 500[/]
+    """
+    run = Run(folder)
+    run.saliency({key.replace("-", "_"): value for key, value in given.items()})
+    print_findings([shown for shown in run.shown() if shown[1] == "saliency"])
+    say(f"report: {run.report()}")
+
+
+saliency = with_flags(_saliency, flags_of(SaliencyOptions, panel="Options"))
