@@ -121,7 +121,7 @@ def test_images_advance_from_any_level_to_any_higher_one(operator: Operator) -> 
     clean = images(16, 16)
     targets = torch.tensor([4, 2, 0, 7])
     expected = torch.stack([at(operator, clean, int(level))[row] for row, level in enumerate(targets)])
-    if operator.kind is Kind.PIXELS:
+    if operator.kind is Kind.LEVEL:
         start, begun = torch.zeros(4, dtype=torch.int64), clean
     else:
         start = torch.tensor([3, 2, 0, 0])

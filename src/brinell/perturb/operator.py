@@ -1,14 +1,14 @@
-"""What an operator is: a pure function on images, with its facts declared beside it.
+"""What an operator is: a pure function on images, with its facts declared next to it.
 
-Two kinds. A `step` operator adds one more increment to images that it changed before: level n is n steps, so a profile
-of 30 levels costs 30 applications. A `pixels` operator makes any level from the clean image.
+There are two kinds. A step operator adds one increment to images that it changed before: level n is n steps, so a
+profile of 30 levels costs 30 applications. A level operator makes any level from the clean image.
 
-The function's first parameter is a batch of uint8 images (B, C, H, W), which it never touches; the others say by their
-names what else it needs: `draws` (its random numbers), `step` (the number of steps done before, an int), `levels` (int64
-(B,), for `pixels`), `gradient` (of the model's loss at the images). So the signature tells a stochastic operator from a
-deterministic one, and a white-box operator from the rest.
+The function's first parameter is a batch of uint8 images (B, C, H, W), which it never modifies. The names of the other
+parameters say what else it needs: `draws` (random numbers), `step` (the number of steps done before, an int), `levels`
+(int64 (B,), level operators only), `gradient` (of the model's loss at the images). The signature therefore shows whether
+an operator is stochastic, and whether it is a white-box operator.
 
-Where a paper's text and its published code differ, the same name is registered once for each reading (its `variant`).
+Where a paper's text and its published code differ, the name is registered once per variant.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Kind(StrEnum):
     """How an operator reaches a level."""
 
     STEP = "step"
-    PIXELS = "pixels"
+    LEVEL = "level"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What people should know about an operator.
+    """The facts about an operator that people see.
 
     `amount(level, height, width)` is the level in its natural `unit`; `reported_as` names what a failure point is
     reported as: that amount, or the mean grey value or number of colours measured in the image.
@@ -64,7 +64,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Operator(ChangeDefaults):
-    """A registered operator: one function under one reading of its source."""
+    """A registered operator: one variant of its definition."""
 
     name: str
     variant: str
@@ -157,18 +157,18 @@ class Operator(ChangeDefaults):
         return f"level {level}: {self.facts.format(self.facts.amount(level, height, width))}" if level else "clean"
 
     def at(self, images: Tensor, level: int, *, seed: int, ids: Tensor, gradient: Gradient | None = None) -> Tensor:
-        """Clean images brought to one level."""
+        """Return clean images at one level."""
         levels = torch.full((len(images),), level)
         return self.advance(images, torch.zeros_like(levels), levels, seed=seed, ids=ids, gradient=gradient)
 
     def advance(
         self, images: Tensor, start: Tensor, stop: Tensor, *, seed: int, ids: Tensor, gradient: Gradient | None = None
     ) -> Tensor:
-        """Images that stand at level `start`, brought to level `stop`; both are int64 (B,) on the host.
+        """Advance images from level `start` to level `stop`; both are int64 (B,) on the host.
 
         `ids` (int64 (B,), on the images' device) names the draws. A pixels operator has to start from level 0.
         """
-        if self.kind is Kind.PIXELS:
+        if self.kind is Kind.LEVEL:
             assert not bool(start.any())
             return self._from_clean(images, stop, seed, ids)
         for step in range(int(start.min()), int(stop.max())):
@@ -213,7 +213,7 @@ def step_operator(name: str, facts: Facts, *, variant: str = "published") -> Cal
 
 def level_operator(name: str, facts: Facts, *, variant: str = "published") -> Callable[[Function], Function]:
     """Register a function that makes any level from the clean image."""
-    return _register(Kind.PIXELS, name, facts, variant, {"levels", "draws"})
+    return _register(Kind.LEVEL, name, facts, variant, {"levels", "draws"})
 
 
 def _register(kind: Kind, name: str, facts: Facts, variant: str, offered: set[str]) -> Callable[[Function], Function]:
@@ -229,10 +229,10 @@ def _register(kind: Kind, name: str, facts: Facts, variant: str, offered: set[st
 
 
 def operator_names() -> list[str]:
-    """The names without their variant, in the order they were registered."""
+    """Return the names without variants, in order of registration."""
     return list(dict.fromkeys(operator.name for operator in OPERATORS.values()))
 
 
 def find_operator(text: str, variant: str = "published") -> Operator:
-    """An operator by `name` or `name:variant`; a name alone takes the preferred variant where it has them."""
+    """Find an operator by `name` or `name:variant`; a name alone selects the preferred variant, if there is one."""
     return find_variant(OPERATORS, text, variant)

@@ -1,23 +1,24 @@
-"""What a safety property is (seed 3): a change of the world with a severity, turned up until a model breaks.
+"""What a safety property is (Zhong, Hu and Chen, DSN 2020): a change of the world with a severity, turned up until a
+model breaks.
 
-A severity is a number in [0, 1]; a property that goes both ways (lighter and darker, left and right) takes it with a
-sign. A few properties have several numbers at once: severities are float64 (B, P), nearly always with P = 1, and on the
-host, where the lenses choose them. Severity 0 is the clean image.
+A severity is a number in [0, 1]. A property with two directions (lighter and darker, left and right) takes it with a
+sign. A few properties have several numbers: severities are float64 (B, P), nearly always with P = 1, on the host, where
+the lenses choose them. Severity 0 is the clean image.
 
-Two kinds. A `pixels` property makes images from images: its function is given images (B, C, H, W) of grey levels, 0 to
-255 in float32, which it may overwrite, and its severities; what it returns is cut to 0 to 255 and rounded to whole grey
-levels, half to even. A `motion` moves them: its function is given severities, height and width, and returns float64
-matrices (B, 3, 3) that take a clean pixel's (x, y, 1) to where it goes; one warp moves the image, and the same matrices
-move boxes.
+There are two kinds. The function of a pixel property gets images (B, C, H, W) of grey levels, 0 to 255 in float32,
+which it may overwrite, and their severities; its result is clipped to 0 to 255 and rounded to whole grey levels, half
+to even. The function of a motion property gets severities, height and width, and returns float64 matrices (B, 3, 3)
+that map a clean pixel's (x, y, 1) to its new position; one warp moves the image, and the same matrices move boxes.
 
-Same pixels for any batch, order and device: what depends on severities alone is computed on the host in float64; images
-are changed value by value, where every device rounds alike, or by sums of whole numbers that a float32 holds exactly.
+Pixels are the same for any batch, order and device: what depends on severities alone is computed on the host in
+float64; images are changed value by value, where every device rounds alike, or by sums of whole numbers that a float32
+holds exactly.
 
-A function that asks for `draws` is stochastic. It draws one field an image and scales it, so that a search is over one
-weather and not over many; with other `fields` it draws afresh.
+A function with a parameter `draws` is stochastic. It draws one random field per image and scales it, so that a search
+varies the severity of one field; other `fields` are drawn afresh.
 
-Where the paper's equations and its authors' code differ, the same name is registered for both readings: `dsn2020` has the
-constants that the paper's figures were made with, `equations` is what its text says.
+Where the paper's equations and its authors' code differ, the name is registered once per variant: `dsn2020` has the
+constants of the paper's figures, `equations` follows its text.
 """
 
 from __future__ import annotations
@@ -49,28 +50,28 @@ Function = Callable[..., Tensor]
 
 
 def per_image(values: Tensor, images: Tensor) -> Tensor:
-    """Host values (B,) where the images are, as float32 (B, 1, 1, 1)."""
+    """Return host values (B,) on the images' device, as float32 (B, 1, 1, 1)."""
     return values.to(torch.float32).to(images.device)[:, None, None, None]
 
 
 def evenly(points: int, height: int, width: int) -> Tensor:
-    """1/n, 2/n, … 1."""
+    """Return 1/n, 2/n, … 1."""
     return torch.arange(1, points + 1, dtype=torch.float64)[:, None] / points
 
 
 class PropertyKind(StrEnum):
     """How a property changes an image."""
 
-    PIXELS = "pixels"
+    PIXEL = "pixel"
     MOTION = "motion"
 
 
 @dataclass(frozen=True)
 class PropertyFacts:
-    """What people should know about a property.
+    """The facts about a property that people see.
 
-    `amount` is the severity in its natural `unit` (with a sign where the property has two sides); `points` how many
-    severities a search tries in one direction, a number or a function of height and width; `directions` names one or two.
+    `amount` is the severity in its natural `unit` (signed where the property has two directions); `points` is the number of
+    severities that a search tries per direction, or a function of height and width; `directions` names one or two.
     """
 
     title: str
@@ -89,7 +90,7 @@ class PropertyFacts:
 
 @dataclass(frozen=True)
 class Property(ChangeDefaults):
-    """A registered property: one function under one reading of its source."""
+    """A registered property: one variant of its definition."""
 
     name: str
     variant: str
@@ -164,21 +165,21 @@ class Property(ChangeDefaults):
         return self.function(parameters, layout.preprocess.height, layout.preprocess.width)
 
     def tracks(self, height: int, width: int, points: int | None = None) -> list[Tensor]:
-        """Severities from weak to strong, float64 (K, P), for each direction."""
+        """Return severities from weak to strong, float64 (K, P), for each direction."""
         own = self.facts.points
         count = points or (own if isinstance(own, int) else own(height, width))
         forward = self.facts.grid(count, height, width)
         return [forward, -forward][: len(self.facts.directions)]
 
     def amounts(self, severities: Tensor, height: int, width: int) -> Tensor:
-        """Severities (K, P) in the natural unit, float64 (K,)."""
+        """Return severities (K, P) in the natural unit, float64 (K,)."""
         return self.facts.amount(severities, height, width).to(torch.float64)
 
     def apply(self, images: Tensor, severities: Tensor, *, seed: int, ids: Tensor, fields: Tensor | None = None) -> Tensor:
-        """uint8 images (B, C, H, W) at their severities, float64 (B, P) on the host.
+        """Return uint8 images (B, C, H, W) at their severities, float64 (B, P) on the host.
 
-        `ids` (int64 (B,), on the images' device) names the draws; `fields` (int64 (B,), on the host) which of an image's
-        fields is drawn, 0 where it is left out.
+        `ids` (int64 (B,), on the images' device) name the draws; `fields` (int64 (B,), on the host) select the random field
+        of each image (default: 0).
         """
         if self.kind is PropertyKind.MOTION:
             moved = warp(images, self.function(severities, *images.shape[2:]))
@@ -200,11 +201,11 @@ PROPERTIES: Registry[Property] = Registry("property", group="brinell.properties"
 
 def pixel_property(name: str, facts: PropertyFacts, *, variant: str = "dsn2020") -> Callable[[Function], Function]:
     """Register a function of images as a property."""
-    return _register(PropertyKind.PIXELS, name, facts, variant)
+    return _register(PropertyKind.PIXEL, name, facts, variant)
 
 
 def motion_property(name: str, facts: PropertyFacts, *, variant: str = "dsn2020") -> Callable[[Function], Function]:
-    """Register a function of severities that gives matrices as a property."""
+    """Register a function from severities to matrices as a property."""
     return _register(PropertyKind.MOTION, name, facts, variant)
 
 
@@ -219,17 +220,17 @@ def _register(kind: PropertyKind, name: str, facts: PropertyFacts, variant: str)
 
 
 def property_names() -> list[str]:
-    """The names without their variant, category by category."""
+    """Return the names without variants, by category."""
     order = get_args(Category)
     found = sorted(PROPERTIES.values(), key=lambda found: order.index(found.facts.category))
     return list(dict.fromkeys(each.name for each in found))
 
 
 def property_facts(name: str) -> PropertyFacts:
-    """What is known of a property by its full name; of a reading that is not registered here, what its kin share."""
+    """Return the facts of a property by its id; of an unknown variant, those of the default one."""
     return (PROPERTIES[name] if name in PROPERTIES else find_property(name.partition(":")[0])).facts
 
 
 def find_property(text: str, variant: str = "dsn2020") -> Property:
-    """A property by `name` or `name:variant`; a name alone takes the preferred variant where it has them."""
+    """Find a property by `name` or `name:variant`; a name alone selects the preferred variant, if there is one."""
     return find_variant(PROPERTIES, text, variant)
