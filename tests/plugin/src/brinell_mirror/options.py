@@ -8,14 +8,15 @@ from pydantic import Field
 
 from brinell.config.lens import LensOptions
 
-AXES = ("horizontal", "vertical")
+Axis = Literal["horizontal", "vertical"]
+AXES: tuple[Axis, ...] = ("horizontal", "vertical")
 
 
 class MirrorOptions(LensOptions):
     """Options of the mirror lens."""
 
     name: Literal["mirror"] = "mirror"
-    axes: tuple[Literal["horizontal", "vertical"], ...] = Field(AXES, description="Axes to mirror images along.")
+    axes: tuple[Axis, ...] = Field(AXES, description="Axes to mirror images along.")
 
 
 OPTIONS = MirrorOptions

@@ -8,7 +8,7 @@ import altair as alt
 from rich.table import Table
 
 from brinell.report.exhibits import pairs
-from brinell.report.show import Context, NamedChart, Section, Show
+from brinell.report.show import Chart, Context, NamedChart, Section, Show
 from brinell_mirror.findings import MirrorFindings
 
 
@@ -21,7 +21,7 @@ def table(found: MirrorFindings) -> list[Any]:
     return [shown, *(found.verdict(model) for model in found.models)]
 
 
-def chart(found: MirrorFindings) -> alt.Chart:
+def chart(found: MirrorFindings) -> Chart:
     """Draw the accuracy of each operator."""
     data = alt.InlineData(values=found.table())
     return alt.Chart(data).mark_bar().encode(x="value:Q", y="operator:N", color="model:N")
