@@ -494,7 +494,7 @@ def test_the_command_reports_the_effect(tmp_path: Path, capsys: pytest.CaptureFi
     assert {"trained", "held out", "clean"} == {effect["group"] for effect in summary["effects"]}
     page = (tmp_path / "told" / "summary.html").read_text()
     assert "Before and after" in page and "No image measured here was used for training" in page
-    main(["harden", str(file), "--set", "training.epochs=1", "--out", str(tmp_path / "told"), "--json"])
+    main(["harden", str(file), "--epochs", "1", "--out", str(tmp_path / "told"), "--json"])
     assert json.loads(capsys.readouterr().out)["sentence"] == summary["sentence"]
 
 

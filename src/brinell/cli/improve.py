@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +12,31 @@ from rich import box
 from rich.table import Table
 
 from brinell.cli.console import out, print_json, say
-from brinell.cli.flags import flags_of, with_flags
+from brinell.cli.flags import flags_of, unique, with_flags
+from brinell.config.execution import Execution
 from brinell.curation.options import CurateOptions
+from brinell.hardening.options import (
+    AugmentOptions,
+    ExcitationOptions,
+    HardenConfig,
+    PartOptions,
+    TrainingOptions,
+    load_harden_config,
+)
+
+#: sections of a config that have flags of their own, or hold lists that only a file can give
+HARDEN_SECTIONS = (
+    "model",
+    "data",
+    "test",
+    "failures",
+    "augment",
+    "excitation",
+    "parts",
+    "training",
+    "measure",
+    "execution",
+)
 
 
 def _curate(
@@ -28,7 +52,6 @@ def _curate(
     Example: [bold]brinell curate runs/first runs/second -o failures --fail all --per-class 20[/]
     """
     from brinell.api import curate as curate_runs
-    from brinell.config.execution import Execution
 
     options = {path[-1]: value for path, value in ((_CURATE_PATHS[name], value) for name, value in given.items())}
     found = curate_runs(runs, folder, options, data=data, execution=Execution(device=device, trust=trust))
@@ -45,10 +68,9 @@ _CURATE_PATHS = {flag.name: flag.path for flag in _CURATE}
 curate = with_flags(_curate, _CURATE)
 
 
-def harden(
+def _harden(
+    given: Mapping[str, Any],
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file: a model, data, and what to train on.")],
-    folder: Annotated[str | None, typer.Option("--out", help="Folder of the hardened model.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     set: Annotated[
         list[str] | None, typer.Option(help="Any option, as key.sub=value (training.epochs=3); may be repeated.")
     ] = None,
@@ -56,17 +78,15 @@ def harden(
 ) -> None:
     """Fine-tune a model on failures and operators, and measure it before and after on images that it was not trained on.
 
-    Rerun to resume. Example: [bold]brinell harden harden.yaml --set training.epochs=3[/]
+    Rerun to resume. Example: [bold]brinell harden harden.yaml --epochs 3[/]
     """
     from brinell.api import harden as run_hardening
-    from brinell.hardening.options import load_harden_config
     from brinell.runs.store import Store
     from brinell.validation import read_yaml
 
-    given = [f"out={folder}"] if folder is not None else []
-    given += [f"execution.device={device}"] if device is not None else []
+    flags = [f"{'.'.join(_HARDEN_PATHS[name])}={json.dumps(value)}" for name, value in given.items()]
     content = read_yaml(config, "config", "a model and data")
-    found = run_hardening(load_harden_config(content, [*(set or ()), *given]))
+    found = run_hardening(load_harden_config(content, [*flags, *(set or ())]))
     if as_json:
         print_json({"version": 1, **found.effect.to_json()})
         return
@@ -83,6 +103,20 @@ def harden(
         f"model: hardened:{store.place()}",
         f"summary: {store.place('summary.html')}",
     )
+
+
+_HARDEN = unique(
+    [
+        *flags_of(HardenConfig, panel="Options", skip=HARDEN_SECTIONS),
+        *flags_of(TrainingOptions, ("training",), panel="Training"),
+        *flags_of(AugmentOptions, ("augment",), panel="Augmentation", prefix="augment-", skip=("operators",)),
+        *flags_of(PartOptions, ("parts",), panel="Parts"),
+        *flags_of(ExcitationOptions, ("excitation",), panel="Squeeze and excitation", prefix="excitation-"),
+        *flags_of(Execution, ("execution",), panel="Execution", prefix="execution-", names={"device": "device"}),
+    ]
+)
+_HARDEN_PATHS = {flag.name: flag.path for flag in _HARDEN}
+harden = with_flags(_harden, _HARDEN)
 
 
 def export_moved(
