@@ -17,11 +17,11 @@ CONFIG: dict[str, Any] = {
         {
             "name": "profile",
             "operators": ["jpeg", "local_blur", "noise", "white_fog", "boxes", "black_lines", "posterise", "fade_black"],
-            "levels": 15,
+            "levels": 10,
         },
         {"name": "knob", "operators": ["fog", "rotation", "brightness", "motion_blur", "gaussian_noise"], "points": 40},
         {"name": "highlights", "cells": 4, "sigmas": [20, 40], "search_queries": 40},
-        {"name": "fragility", "sizes": [0.4], "stride": 48},
+        {"name": "fragility", "sizes": [0.4], "stride": 96},
         {
             "name": "geometry",
             "operators": ["rotation_translation"],
