@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 ZOO := .venv-zoo
 # Each worker is a process that computes in one thread.
-PARALLEL := --numprocesses 2 --dist worksteal
+PARALLEL := --numprocesses 2 --dist loadscope
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test test-all check format test-zoo bench fidelity clean

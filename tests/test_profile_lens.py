@@ -94,7 +94,7 @@ def cifar_run(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> brinell
     classes = f"?classes={assets}/models/cifar10.txt"
     return brinell.run(
         [f"onnx:{assets}/models/cifar10_resnet20.onnx{classes}", f"onnx:{assets}/models/cifar10_resnet56.onnx{classes}"],
-        {"source": str(assets / "images" / "cifar10_test_2000.npz"), "limit": 20},
+        {"source": str(assets / "images" / "cifar10_test_2000.npz"), "limit": 12},
         lens={"name": "profile", "levels": 10},
         out=tmp_path_factory.mktemp("cifar") / "run",
         execution=brinell.Execution(batch=10),
@@ -112,11 +112,11 @@ def test_every_number_of_the_summary_is_in_the_rows(cifar_run: brinell.Run) -> N
         areas = []
         for point in points:
             at = mine & (rows["level"] == point.level)
-            assert point.images == at.sum() == 20
+            assert point.images == at.sum() == 12
             assert point.accuracy.value == pytest.approx(rows["correct"][at].mean())
             assert point.rank.value == pytest.approx(rows["rank"][at].mean())
             assert point.probability.value == pytest.approx(rows["probability"][at].mean(), rel=1e-5)
-            half = 2.0930 * rows["rank"][at].std(ddof=1) / math.sqrt(20)  # Student's 97.5 % point for 19 degrees
+            half = 2.2010 * rows["rank"][at].std(ddof=1) / math.sqrt(12)  # Student's 97.5 % point for 11 degrees
             assert point.rank.high == pytest.approx(point.rank.value + half, rel=1e-3)
             areas.append(point.accuracy.value)
         assert summary.areas[model, operator].value == pytest.approx(np.mean(areas))
@@ -133,7 +133,7 @@ def test_rows_hold_what_they_should(cifar_run: brinell.Run) -> None:
            count(*) filter (rank < 0 or probability not between 0 and 1 or confidence < probability - 1e-6
                             or correct != (rank = 0) or correct != (prediction = label)) from rows"""
     ).fetchall()[0]
-    assert (total, clean, bad) == (2 * len(BLACK_BOX) * 11 * 20, 2 * len(BLACK_BOX) * 20, 0)
+    assert (total, clean, bad) == (2 * len(BLACK_BOX) * 11 * 12, 2 * len(BLACK_BOX) * 12, 0)
     assert cifar_run.rows("select count(*) from rows where l2 > 0 and abs(l2 * l2 / 3072 - mse) > 1e-6").fetchall() == [
         (0,)
     ]

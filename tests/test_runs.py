@@ -349,10 +349,10 @@ def test_selection_keeps_the_images_that_models_get_right(greys: Path, tmp_path:
 
 
 def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
-    """1,100 inputs of 224 × 224 take 165 MB; a shard of 16 takes 2."""
+    """800 inputs of 224 × 224 take 120 MB; a shard of 16 takes 2."""
     image = np.full((16, 16, 3), 200, np.uint8)
     peaks = []
-    for count in (100, 1200):
+    for count in (100, 900):
         (tmp_path / f"{count}/light").mkdir(parents=True)
         for index in range(count):
             image[0, 0, :2] = divmod(index, 256)
@@ -361,7 +361,7 @@ def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
         process.start()
         process.join(60)
         peaks.append(int((tmp_path / "peak").read_text()) / 1024)
-    assert peaks[1] < peaks[0] + 80, f"peaks of {peaks} MB"
+    assert peaks[1] < peaks[0] + 60, f"peaks of {peaks} MB"
 
 
 def _tell_peak(data: Path, file: Path) -> None:
