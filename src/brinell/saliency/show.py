@@ -34,7 +34,8 @@ def table(findings: SaliencyFindings) -> list[Any]:
 
 
 def _format_share(rate: Estimate) -> str:
-    return f"{rate.value:.0%}\n{100 * rate.low:.0f}–{100 * rate.high:.0f}"
+    interval = "" if rate.low != rate.low else f"\n{100 * rate.low:.0f}–{100 * rate.high:.0f}"  # one pair has none
+    return f"{rate.value:.0%}{interval}"
 
 
 def section(context: Context, findings: SaliencyFindings) -> Section:
