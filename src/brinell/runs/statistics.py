@@ -66,6 +66,11 @@ def ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Es
     return Estimate(share, max(0.0, share - half), min(1.0, share + half))
 
 
+def overlap(one: Estimate, other: Estimate) -> bool:
+    """Whether two intervals overlap; without an interval nothing is known, so they do."""
+    return not (one.high < other.low or other.high < one.low)
+
+
 def first_below(values: Sequence[float], threshold: float) -> int | None:
     """Return the index of the first value below the threshold; None if there is none."""
     return next((index for index, value in enumerate(values) if value < threshold), None)

@@ -41,7 +41,10 @@ class Point:
 
 @dataclass(frozen=True)
 class FailurePoint:
-    """The first level at which a model's accuracy drops below a threshold; None: it never does."""
+    """The first level at which a model's accuracy drops below a threshold; None: it never does.
+
+    It is `clear` if the whole interval of the accuracy there lies below the threshold.
+    """
 
     model: str
     operator: str
@@ -49,6 +52,7 @@ class FailurePoint:
     level: int | None
     caption: str
     changed: float | None
+    clear: bool = True
 
 
 _CURVES = """
@@ -153,7 +157,8 @@ def find_failure_point(key: Key, points: Sequence[Point], threshold: float) -> F
         return FailurePoint(*key, threshold, None, "never", None)
     if level == 0:
         return FailurePoint(*key, threshold, 0, "on clean images", 0.0)
-    return FailurePoint(*key, threshold, level, points[level].caption, points[level].changed)
+    point = points[level]
+    return FailurePoint(*key, threshold, level, point.caption, point.changed, clear=point.accuracy.high < threshold)
 
 
 def _caption(run: Run, operator: str, look: Sequence[Any], clean_grey: float | None) -> str:
