@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from brinell.comparison.compare import Comparison, compare_runs
 from brinell.comparison.gates import Gate, GateResult, check_gate, load_gate
 from brinell.comparison.leaderboard import Leaderboard, rank_models
+from brinell.errors import RunError
 from brinell.results import Run
 from brinell.runs.run import Run as OpenedRun
 from brinell.validation import validate
@@ -39,5 +41,18 @@ def gate(comparison: Comparison, rules: str | os.PathLike[str] | Mapping[str, An
 
 
 def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) -> Leaderboard:
-    """Rank the models of several runs over everything that they were measured by."""
-    return rank_models([one if isinstance(one, OpenedRun) else Run(one) for one in runs], other_draws=other_draws)
+    """Rank the models of several runs over everything that they were measured by.
+
+    Folders that hold no run, unfinished runs and those that can't be compared are skipped, and listed in `skipped`.
+    """
+    opened: list[OpenedRun] = []
+    skipped = {}
+    for one in runs:
+        try:
+            opened.append(one if isinstance(one, OpenedRun) else Run(one))
+        except RunError as error:
+            skipped[os.fspath(one)] = str(error).removeprefix(f"{os.fspath(one)} is ")
+    if not opened:
+        raise RunError("; ".join(skipped.values()) or "no run was given; give the folders of finished runs")
+    board = rank_models(opened, other_draws=other_draws)
+    return replace(board, skipped={**skipped, **board.skipped})
