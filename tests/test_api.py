@@ -176,7 +176,7 @@ def test_rows_answer_questions(run: brinell.Run) -> None:
     assert len(run.rows().fetchall()) == 2 * 6 * 21
     assert run.rows("select count(*) from samples").fetchall() == [(6,)]
     assert run.rows("select model, count(*) from clean group by 1 order by 1").fetchall()[0] == ("grey:0.25", 6)
-    table = run.rows("select * from rows").arrow().read_all()
+    table = run.rows("select * from rows").arrow()
     assert table.num_rows == 252 and "probability" in table.column_names
     with pytest.raises(RunError, match=r"the query failed: .*[Ss]yntax [Ee]rror"):
         run.rows("selec")

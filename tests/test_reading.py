@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import brinell
@@ -124,7 +126,7 @@ def test_recorded_runs_fit_80_columns(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(RUNS)
-    for words in (["summary", name],):
+    for words in (["summary", name], ["rows", name]):
         main(words)
         shown = capsys.readouterr().out
         assert "…" not in shown and max(map(len, shown.splitlines())) <= 80, words
@@ -151,3 +153,59 @@ def test_lists_fit_80_columns(
     main(words)
     shown = capsys.readouterr().out
     assert not re.search(r"\d…", shown) and max(map(len, shown.splitlines())) <= 80
+
+
+# ---- rows ----
+
+PROFILE, KNOB = RUNS / "imagenet-profile", RUNS / "cifar-knob-exact"
+
+
+def test_rows_are_shown_for_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns with values alone, class names with their numbers, image names, amounts with units."""
+    monkeypatch.setenv("COLUMNS", "200")
+    main(["rows", str(PROFILE)])
+    shown = capsys.readouterr().out
+    assert "efficientnet_lite0" in shown and "bull mastiff (243)" in shown and "imagenet_00_243.jpg" in shown
+    assert "exchanges" in shown and "detected_boxes" not in shown and "direction" not in shown and "NULL" not in shown
+    main(["rows", str(PROFILE), "--columns", "operator,label,mse"])
+    assert capsys.readouterr().out.split()[:3] == ["operator", "label", "mse"]
+    main(["rows", str(KNOB), "select status, count(*) as images from rows group by all order by all"])
+    assert capsys.readouterr().out.split()[:2] == ["status", "images"]
+
+
+def test_columns_that_don_t_fit_are_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["rows", str(KNOB)])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "more columns have values: " in shown and "severity. Select with --columns, or write all with --csv." in shown
+    with pytest.raises(SystemExit):
+        main(["rows", str(KNOB), "--columns", "operater"])
+    assert "error: the result has no column 'operater'; did you mean operator?" in capsys.readouterr().err
+
+
+def test_files_hold_everything_as_it_is_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = brinell.Run(KNOB)
+    (count,) = run.rows("select count(*) from rows").fetchone()
+    main(["rows", str(KNOB), "--csv", str(tmp_path / "rows.csv"), "--parquet", str(tmp_path / "rows.parquet")])
+    table = pq.read_table(tmp_path / "rows.parquet")
+    assert table.num_rows == count > 20 and table.column_names == run.rows().columns
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == count + 1
+    main(["rows", str(KNOB), "--json"])
+    records = json.loads(capsys.readouterr().out)
+    assert len(records) == count and list(records[0]) == table.column_names
+
+
+def test_a_data_frame_needs_pandas_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = brinell.Run(KNOB).rows("select model, label from rows limit 3")
+    assert rows.arrow().num_rows == len(rows.fetchall()) == 3
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    remedy = r"which is not installed: pip install (pandas|polars); .arrow\(\) and .fetchall\(\) work without"
+    for method in (rows.df, rows.to_polars):
+        with pytest.raises(brinell.RunError, match=remedy):
+            method()
+
+
+def test_rows_show_themselves() -> None:
+    rows = brinell.Run(PROFILE).rows("select operator, label, amount from rows order by all limit 30")
+    assert "The first 20 rows." in repr(rows) and "bull mastiff (243)" in repr(rows)
+    assert rows._repr_html_().count("<tr>") == 21
