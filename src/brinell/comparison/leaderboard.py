@@ -190,22 +190,23 @@ def _rank(
         with np.errstate(invalid="ignore"):
             means = sums[:, 0] / sums[:, 1]  # the first is the sample itself
         per_measure.append(_ranks(means * -one.measure.sign).mean(1))  # (1 + resamples, models)
-        figures.append(_figures(one))
+        figures.append(mean_over_operators(one.values, 1.0 if one.measure.unit == "points" else math.inf))
     overall = _intervals(np.stack(per_measure).mean(0))
     return overall, [ranks[0].tolist() for ranks in per_measure], figures
 
 
-def _figures(one: _Values) -> list[Estimate]:
-    """Return each model's mean over operators, with an interval over images."""
-    values = one.values[(~np.isnan(one.values)).any((1, 2))]
+def mean_over_operators(values: Array, most: float) -> list[Estimate]:
+    """Return each model's mean over operators, of values (images, operators, models) in [0, most].
+
+    Intervals are over images. Operators may have values for different images.
+    """
+    values = values[(~np.isnan(values)).any((1, 2))]
     images, known = len(values), ~np.isnan(values)
     count = known.sum(0)  # by operator and model
     means = np.nansum(values, 0) / count
-    # an image's contribution to the mean over operators, which may have values for different images
-    parts = np.where(known, (values - means) * images / count, 0).mean(1)
-    spread = np.sqrt((parts**2).sum(0) / max(1, images - 1))
-    most = 1.0 if one.measure.unit == "points" else math.inf
-    return [mean(float(m), float(s), images, most) for m, s in zip(means.mean(0), spread, strict=True)]
+    contributions = np.where(known, (values - means) * images / count, 0).mean(1)  # of every image to the mean
+    deviations = np.sqrt((contributions**2).sum(0) / max(1, images - 1))
+    return [mean(float(m), float(d), images, most) for m, d in zip(means.mean(0), deviations, strict=True)]
 
 
 def _ranks(values: Array) -> Array:
