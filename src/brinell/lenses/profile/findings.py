@@ -146,7 +146,7 @@ class ProfileFindings(PrintedFindings):
             return "accuracy never drops below 50%"
         if half.level == 0:
             return "accuracy is below 50% even on clean images"
-        return f"accuracy drops below 50% at {'' if half.clear else 'about '}{half.caption}"
+        return f"accuracy drops below 50% at {'' if half.latest == half.level else 'about '}{half.caption}"
 
     def table(self) -> list[dict[str, Any]]:
         """Return the curves as flat records, one per model, operator, level and metric."""
