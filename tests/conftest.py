@@ -25,6 +25,7 @@ import brinell.engine.threads  # noqa: F401
 torch.set_num_threads(1)
 cv2.setNumThreads(1)
 
+import brinell.cli.console  # noqa: F401  before a test sets COLUMNS
 from brinell.config.execution import Execution
 from brinell.engine import tuning
 

@@ -185,7 +185,7 @@ def test_columns_that_don_t_fit_are_named(capsys: pytest.CaptureFixture[str], mo
 
 def test_files_hold_everything_as_it_is_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = brinell.Run(KNOB)
-    (count,) = run.rows("select count(*) from rows").fetchone()
+    [(count,)] = run.rows("select count(*) from rows").fetchall()
     main(["rows", str(KNOB), "--csv", str(tmp_path / "rows.csv"), "--parquet", str(tmp_path / "rows.parquet")])
     table = pq.read_table(tmp_path / "rows.parquet")
     assert table.num_rows == count > 20 and table.column_names == run.rows().columns

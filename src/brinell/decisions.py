@@ -48,10 +48,14 @@ def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) 
     opened: list[OpenedRun] = []
     skipped = {}
     for one in runs:
+        if isinstance(one, OpenedRun):
+            opened.append(one)
+            continue
+        folder = os.fspath(one)
         try:
-            opened.append(one if isinstance(one, OpenedRun) else Run(one))
+            opened.append(Run(folder))
         except RunError as error:
-            skipped[os.fspath(one)] = str(error).removeprefix(f"{os.fspath(one)} is ")
+            skipped[folder] = str(error).removeprefix(f"{folder} is ")
     if not opened:
         raise RunError("; ".join(skipped.values()) or "no run was given; give the folders of finished runs")
     board = rank_models(opened, other_draws=other_draws)
