@@ -21,6 +21,8 @@ from brinell.report.show import Chart, NamedChart
 from brinell.runs.run import Run as OpenedRun
 
 if TYPE_CHECKING:
+    from brinell.comparison.gates import GateResult
+    from brinell.comparison.rules import Gate
     from brinell.config.saliency import SaliencyOptions
     from brinell.curation.moved import ExportedMotions
     from brinell.models.model import Model
@@ -74,9 +76,22 @@ class Run(OpenedRun):
         """Return what every lens found, by the lens's name."""
         return find(self, options) if options else self.found
 
-    def report(self) -> str:
-        """Write the HTML report into the run's folder and return its path."""
-        return write_report(self, self.shown())
+    def report(self, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate | None = None) -> str:
+        """Write the HTML report into the run's folder and return its path.
+
+        It begins with the result of `rules`, or of those that the run was last checked by (see `brinell.gate`).
+        """
+        return write_report(self, self.shown(), self._gate(rules))
+
+    def _gate(self, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate | None) -> GateResult | None:
+        """Return the result of the given or the stored rules; stored ones can't be checked on an unfinished run."""
+        from brinell.comparison.gates import check_run, stored_gate  # imports scipy, which summaries don't need
+        from brinell.comparison.rules import read_gate
+
+        if rules is not None:
+            return check_run(read_gate(Path(rules) if isinstance(rules, (str, os.PathLike)) else rules), self)
+        stored = stored_gate(self) if self.finished else None
+        return None if stored is None else check_run(stored, self)
 
     def figures(self, folder: str = "figures") -> list[str]:
         """Write all figures as SVG and PNG into a folder of the run."""
