@@ -161,18 +161,16 @@ class Run(OpenedRun):
         operator: str,
         *,
         score: float | None = None,
-        model: Model | None = None,
         data: Any = None,
     ) -> ExportedMotions:
         """Write the images as the run's motions left them, with their true labels: data to train on.
 
         `operator` is as in the rows: "affine:manifool" for the smallest motions, "affine:random" for random ones of a
-        score. The file is an .npz or a folder. A model or data that was given to the run as an object has to be given
-        again.
+        score. The file is an .npz or a folder. Data that was given to the run as an object has to be given again.
         """
-        from brinell.curation.moved import reopen_and_export  # imports torch
+        from brinell.curation.moved import export_moved  # imports torch
 
-        return reopen_and_export(self, Path(file), operator, score=score, model=model, data=data)
+        return export_moved(self, Path(file), operator, score=score, data=data)
 
     def to_json(self, **options: Any) -> dict[str, Any]:
         """Return everything that the run found as plain data, in one versioned shape."""

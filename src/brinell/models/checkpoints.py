@@ -29,21 +29,24 @@ NESTED = (
 )
 
 
-def build_with_checkpoint(build: Build, file: Path, classes: int | None, *, trust: bool) -> tuple[nn.Module, int | None]:
-    """Return a network with the weights of a file, and its number of classes where it is not the network's default.
+def build_with_checkpoint(
+    build: Build, file: Path, own: int, classes: int | None = None, *, trust: bool = False
+) -> tuple[nn.Module, int]:
+    """Return a network with the weights of a file, and its number of classes.
 
-    The number is read from the weights where one size alone differs from the default network's; else it is `classes`.
+    `own` is the number that the network has by default. The weights' number is read from the layers that have as many
+    outputs; where that doesn't tell, as for some detectors, it is `classes` or else `own`.
     """
     state = read_state(file, trust=trust)
     network = build(None)
     state = _without_prefix(state, network.state_dict())
-    found = _count_classes(state, network.state_dict())
-    if classes is not None and found is not None and classes != found:
+    found = _count_classes(state, network.state_dict(), own)
+    if None not in (classes, found) and classes != found:
         raise ModelError(f"{file.name} has weights for {found} classes, but classes has {classes}; check both")
-    count = classes if found is None else found
-    if count is not None:
+    count = found or classes or own
+    if count != own:
         network = build(count)
-    load_state(network, state, file, f"a network of {'the usual' if count is None else count} classes")
+    load_state(network, state, file, f"a network of {count} classes")
     return network, count
 
 
@@ -106,10 +109,11 @@ def _without_prefix(state: State, expected: Mapping[str, Tensor]) -> State:
     return {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
 
 
-def _count_classes(state: State, expected: Mapping[str, Tensor]) -> int | None:
-    """Return the number of classes that weights are for, where it differs from the network's: the only sizes that do."""
-    differing = [
-        (own.shape, state[name].shape) for name, own in expected.items() if name in state and state[name].shape != own.shape
-    ]
-    counts = {theirs[0] for own, theirs in differing if own[1:] == theirs[1:] and theirs}
+def _count_classes(state: State, expected: Mapping[str, Tensor], own: int) -> int | None:
+    """Return the number of classes that weights are for, by the layers whose outputs are the classes."""
+    counts = {
+        state[name].shape[0]
+        for name, value in expected.items()
+        if name in state and value.ndim and value.shape[0] == own and value.shape[1:] == state[name].shape[1:]
+    }
     return counts.pop() if len(counts) == 1 else None

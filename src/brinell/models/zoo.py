@@ -57,8 +57,7 @@ def _with_weights(
     count = options.class_count if named is None else len(named)
     if options.checkpoint is not None:
         file = Path(options.checkpoint).expanduser()
-        module, found = build_with_checkpoint(lambda classes: build(classes, False), file, count, trust=trust)
-        return module, found or own
+        return build_with_checkpoint(lambda classes: build(classes, False), file, own, count, trust=trust)
     if not options.pretrained:
         return build(count, False), count or own
     if options.class_count not in (None, own):
