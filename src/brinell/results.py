@@ -16,9 +16,9 @@ from brinell.errors import ConfigError, RunError
 from brinell.lenses.analysis import analyses_of, find, find_one, require_rows
 from brinell.lenses.reader import Findings
 from brinell.registry import nearest
-from brinell.report.page import Shown, write_figures, write_report
 from brinell.report.show import Chart, NamedChart
 from brinell.runs.run import Run as OpenedRun
+from brinell.runs.store import GATE
 
 if TYPE_CHECKING:
     from brinell.comparison.gates import GateResult
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from brinell.config.saliency import SaliencyOptions
     from brinell.curation.moved import ExportedMotions
     from brinell.models.model import Model
+    from brinell.report.page import Shown
     from brinell.tracking.server import Server
     from brinell.tracking.track import Tracked
 
@@ -81,20 +82,24 @@ class Run(OpenedRun):
 
         It begins with the result of `rules`, or of those that the run was last checked by (see `brinell.gate`).
         """
+        from brinell.report.page import write_report  # imports Jinja
+
         return write_report(self, self.shown(), self._gate(rules))
 
     def _gate(self, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate | None) -> GateResult | None:
         """Return the result of the given or the stored rules; stored ones can't be checked on an unfinished run."""
-        from brinell.comparison.gates import check_run, stored_gate  # imports scipy, which summaries don't need
+        if rules is None and not (self.finished and self.store.exists(GATE)):
+            return None
+        from brinell.comparison.gates import check_run, stored_rules  # imports scipy
         from brinell.comparison.rules import read_gate
 
-        if rules is not None:
-            return check_run(read_gate(Path(rules) if isinstance(rules, (str, os.PathLike)) else rules), self)
-        stored = stored_gate(self) if self.finished else None
-        return None if stored is None else check_run(stored, self)
+        chosen = stored_rules(self) if rules is None else rules
+        return check_run(read_gate(Path(chosen) if isinstance(chosen, (str, os.PathLike)) else chosen), self)
 
     def figures(self, folder: str = "figures") -> list[str]:
         """Write all figures as SVG and PNG into a folder of the run."""
+        from brinell.report.page import write_figures
+
         return write_figures(self, self.shown(), folder)
 
     def shown(self) -> list[Shown]:

@@ -12,15 +12,15 @@ import numpy as np
 from brinell.comparison.compare import Comparison, Delta, format_change
 from brinell.comparison.limits import check_limits, matches
 from brinell.comparison.paired import holm
-from brinell.comparison.rules import ALL, Gate, Rule, read_gate
+from brinell.comparison.rules import ALL, Gate, Rule
 from brinell.errors import ConfigError
 from brinell.registry import nearest
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
+from brinell.runs.store import GATE
 
 State = Literal["passed", "failed", "untested"]
 SHOWN = 4  # failed checks of a rule that are spelt out
-FILE = "gate.json"  # in a run's folder: the rules that it was last checked by, and the checks
 
 
 class Check(Protocol):
@@ -206,14 +206,13 @@ def check_run(gate: Gate, run: Run) -> GateResult:
 def store_gate(run: Run, result: GateResult) -> None:
     """Write the rules and their checks into the run's folder, for reports."""
     content = {"version": 1, "gate": result.gate.to_json(), **result.to_json()}
-    run.store.write(json.dumps(content, indent=1, ensure_ascii=False).encode(), FILE)
+    run.store.write(json.dumps(content, indent=1, ensure_ascii=False).encode(), GATE)
 
 
-def stored_gate(run: Run) -> Gate | None:
+def stored_rules(run: Run) -> dict[str, Any]:
     """Return the rules that a run was last checked by."""
-    if not run.store.exists(FILE):
-        return None
-    return read_gate(json.loads(run.store.read(FILE))["gate"])
+    rules: dict[str, Any] = json.loads(run.store.read(GATE))["gate"]
+    return rules
 
 
 # ---- a comparison ----
