@@ -116,7 +116,7 @@ class ModelOptions(Decoding):
         content: dict[str, Any] = plain(self)
         changed = self.changed()
         if self.checkpoint is None:  # so that runs from before this option resume
-            del content["checkpoint"]
+            content.pop("checkpoint", None)
         return {key: value for key, value in content.items() if key not in Decoding.model_fields or key in changed}
 
     @property
