@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from brinell.lenses.profile.curves import compute_curves
+from brinell.lenses.profile.curves import compute_curves, find_failure_point
 from brinell.lenses.reader import Reading, Statistic
 from brinell.runs.run import Run
-from brinell.runs.statistics import Estimate, first_below
+from brinell.runs.statistics import Estimate
 
 
 def accuracy_at(run: Run, amount: float) -> str:
@@ -34,11 +34,10 @@ def accuracy_at(run: Run, amount: float) -> str:
 def _read_failure_levels(run: Run, options: Mapping[str, Any], share: float) -> list[Reading]:
     """Return the first level at which accuracy, and each bound of its interval, is below a share."""
     readings = []
-    for (model, operator), points in compute_curves(run).items():
-        bounds = [[getattr(point.accuracy, name) for point in points] for name in ("value", "low", "high")]
-        levels = (first_below(values, share) for values in bounds)
-        value = Estimate(*(math.inf if level is None else float(level) for level in levels))
-        readings.append(Reading(model, operator, value, points[0].images, unit="level"))
+    for key, points in compute_curves(run).items():
+        point = find_failure_point(key, points, share)
+        bounds = (math.inf if level is None else float(level) for level in (point.level, point.earliest, point.latest))
+        readings.append(Reading(*key, Estimate(*bounds), points[0].images, unit="level"))
     return readings
 
 
