@@ -21,6 +21,7 @@ from brinell.lenses.knob.breaks import (
     find_smallest_breaks,
     rank_properties,
 )
+from brinell.lenses.knob.limits import STATISTICS, broken_within
 from brinell.lenses.reader import (
     ANSWER,
     Failures,
@@ -226,6 +227,7 @@ MEASURES = (
         unit="points",
         sql=f"select model, operator, image, max((status = 'broken')::int) as value {_TESTED} group by all",
         yes_or_no=True,
+        by_amount=broken_within,
     ),
     Measure(
         name="robustness",
@@ -292,6 +294,7 @@ READER = Reader(
     parameters=parameter_list("severity", "severity_x", "severity_y"),
     field=_random_field,
     measures=MEASURES,
+    statistics=STATISTICS,
     failures=Failures(_query_failures, parameters="severities"),
     exhibits=_select_exhibits,
 )
