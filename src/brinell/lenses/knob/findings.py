@@ -18,9 +18,9 @@ from brinell.lenses.knob.breaks import (
     compute_hardness,
     compute_ranges,
     find_contenders,
-    find_smallest_breaks,
     rank_properties,
 )
+from brinell.lenses.knob.exhibits import select_exhibits
 from brinell.lenses.knob.limits import STATISTICS, broken_within
 from brinell.lenses.reader import (
     ANSWER,
@@ -32,15 +32,12 @@ from brinell.lenses.reader import (
     named_columns,
     parameter_list,
 )
-from brinell.report.exhibits import Exhibit, clean_confidences
 from brinell.runs.plain import to_plain
 from brinell.runs.ranking import Extremes
 from brinell.runs.run import Run
 from brinell.runs.schema import NAME
 from brinell.runs.statistics import Estimate
 from brinell.runs.words import format_share, join_names, list_tied, note_few
-
-SHOWN = 3  # images for each model and property
 
 COLUMNS = named_columns(  # one row per image and direction, or per breaking interval where the whole grid was queried
     ("direction", NAME),
@@ -265,28 +262,6 @@ def _query_failures(options: Mapping[str, Any]) -> str:
     """
 
 
-def _select_exhibits(run: Run, options: Mapping[str, Any]) -> list[Exhibit]:
-    """Return, for each model and property, the images that the smallest changes break."""
-    clean = clean_confidences(run)
-    return [
-        Exhibit(
-            lens="knob",
-            model=one.model,
-            operator=one.operator,
-            image=one.image,
-            parameters=one.severities,
-            label=one.label,
-            prediction=one.prediction,
-            confidence=one.confidence,
-            clean_confidence=clean[one.model, one.image],
-            caption=f"{run.format(one.operator, abs(one.amount))}, {options['distance']} {one.distance:.2g}",
-            field=one.level if options["resample"] else 0,
-            level=one.level,
-        )
-        for one in find_smallest_breaks(run, SHOWN, options["distance"])
-    ]
-
-
 READER = Reader(
     columns=COLUMNS,
     find=find,
@@ -296,5 +271,5 @@ READER = Reader(
     measures=MEASURES,
     statistics=STATISTICS,
     failures=Failures(_query_failures, parameters="severities"),
-    exhibits=_select_exhibits,
+    exhibits=select_exhibits,
 )
