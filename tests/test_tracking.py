@@ -325,7 +325,7 @@ def test_refusals_are_one_line_with_the_fix(
     run.track(quiet=True)
     assert len(Told(server, "from outside").nested()) == 2
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    assert "pip install 'brinell[mlflow]'" in refused(server)
+    assert "pip install " in (told := refused(server)) and "[mlflow]" in told
 
 
 def test_fragile_windows_and_minimal_images_have_figures(greys: Path, tmp_path: Path) -> None:
