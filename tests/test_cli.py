@@ -296,7 +296,7 @@ def test_bad_input_is_one_line(what: str, here: Path, refused: Call) -> None:
         ),
         (
             "model: fake:grey\ndata: greys\nlens: {name: knob, levels: 3}\n",
-            "levels is an option of the profile lens; knob has operators, variant, criterion, search, points",
+            "levels is an option of the profile lens; knob has preset, operators, variant, criterion, search, points",
         ),
         ("model: fake:grey\ndata: {source: greys, limit: some}\n", "data.limit: input should be a valid integer"),
     ],

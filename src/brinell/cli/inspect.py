@@ -121,9 +121,9 @@ def show(
 
 
 def ls(
-    what: Annotated[str, typer.Argument(metavar="KIND", help="lenses, operators, models, datasets or criteria.")],
+    what: Annotated[str, typer.Argument(metavar="KIND", help="lenses, presets, operators, models, datasets or criteria.")],
 ) -> None:
-    """List lenses, operators, models, datasets or criteria.
+    """List lenses, presets, operators, models, datasets or criteria.
 
     Example: [bold]brinell ls operators[/]
     """

@@ -64,9 +64,20 @@ class FragilityFindings(PrintedFindings):
     minimal: list[MinimalImages]
     smallest: dict[tuple[str, str], int]  # smallest side of a minimal image on the grid, by model and image
     too_small: dict[str, int]  # images by operator
-    stride: int = 1
+    stride: float = 1
     neighbours: int = 8
     titles: Mapping[str, str] = field(default_factory=dict)  # by operator
+
+    @property
+    def sampled(self) -> str:
+        """Which windows were judged, if not all."""
+        if self.stride == 1:
+            return ""
+        return (
+            f"One window in {self.stride} × {self.stride}"
+            if self.stride > 1
+            else (f"One window every {self.stride:.0%} of the shorter side")
+        )
 
     @property
     def models(self) -> list[str]:

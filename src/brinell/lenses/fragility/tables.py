@@ -28,8 +28,8 @@ def findings_table(findings: FragilityFindings) -> list[Any]:
             note = "Fragile windows, judged by right or wrong, with 95 % intervals over images."
             printed.append(Grid(heads, tuple(rows), model, note))
         printed.append(findings.verdict(model))
-    if findings.stride > 1:
-        printed.append(f"One window in {findings.stride}² was judged, each against its one-pixel neighbours.")
+    if findings.sampled:
+        printed.append(f"{findings.sampled} was judged, each against its one-pixel neighbours.")
     for operator, count in findings.too_small.items():
         printed.append(f"Images too small for {findings.title(operator)}: {count}.")
     return printed
