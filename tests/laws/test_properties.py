@@ -255,6 +255,6 @@ def test_amounts_are_shown_with_their_units() -> None:
     assert shown("gaussian_blur", 0.1) == "sigma 4.48"
     assert shown("salt_and_pepper", 0.25) == "25 % of pixels"
     assert shown("salt_and_pepper", 0.01) == "1 % of pixels"
-    assert find_property("spatial").facts.format(1.0) == "1 px rms"
+    assert find_property("spatial").facts.format(1.0) == "1 px (rms)"
     assert shown("snow", 0.5) == "50 flakes"
     assert shown("snow", 0.001) == "1 flake"
