@@ -398,7 +398,7 @@ def test_half_precision_chains_and_consistency_train(tmp_path: Path) -> None:
     assert [effect.what for effect in found.effect.effects] == [
         "robustness to random noise",
         "robustness to rotation",
-        "robustness to a shift of windows, P = 0.5",
+        "robustness to a shift of 50 % windows",
         "held-out fade to black",
         "held-out operators",
         "clean accuracy",
