@@ -247,8 +247,8 @@ def test_amounts_are_shown_with_their_units() -> None:
         return found.facts.format(float(amount))
 
     assert shown("rotation", -0.07) == "-12.6 degrees"
-    assert shown("brightness", 1 / 500) == "× 1.01"
-    assert shown("brightness:dsn2020", 1 / 500) == "× 1.51"
+    assert shown("brightness", 1 / 500) == "1.01×"
+    assert shown("brightness:dsn2020", 1 / 500) == "1.51×"
     assert shown("brightness:equations", -1 / 255) == "-1 grey level"
     assert shown("horizontal_translation", 0.02) == "4 px"
     assert shown("motion_blur", 0.1) == "22 px"
