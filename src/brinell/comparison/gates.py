@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from brinell.comparison.compare import ALPHA, Comparison, Delta, format_change
+from brinell.comparison.compare import ALPHA, Comparison, Delta, adjust_p_values, format_change
 from brinell.comparison.measures import CLEAN_IMAGES, find_measure
-from brinell.comparison.paired import holm
 from brinell.errors import ConfigError
 from brinell.lenses.reader import AVERAGE
 from brinell.registry import nearest
@@ -139,11 +137,10 @@ def check_gate(gate: Gate, comparison: Comparison) -> GateResult:
     for rule in gate.rules:
         for pair in range(len(comparison.pairs)):
             deltas = _select(rule, comparison, pair)
-            adjusted = holm(np.array([delta.p for delta in deltas]))
+            adjusted = adjust_p_values(deltas)
             alpha = rule.alpha or gate.alpha
             checks += [
-                Check(rule, delta, float(p), _state(rule, delta, float(p), alpha))
-                for delta, p in zip(deltas, adjusted, strict=True)
+                Check(rule, delta, p, _state(rule, delta, p, alpha)) for delta, p in zip(deltas, adjusted, strict=True)
             ]
     return GateResult(gate, tuple(checks))
 
