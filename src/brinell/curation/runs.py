@@ -225,7 +225,8 @@ def connect(sources: Sequence[SourceRun]) -> duckdb.DuckDBPyConnection:
         connection.register("clean", source.run.store.table("clean"))
         connection.register("samples", source.samples)
         connection.execute(
-            f"create temp table clean_{source.number} as select model, image, correct from clean join samples using (index)"
+            f"create temp table clean_{source.number} as "
+            "select model, image, correct, height, width from clean join samples using (index)"
         )
     return connection
 
