@@ -27,7 +27,9 @@ class Difference:
 
 
 def difference(clean: Tensor, changed: Tensor) -> Difference:
-    """Return the distances between two batches of uint8 images."""
+    """Return the distances between two batches of images; the clean ones are uint8, the changed ones may be floats."""
+    if changed.is_floating_point():
+        return _by_floats(clean, changed)
     return _by_bytes(clean, changed) if clean.device.type == "cpu" else _by_norms(clean, changed)
 
 
@@ -63,6 +65,22 @@ def _by_norms(clean: Tensor, changed: Tensor) -> Difference:
         l1=norm(flat, 1) / 255,
         l2=norm(flat, 2) / 255,
         linf=norm(flat, torch.inf) / 255,
+        values=flat.shape[1],
+    )
+
+
+def _by_floats(clean: Tensor, changed: Tensor) -> Difference:
+    """Measure images that are not in whole grey levels; float64 sums are equal on all devices to float32's last digit."""
+    gap = changed.sub(clean).abs_()
+    flat = gap.flatten(1)
+    pixels = gap.amax(1).flatten(1)
+    wide = flat.to(torch.float64)
+    return _from_norms(
+        changed=pixels.gt(0).sum(1, dtype=torch.float32) / pixels.shape[1],
+        l0=flat.gt(0).sum(1, dtype=torch.float32),
+        l1=(wide.sum(1) / 255).to(torch.float32),
+        l2=(wide.square().sum(1).sqrt() / 255).to(torch.float32),
+        linf=flat.amax(1) / 255,
         values=flat.shape[1],
     )
 

@@ -56,6 +56,7 @@ class KnobFindings:
     neutral: Mapping[str, float]
     search: str = "exact"
     resample: bool = False
+    rounding: str = "whole"
 
     @property
     def models(self) -> list[str]:
@@ -141,6 +142,7 @@ class KnobFindings:
                 "distance": self.distance,
                 "search": self.search,
                 "resample": self.resample,
+                "rounding": self.rounding,
                 "verdicts": {model: self.verdict(model) for model in self.models},
                 "hardness": self.table(),
                 "ranges": [{**vars(one), "mean": one.mean.value} for one in self.ranges],
@@ -194,6 +196,7 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Kn
         neutral={operator: run.facts(operator).get("neutral", 0.0) for operator in operators},
         search=options["search"],
         resample=options["resample"],
+        rounding=options.get("rounding", "whole"),
     )
 
 

@@ -32,6 +32,11 @@ class KnobOptions(LensOptions):
     resample: bool = Field(
         False, description="Draw random properties afresh at every point, as the paper does, instead of scaling one field."
     )
+    rounding: Literal["whole", "none"] = Field(
+        "whole",
+        description="whole: query images in whole grey levels, as cameras and files give them; none: query float images, "
+        "as the paper does (not for services).",
+    )
     distance: Distance = Field("mse", description="Distance that decides which of two directions is the smaller change.")
     frost: str | None = Field(None, description="Photograph of frost to use instead of generated frost.")
 

@@ -27,6 +27,8 @@ def make_tables(findings: KnobFindings) -> list[Any]:
         tables.append("* most robust model under this property")
     if findings.search == "bracket":
         tables.append("Found by bracketing, which assumes that a broken model stays broken as the change grows.")
+    if findings.rounding == "none":
+        tables.append("Images were queried in floats, without rounding to whole grey levels.")
     return tables
 
 
