@@ -23,8 +23,9 @@ class KnobOptions(LensOptions):
     )
     search: Literal["exact", "bracket", "bands"] = Field(
         "exact",
-        description="exact: the first point of the grid that breaks; bracket: doubling, then bisection, with few queries "
-        "(assumes that a broken model stays broken); bands: the whole grid and every interval that breaks.",
+        description="exact: the first point of the grid that breaks; bracket: doubling, bisection and a few probes, with "
+        "few queries (may miss the smallest break of a model that recovers); bands: the whole grid and every interval "
+        "that breaks.",
     )
     points: int | None = Field(
         None, ge=1, le=30_000, description="Grid points per direction (default: as many as in the paper)."
