@@ -455,7 +455,7 @@ def test_figures_are_those_of_the_rows(greys: Path, tmp_path: Path) -> None:
         one = found.hardness[name, "brightness:dsn2020"]
         assert one.robustness.value == pytest.approx(np.mean(broken))
         half_width = 1.96 * np.std(broken, ddof=1) / np.sqrt(len(broken))
-        assert one.robustness.high - one.robustness.value == pytest.approx(half_width, rel=0.2)
+        assert half_width < one.robustness.high - one.robustness.value < 2 * half_width, "wider for a dozen skewed values"
         assert one.threshold == pytest.approx(np.mean(everyone))
         assert one.fooled.value == pytest.approx(sum(value < np.mean(everyone) for value in broken) / len(tested))
         assert one.survived_share.value == pytest.approx(1 - len(broken) / len(tested))
