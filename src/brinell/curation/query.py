@@ -36,7 +36,7 @@ from brinell.runs.schema import DISTANCES
 
 SHARD = 64
 OTHERS = "models have to be queried about each other's failures (--fail)"
-OWN = "rows of some lenses have no answers to the images in whole grey levels (skip these lenses with --lens)"
+OWN = "rows of some lenses have no answers to the changed images (skip these lenses with --lens)"
 
 Row = dict[str, Any]
 
