@@ -7,7 +7,6 @@ border inwards with branches at 60 degrees, as bright as theirs. `use_frost_temp
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +23,7 @@ from brinell.errors import ConfigError
 from brinell.perturb.papers import ZHONG_2020
 from brinell.perturb.property import PROPERTIES, Property, PropertyFacts, per_image, pixel_property
 from brinell.perturb.weather import POINTS
+from brinell.pictures import open_picture
 
 SIDE = 512  # of the generated template, pixels
 CLEAR, CLEAR_LEAST = 1.0, 0.5  # weight of the image at severities 0 and 1
@@ -98,7 +98,7 @@ def use_frost_template(path: str | Path, variant: str = DSN_2020) -> Property:
     path = Path(path).expanduser()
     try:
         content = path.read_bytes()
-        with Image.open(io.BytesIO(content)) as picture:
+        with open_picture(content) as picture:
             template = _template(picture.convert("RGB"))
     except OSError as error:
         raise ConfigError(f"can't read {path} as an image of frost: {error.strerror or error}") from error
