@@ -65,6 +65,7 @@ class Effort:
     whole_sizes: Sequence[float]
     whole_networks: Sequence[str]
     precision: Precision = "fp32"
+    batch: int | None = None
 
     def stride(self, size: float) -> int:
         """Return the stride of a size."""
@@ -73,7 +74,7 @@ class Effort:
 
 # about as many windows of each size
 SMALL = Effort("some", 8, {0.2: 32, 0.4: 32, 0.6: 16, 0.8: 8}, 1, [0.8], [FAST])
-LARGE = Effort("many", 20, dict.fromkeys((*SIZES, UNRESIZED), 4), 3, SIZES, NETWORKS, "fp16")
+LARGE = Effort("many", 20, {0.2: 8, 0.4: 6, 0.6: 4, 0.8: 4, UNRESIZED: 4}, 3, SIZES, NETWORKS, "fp16", 1024)
 
 
 def run(
@@ -94,7 +95,7 @@ def run(
     data = {"source": IMAGES, "limit": images or effort.images, "shuffle": True}
     criterion = f"top_k_misclassification({TOP})"
     lens = {"name": "fragility", "sizes": [size], "stride": effort.stride(size), "criterion": criterion, **options}
-    execution = Execution(device=device, precision=effort.precision, compile=device != "cpu")
+    execution = Execution(device=device, precision=effort.precision, compile=device != "cpu", batch=effort.batch)
     return brinell.run([_model(network, execution) for network in networks], data, lens=lens, out=out, execution=execution)
 
 
@@ -124,8 +125,13 @@ def run_all(effort: Effort, device: str) -> dict[str, dict[float, brinell.Run]]:
 def main() -> None:
     """Measure, compare, and write the page."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["measure", "page"])
     parser.add_argument("--device", default="cpu")
-    device = parser.parse_args().device
+    given = parser.parse_args()
+    device = given.device
+    if given.what == "measure":
+        run_all(LARGE if device != "cpu" else SMALL, device)
+        return
     last = ROOT / "runs" / f"fidelity-fragility-{LARGE.name}-whole-{SIZES[-1]:g}"
     effort = LARGE if device != "cpu" or finished(last) else SMALL
     runs = run_all(effort, device)
