@@ -25,15 +25,13 @@ import brinell
 from brinell.classes import Classes
 from fidelity import glare_results
 from fidelity.glare_results import EXACT
-from fidelity.highlights_page import PAGE, render_page
+from fidelity.highlights_page import PAGE, PAIRS, SHORT_SIDE, render_page
 from fidelity.lite4 import MEAN, STD, Lite4
 from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of, require_assets
 
 RESULTS = Path(__file__).parent / "results" / "highlights.json"
 NETS = ("efficientnet_lite0", "mobilenet_v2", "mobilenet_v1_075_192", "squeezenet1_1")
 LARGER = ("efficientnet_lite2", "efficientnet_lite4")
-PAIRS = 200  # variants per network whose saliency is compared: this many that fail, and as many that don't
-SHORT_SIDE = 375  # of a typical photograph of ImageNet, 500 by 375
 DETECTORS = ("ssdlite_mobilenet_v2_coco", "yolo_fastest_1.1_coco")
 SCENES = 64
 
