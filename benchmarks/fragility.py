@@ -68,8 +68,9 @@ def measure_on(device: str, precision: str, batch: int, *, compiled: bool, round
     execution = Execution(device=device, precision=precision, batch=batch, compile=compiled)  # type: ignore[arg-type]
     model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
     evaluator = _evaluator(model, _photograph(HEIGHT, WIDTH), batch)
-    found = _rates(evaluator, bare_model(model, batch), 16 * batch, rounds)
+    found = _rates(evaluator, bare_model(model, batch), 16 * batch, rounds) if rounds else {}
     found["maps"] = _map_seconds()
+    _whole(_evaluator(model, _photograph(SIDES[0], SIDES[0]), batch))  # warms up
     grown = {}
     for side in SIDES:
         square = _evaluator(model, _photograph(side, side), batch)
@@ -169,7 +170,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--batch", type=int, default=512)
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds in which windows and the bare model alternate")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="comparisons with the bare model; 0: photographs alone")
     parser.add_argument("--eager", action="store_true", help="without compilation")
     given = parser.parse_args()
     found = measure_on(given.device, given.precision, given.batch, compiled=not given.eager, rounds=given.rounds)

@@ -13,10 +13,7 @@ from fidelity.words import grid
 
 def page() -> dict[str, Any]:
     """Return the page's figures of the full study."""
-    if not RESULTS.exists():
-        raise SystemExit("no results of the study on CIFAR-10; run python -m fidelity.fragility_cifar --whole first")
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))
-    trained, pooled = ([name for name in found if bool(RECIPES[name].pool) is pooling] for pooling in (False, True))
+    found, trained, pooled = _read()
     accuracy = {name: one["accuracy"]["test"] for name, one in found.items()}
     return {
         "epochs": WHOLE.epochs,
@@ -32,8 +29,21 @@ def page() -> dict[str, Any]:
         "training": _training_table(found, trained),
         "labels": _label_table(found, trained),
         "pooling": _pooling_table(found, pooled),
-        "figure": _figure(found, trained, pooled),
     }
+
+
+def draw() -> Any:
+    """Return the chart of the full study."""
+    return _figure(*_read())
+
+
+def _read() -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return the results, and the networks that differ in training and in pooling."""
+    if not RESULTS.exists():
+        raise SystemExit("no results of the study on CIFAR-10; run python -m fidelity.fragility_cifar --whole first")
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    trained, pooled = ([name for name in found if bool(RECIPES[name].pool) is pooling] for pooling in (False, True))
+    return found, trained, pooled
 
 
 def _by(found: dict[str, Any], kind: str) -> dict[int, dict[str, float]]:
