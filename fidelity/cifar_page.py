@@ -7,12 +7,12 @@ from typing import Any
 
 import altair as alt
 
-from fidelity.fragility_cifar import NEAR, RECIPES, RESULTS, SIZES, WHOLE, edges
+from fidelity.fragility_cifar import NEAR, RECIPES, RESULTS, SIZES, WHOLE
 from fidelity.words import grid
 
 
-def page() -> dict[str, Any]:
-    """Return the page's figures of the full study."""
+def page(edges: list[float]) -> dict[str, Any]:
+    """Return the page's figures of the full study; `edges` are those of `fidelity.fragility_cifar.edges`."""
     found, trained, pooled = _read()
     accuracy = {name: one["accuracy"]["test"] for name, one in found.items()}
     return {
@@ -25,7 +25,7 @@ def page() -> dict[str, Any]:
         "by": {by: _by(found, f"loose shift by {by}") for by in ("correct", "label")},
         "black": {size: {RECIPES[name].pool: found[name]["location"][str(size)] for name in pooled} for size in SIZES},
         "near": NEAR,
-        "edges": edges(),
+        "edges": edges,
         "training": _training_table(found, trained),
         "labels": _label_table(found, trained),
         "pooling": _pooling_table(found, pooled),

@@ -23,6 +23,7 @@ from pathlib import Path
 import brinell
 from brinell.config.execution import Execution, Precision
 from brinell.models.model import Model
+from fidelity.fragility_cifar import edges
 from fidelity.fragility_page import FIGURES, PAGE, draw_figures, render_page
 from fidelity.fragility_results import collect
 from fidelity.fragility_tables import FAST, NETWORKS, SIZES, TOP, UNRESIZED
@@ -116,6 +117,7 @@ def main() -> None:
     if given.what == "store":
         strides = {size: effort.stride(size) for size in SIZES}
         results = collect(runs, images=effort.images, strides=strides, whole_images=effort.whole_images)
+        results["edges"] = edges()
         RESULTS.write_text(json.dumps(results, separators=(",", ":")) + "\n", encoding="utf-8")
         print(f"wrote {RESULTS.relative_to(ROOT)}")
 

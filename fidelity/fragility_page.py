@@ -43,7 +43,7 @@ def render_page(found: Results) -> str:
         nearest=tables.nearest_table(found),
         rules=tables.rules_table(found),
         paper_drop=PAPER_DROP,
-        cifar=cifar_page.page(),
+        cifar=cifar_page.page(found["edges"]),
         pct=lambda value, digits=0: percent(value, digits),
     )
     return page.rstrip() + "\n"

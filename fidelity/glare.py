@@ -129,6 +129,16 @@ def points_lost(images: Sequence[Seen], count: int = 1) -> dict[str, float]:
     }
 
 
+def mean_lost(images: Sequence[Seen], count: int = 1) -> str:
+    """Return the points lost at S ≥ count, as a mean of networks with its interval over images."""
+    by_image: dict[str, list[bool]] = {}
+    for one in images:
+        by_image.setdefault(one.image, []).append(one.right and one.failing >= count)
+    lost = [mean(own) for own in by_image.values()]
+    wide = 1.96 * (pvariance(lost) / len(lost)) ** 0.5
+    return f"{100 * mean(lost):.1f} ({100 * (mean(lost) - wide):.0f}–{100 * (mean(lost) + wide):.0f})"
+
+
 def settings(ways: Mapping[str, Sequence[Seen]]) -> str:
     """Return the losses of every network in each setting."""
     models = list(dict.fromkeys(one.model for seen in ways.values() for one in seen))

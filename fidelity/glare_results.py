@@ -57,7 +57,7 @@ def collect_grid(run: brinell.Run, *, variants: bool = False) -> dict[str, Any]:
     plain: dict[str, Any] = {"glare": list(found.glare.values()), "least": list(found.least.values())}
     if len(found.glare) == 1:
         plain["images"] = [
-            [Path(name).stem, label, right, sure, failing, *([levels or []] if variants else [])]
+            [Path(name).stem, label, right, round(sure, 6), failing, *([levels or []] if variants else [])]
             for name, label, right, sure, failing, levels in run.rows(_IMAGES).fetchall()
         ]
     content: dict[str, Any] = to_plain(plain)

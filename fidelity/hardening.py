@@ -100,7 +100,6 @@ def harden_on_highlights(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
             "images": given.photographs,
             "epochs": epochs,
             "pictures": pictures,
-            "batches": "of one size",
             "parts": hardened.record["parts"],
             "seconds": round(time.monotonic() - began, 1),
             "lines": lines,

@@ -219,7 +219,6 @@ def _describe(trial: Trial, fooled: int) -> dict[str, Any]:
         "rate": trial.rate,
         "quick": study.quick,
         "quick_test": study.quick_test,
-        "batches": "of one size",
         "median": trial.score,
         "moved": {"fooled": fooled, "failed": study.images - fooled},
     }

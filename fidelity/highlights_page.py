@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import jinja2
@@ -13,7 +12,7 @@ import jinja2
 from fidelity import glare, glare_results
 from fidelity.glare_results import REFERENCE, SIDE, Seen
 from fidelity.measure import ROOT
-from fidelity.words import listed
+from fidelity.words import grid, listed
 
 PAGE = ROOT / "docs" / "fidelity-highlights.md"
 PAIRS = 200  # variants per network whose saliency is compared: this many that fail, and as many that don't
@@ -42,6 +41,7 @@ def render_page(results: Mapping[str, Any]) -> str:
         accuracies=glare.accuracies(found),
         drops=glare.drops(found, reference),
         lost=_range(images),
+        lost_5=_range(images, 5),
         anyone=glare.anyone(images, found, reference),
         sizes=glare.sizes(found, reference),
         each=glare.each(found),
@@ -60,23 +60,22 @@ def render_page(results: Mapping[str, Any]) -> str:
     return page.rstrip() + "\n"
 
 
-def _range(images: Sequence[Seen]) -> str:
-    """Return the least and the most points that a network loses at S ≥ 1."""
-    lost = glare.points_lost(images).values()
+def _range(images: Sequence[Seen], count: int = 1) -> str:
+    """Return the least and the most points that a network loses at S ≥ count."""
+    lost = glare.points_lost(images, count).values()
     return f"{min(lost):.0f} to {max(lost):.0f}"
 
 
 def _larger(results: Mapping[str, Any], images: Sequence[Seen]) -> dict[str, Any] | None:
-    """Return the losses of larger networks on the same photographs."""
+    """Return the losses of larger networks on the same photographs, next to those of the smallest of their family."""
     larger = glare_results.images_of(results.get("larger", {}))
     if not larger:
         return None
-    lite = [one for one in images if one.model.startswith("efficientnet")]
-    lost = {model: f"{points:.0f}" for model, points in glare.points_lost([*lite, *larger]).items()}
+    family = [*(one for one in images if one.model.startswith("efficientnet")), *larger]
+    lost = {model: f"{points:.0f}" for model, points in glare.points_lost(family).items()}
     return {
-        "names": listed(dict.fromkeys(one.model for one in larger)),
-        "table": glare.settings({"of the assets": [*lite, *larger]}),
-        "points": ", ".join(f"{points} ({model})" for model, points in lost.items()),
+        "table": glare.settings({"of the assets": family}),
+        "points": listed(f"{points} ({model})" for model, points in lost.items()),
     }
 
 
@@ -87,17 +86,32 @@ def _native(results: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[st
         return None
     classes = set(reference["classes"])
     paper = [one for one in native if one.label in classes]
-    lost = glare.points_lost(native)
+    larger = [one for one in native if one.model in results["larger"]]
+    small, photographs = set(results["grid"]), f"{len({one.image for one in native})} other photographs"
+    of_assets = glare_results.images_of(results["grid"])
+    steps = {
+        f"{len(small)} small networks, photographs of the assets": of_assets,
+        f"the same networks, {photographs}, {SIDE} × {SIDE}": [one for one in square if one.model in small],
+        "the same networks and photographs at native sizes": [one for one in native if one.model in small],
+        f"{listed(results['larger'])}, native sizes": larger,
+        "the same, in the paper's 200 classes": [one for one in larger if one.label in classes],
+    }
+    drops = [f"about {drop}" for drop in reference["drop_at_least"].values()]
     return {
         "count": len({one.image for one in native}),
         "paper_count": len({one.image for one in paper}),
         "table": glare.settings({"native": native, f"{SIDE} × {SIDE}": square}),
         "change": glare.change(square, native),
-        "least": f"{min(lost.values()):.0f}",
-        "most": f"{max(lost.values()):.0f}",
-        "mean": f"{mean(lost.values()):.0f}",
-        "mean_square": f"{mean(glare.points_lost(square).values()):.0f}",
-        "mean_paper": f"{mean(glare.points_lost(paper).values()):.0f}",
-        "mean_5": f"{mean(glare.points_lost(native, 5).values()):.0f}",
-        "mobilenet": f"{lost['mobilenet_v2']:.0f}" if "mobilenet_v2" in lost else None,
+        "range": _range(native),
+        "range_5": _range(native, 5),
+        "larger": listed(results["larger"]),
+        "mean_larger": glare.mean_lost(larger),
+        "mobilenet": f"{glare.points_lost(native)['mobilenet_v2']:.0f}",
+        "steps": grid(
+            ["points lost, mean of networks (95 % over photographs)", "S ≥ 1", "S ≥ 5"],
+            [
+                *([name, glare.mean_lost(seen), glare.mean_lost(seen, 5)] for name, seen in steps.items()),
+                ["paper, mean of eight networks", *drops],
+            ],
+        ),
     }
