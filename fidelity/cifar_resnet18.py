@@ -59,7 +59,8 @@ class ResNet18(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits."""
-        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+        logits: Tensor = self.head(self.blocks(self.stem(x)).mean((2, 3)))
+        return logits
 
 
 def augmented(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -80,17 +81,18 @@ def train(images: Tensor, labels: Tensor, *, epochs: int, mean: Tensor, std: Ten
     generator = torch.Generator(device).manual_seed(0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        net = ResNet18().to(device, memory_format=torch.channels_last)
+        net = ResNet18().to(device)
+    net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     steps = epochs * (len(images) // BATCH)
     optimiser = torch.optim.SGD(net.parameters(), RATE, 0.9, weight_decay=DECAY, nesterov=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps)
     for epoch in range(epochs):
         began, net = time.monotonic(), net.train()
         order = torch.randperm(len(images), generator=generator, device=device)
-        for rows in order.split(BATCH)[: len(images) // BATCH]:
+        for rows in torch.split(order, BATCH)[: len(images) // BATCH]:
             seen = augmented((images[rows] / 255 - mean) / std, generator).contiguous(memory_format=torch.channels_last)
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                loss = cross_entropy(net(seen), labels[rows], label_smoothing=0.0)
+                loss = cross_entropy(net(seen), labels[rows])
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()

@@ -96,7 +96,10 @@ def run_all(effort: Effort, device: str) -> dict[str, dict[float, brinell.Run]]:
         "nearest": {
             0.2: run("nearest", 0.2, effort, device, networks=[FAST], stride=max(8, effort.stride(0.2)), fit="nearest")
         },
-        "whole": {size: run("whole", size, effort, device, networks=networks, images=images, stride=1) for size in effort.whole_sizes},
+        "whole": {
+            size: run("whole", size, effort, device, networks=networks, images=images, stride=1)
+            for size in effort.whole_sizes
+        },
     }
 
 

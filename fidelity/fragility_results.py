@@ -37,11 +37,14 @@ def collect(runs: Runs, *, images: int, strides: Mapping[float, int], whole_imag
             "drops": {network: _drops(sampled, network) for network in NETWORKS},
             "rules": {
                 network: {
-                    f"{size:g}": [recount(sampled[size], network, "loose shift", **rule) for rule in RULES] for size in SIZES
+                    f"{size:g}": [recount(sampled[size], network, "loose shift", **rule) for rule in RULES]
+                    for size in SIZES
                 }
                 for network in NETWORKS
             },
-            "nearest": {kind: [recount(one, FAST, kind, stride=stride) for one in (sampled[0.2], nearest)] for kind in KINDS},
+            "nearest": {
+                kind: [recount(one, FAST, kind, stride=stride) for one in (sampled[0.2], nearest)] for kind in KINDS
+            },
             "whole": {f"{size:g}": _whole(run) for size, run in whole.items()},
             "whole_drops": [max(largest_drops(whole[0.8], FAST, "shrink", top)) for top in (TOP, 1)],
         }

@@ -74,7 +74,9 @@ def paper_table(found: Results) -> str:
 
 def _ratios(found: Results) -> list[float]:
     """Return how many times more windows are fragile at the smallest size than at the largest, by network."""
-    ends = [[share_of(found, network, size, "loose shrink")["share"]["value"] for size in (0.2, 0.8)] for network in NETWORKS]
+    ends = [
+        [share_of(found, network, size, "loose shrink")["share"]["value"] for size in (0.2, 0.8)] for network in NETWORKS
+    ]
     return [small / large for small, large in ends]
 
 
@@ -175,6 +177,8 @@ def nearest_table(found: Results) -> str:
 def rules_table(found: Results) -> str:
     """Return shares from the same maps by top 5 and top 1, and with eight and four neighbours."""
     lines = [
-        [network, size, *map(percent, shares)] for network, sizes in found["rules"].items() for size, shares in sizes.items()
+        [network, size, *map(percent, shares)]
+        for network, sizes in found["rules"].items()
+        for size, shares in sizes.items()
     ]
     return grid(["loose shift", "P", "top 5, 8 neighbours", "top 1", "4 neighbours"], lines)

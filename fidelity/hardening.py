@@ -190,7 +190,9 @@ def main() -> None:
         print(f"wrote {PAGE.relative_to(ROOT)}")
         return
     require_assets()
-    name, measure = {"motions": ("cifar", harden_on_motions), "highlights": ("photographs", harden_on_highlights)}[given.what]
+    name, measure = {"motions": ("cifar", harden_on_motions), "highlights": ("photographs", harden_on_highlights)}[
+        given.what
+    ]
     for run in measure(given):
         store(name, run, given.results)
         print(f"stored {name}: " + ", ".join(f"{key} {value}" for key, value in run.items() if key != "lines"), flush=True)

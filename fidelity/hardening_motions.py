@@ -76,9 +76,10 @@ class Study:
         """Return a folder named by its content."""
         return OUT / "-".join(map(str, (self.network, *words)))
 
-    def motions(self, kind: str, number: int) -> Path:
-        """Return the folder of the motions of a piece of the training images."""
-        return self.folder("motions", kind, self.piece, number, "quick" if self.quick else "full")
+    def motions(self, kind: str, number: int, score: float | None = None) -> Path:
+        """Return the folder of the motions of a piece of the training images; random ones have a score."""
+        how = "quick" if self.quick else "full"
+        return self.folder("motions", kind, self.piece, number, how, *(() if score is None else (f"{score:g}",)))
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def move_piece(study: Study, number: int, kind: str, score: float | None = None)
     own = {"methods": ["manifool"]} if kind == "minimal" else {"methods": ["random"], "radii": [score], "draws": 1}
     lens = study.lens(quick=study.quick) | own
     execution = brinell.Execution(**study.execution)
-    out = study.motions(kind, number)
+    out = study.motions(kind, number, score)
     run = brinell.run(study.model, str(file), lens=lens, out=str(out), execution=execution)
     rows = run.rows("select score from rows where score is not null and status = 'broken'").fetchall()
     return [score for (score,) in rows]
@@ -126,8 +127,9 @@ def train(trial: Trial, measured: Path | None) -> dict[str, Any]:
         shutil.copytree(measured, before)
     pieces = range(-(-study.images // study.piece))
     failures = [
-        {"source": str(study.motions(kind, number)), "moved": f"affine:{'manifool' if kind == 'minimal' else kind}"}
-        | ({} if kind == "minimal" else {"score": trial.score})
+        {"source": str(study.motions("minimal", number)), "moved": "affine:manifool"}
+        if kind == "minimal"
+        else {"source": str(study.motions("random", number, trial.score)), "moved": "affine:random", "score": trial.score}
         for kind in kinds
         for number in pieces
     ]
@@ -185,7 +187,8 @@ def measure_trainings(
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         baseline = Trial(study, "baseline", *settings[0], 0.0)
         first = pool.submit(train, baseline, None)  # needs no motions, and measures the original network
-        scores = sum(_in_parallel(pool, move_piece, [(study, number, "minimal") for number in pieces]), [])
+        moves = _in_parallel(pool, move_piece, [(study, number, "minimal") for number in pieces])
+        scores: list[float] = [score for own in moves for score in own]
         score = round(median(scores), 2)
         _in_parallel(pool, move_piece, [(study, number, "random", score) for number in pieces])
         moved = time.monotonic() - began

@@ -87,7 +87,7 @@ def _clean_change(run: Run, name: str) -> float:
 
 def _batches(run: Run) -> int:
     """Return the batches of an epoch, which have nearly the same size."""
-    return math.ceil(run["images"] / BATCH)
+    return math.ceil(int(run["images"]) / BATCH)
 
 
 def _trainings(runs: list[Run]) -> str:

@@ -54,7 +54,9 @@ def render_page(results: Mapping[str, Any]) -> str:
         native=_native(results, reference),
         shifts=glare.shifts(shifts) if shifts else None,
         targets=glare.targets(shifts, labelled) if labelled else None,
-        location=glare.location(glare_results.found_in(results["detectors"]), reference) if "detectors" in results else None,
+        location=glare.location(glare_results.found_in(results["detectors"]), reference)
+        if "detectors" in results
+        else None,
         light=glare.light(glare_results.found_in(results["least"])) if "least" in results else None,
     )
     return page.rstrip() + "\n"
