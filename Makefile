@@ -45,9 +45,6 @@ fidelity: $(VENV)/dev
 	$(VENV)/bin/python -m fidelity.fragility page
 	$(VENV)/bin/python -m fidelity.highlights page
 	$(VENV)/bin/python -m fidelity.hardening page
-	$(VENV)/bin/python -m fidelity.table1 --images 100
-	$(VENV)/bin/python -m fidelity.geometry
-	$(VENV)/bin/python -m fidelity.hardening
 	$(VENV)/bin/python -m fidelity.coverage
 
 $(VENV)/bin/python:

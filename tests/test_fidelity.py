@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.__main__ import render as render_performance  # noqa: E402
+from benchmarks.page import render_page as render_performance  # noqa: E402
 from fidelity import fragility_page, geometry, hardening, hardening_page, highlights, highlights_page, table1  # noqa: E402
 from fidelity.fragility import RESULTS as FRAGILITY  # noqa: E402
 from fidelity.glare_results import found_in, images_of  # noqa: E402
