@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from brinell.marks import Mark, read_marks
 from brinell.report.show import Context, Namer, Picture, format_confidence, inline
 from brinell.runs.run import Run
 
@@ -19,6 +20,8 @@ class Exhibit:
 
     `parameters` and `field` replay it. `group` names the sheet that it belongs to, such as a threshold; None: the images
     that break first. `label` and predictions are output indices; a confidence of None: the model returns labels alone.
+    `reason` says why the answer is broken, if the predictions don't. Of detectors: `marks` and `clean_marks` are the
+    boxes on the changed picture and on the clean one.
     """
 
     lens: str
@@ -38,6 +41,14 @@ class Exhibit:
     level: int = 0
     file: str = ""
     clean_file: str = ""
+    reason: str = ""
+    marks: tuple[Mark, ...] = ()
+    clean_marks: tuple[Mark, ...] = ()
+
+    @property
+    def boxed(self) -> bool:
+        """Whether there are boxes to draw."""
+        return bool(self.marks or self.clean_marks)
 
 
 def write_exhibits(run: Run, exhibits: list[Exhibit]) -> None:
@@ -50,7 +61,12 @@ def read_exhibits(run: Run, lens: str) -> list[Exhibit]:
     if not run.store.exists(FILE):
         return []
     records: list[dict[str, Any]] = json.loads(run.store.read(FILE))
-    return [Exhibit(**record | {"parameters": tuple(record["parameters"])}) for record in records if record["lens"] == lens]
+    return [_read(record) for record in records if record["lens"] == lens]
+
+
+def _read(record: dict[str, Any]) -> Exhibit:
+    marks = {name: read_marks(record.get(name, ())) for name in ("marks", "clean_marks")}
+    return Exhibit(**record | {"parameters": tuple(record["parameters"])} | marks)
 
 
 def clean_confidences(run: Run) -> dict[tuple[str, str], float | None]:
@@ -77,8 +93,17 @@ def pairs(context: Context, lens: str, findings: Any) -> Groups:
 
 def _pair(run: Run, exhibit: Exhibit, name: Namer) -> Picture:
     before = exhibit.label if exhibit.clean_prediction is None else exhibit.clean_prediction
-    lines = (
+    lines = [
         f"clean: {name(before)}{format_confidence(exhibit.clean_confidence)}",
         f"changed: {name(exhibit.prediction)}{format_confidence(exhibit.confidence)}",
+    ]
+    if exhibit.reason:
+        lines.append(f"broken: {exhibit.reason}")
+    return Picture(
+        source=inline(run, exhibit.file, exhibit.marks),
+        heading=exhibit.caption,
+        lines=tuple(lines),
+        correct=False,
+        clean_source=inline(run, exhibit.clean_file, exhibit.clean_marks),
+        boxed=exhibit.boxed,
     )
-    return Picture(inline(run, exhibit.file), exhibit.caption, lines, False, inline(run, exhibit.clean_file))

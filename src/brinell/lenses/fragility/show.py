@@ -123,12 +123,21 @@ def _gallery(context: Context, findings: FragilityFindings, pairs: Sequence[Pair
 def _pair(run: Run, pair: PairPicture, name: Namer) -> Picture:
     first, second = pair.first, pair.second
     probabilities = f"{_percent(first.probability)} → {_percent(second.probability)}"
-    lines = (
+    lines = [
         f"probability of {name(pair.label)}: {probabilities}",
         f"before: {name(first.prediction)}{format_confidence(first.confidence)}",
         f"after: {name(second.prediction)}{format_confidence(second.confidence)}",
+    ]
+    if pair.reason:
+        lines.append(f"broken: {pair.reason}")
+    return Picture(
+        source=inline(run, second.file, second.marks),
+        heading=pair.caption,
+        lines=tuple(lines),
+        correct=False,
+        clean_source=inline(run, first.file, first.marks),
+        boxed=bool(first.marks or second.marks),
     )
-    return Picture(inline(run, second.file), pair.caption, lines, False, inline(run, first.file))
 
 
 def _layers(run: Run, pair: PairPicture) -> list[tuple[str, str, str]]:

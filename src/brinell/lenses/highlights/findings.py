@@ -92,7 +92,7 @@ class HighlightFindings:
         if least is not None and least.broken:
             sentences.append(
                 f"{'The' if sentences else f'{model}: the'} faintest spot that breaks an image adds {least.median:.2g} "
-                f"grey levels per pixel (median; σ {least.sigma:.0f} px)."
+                f"grey levels per pixel (median; σ {least.sigma:{'.0f' if (least.sigma or 0) >= 10 else '.2g'}} px)."
             )
         return " ".join(sentences) or f"No spot of light broke {model}."
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from brinell.lenses.profile import LENS
 from brinell.lenses.profile.findings import ProfileFindings
-from brinell.report.exhibits import pairs, read_exhibits
+from brinell.report.exhibits import Exhibit, pairs, read_exhibits
 from brinell.report.show import (
     Chart,
     Context,
@@ -108,12 +108,23 @@ def _sheets(context: Context, findings: ProfileFindings) -> Sheets:
             pictures = []
             for exhibit in shown:
                 answer = f"{context.names[model](exhibit.prediction)}{format_confidence(exhibit.confidence)}"
-                source, title = inline(context.run, exhibit.file), findings.title(exhibit.operator)
-                pictures.append(Picture(source, title, (exhibit.caption, answer), exhibit.correct))
-            by_threshold.append((threshold, pictures))
+                source, title = inline(context.run, exhibit.file, exhibit.marks), findings.title(exhibit.operator)
+                lines = tuple(line for line in (exhibit.caption, answer, exhibit.reason) if line)
+                pictures.append(Picture(source, title, lines, exhibit.correct, boxed=exhibit.boxed))
+            by_threshold.append((threshold, _clean_picture(context, shown) + pictures))
         if any(pictures for _, pictures in by_threshold):
             sheets.append((model, by_threshold))
     return sheets
+
+
+def _clean_picture(context: Context, shown: list[Exhibit]) -> list[Picture]:
+    """Return the clean example with a detector's boxes, which those in the changed pictures are compared with."""
+    if not shown or not shown[0].boxed:
+        return []
+    first = shown[0]
+    answer = f"{context.names[first.model](first.label)}{format_confidence(first.clean_confidence)}"
+    source = inline(context.run, first.clean_file, first.clean_marks)
+    return [Picture(source, "clean", (answer,), True, boxed=True)]
 
 
 def _metrics_of(findings: ProfileFindings) -> list[str]:
