@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import brinell
@@ -23,7 +22,7 @@ from brinell.report.exhibits import read_exhibits
 from brinell.report.show import BOXED_SIDE
 from conftest import PLAIN
 from laws.test_detection_criteria import AWAY, HERE, detections
-from test_detectors import Spots, spots, wrapped  # noqa: F401
+from test_detectors import Spots, spots, wrapped
 from test_real_detectors import DETECTORS, detector_source
 
 MARKER = Marker(lambda index: ("sky", "bus", "cat")[index], 0.3, 100, 100)
@@ -56,9 +55,10 @@ def test_kinds_differ_without_colour() -> None:
         edge = np.asarray(draw_marks(plain, [Mark(box, "", kind)], text_size=18).convert("L"))[180, 60:150]
         lines[kind] = int((edge != edge[0]).sum()), int((np.diff(edge.astype(int)) != 0).sum())
     assert lines["found"][1] == lines["new"][1] == 0, "solid"
-    assert len({lines[kind] for kind in ("lost", "weak", "changed")}) == 3 and min(
-        lines[kind][1] for kind in ("lost", "weak", "changed")
-    ) > 2, "dashes of different lengths"
+    assert (
+        len({lines[kind] for kind in ("lost", "weak", "changed")}) == 3
+        and min(lines[kind][1] for kind in ("lost", "weak", "changed")) > 2
+    ), "dashes of different lengths"
 
 
 def test_labels_stay_on_the_picture_and_apart() -> None:

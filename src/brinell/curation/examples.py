@@ -70,7 +70,7 @@ def _mark(example: Example, model: Model) -> Example:
     broken = criterion.explain is not None and bool(criterion(answer)[0])
     return replace(
         example,
-        clean_marks=marker.mark_clean(first),
-        marks=marker.mark_changed(second, scene.clean),
+        clean_marks=marker.mark_clean(first, failure.answers[0].label),
+        marks=marker.mark_changed(second, scene.clean, failure.answers[0].label),
         reason=criterion.explain(answer, marker.name)[0] if criterion.explain is not None and broken else "",
     )

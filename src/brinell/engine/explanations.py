@@ -57,11 +57,19 @@ class Explainer:
         reason = ""
         if criterion.explain is not None and bool(criterion(answer)[0]):
             reason = criterion.explain(answer, self.marker.name)[0]
+        elif detections is not None and exhibit.clean_prediction not in (None, exhibit.prediction):
+            reason = f"the best detection is {self.marker.name(exhibit.prediction)} now"  # of a lens that compares these
         if detections is None or answer.found is None or self.evaluator.clean.detections is None:
             return replace(exhibit, reason=reason)
         clean = self.evaluator.clean.detections.at(sample.to(detections.boxes.device))
-        marks = self.marker.mark_changed(detections, answer.found.clean)
-        return replace(exhibit, reason=reason, marks=marks, clean_marks=self.marker.mark_clean(clean))
+        label = exhibit.label
+        return replace(
+            exhibit,
+            reason=reason,
+            marks=self.marker.mark_changed(detections, answer.found.clean, label),
+            clean_marks=self.marker.mark_clean(clean, label),
+            scores=(float(answer.found.clean_probabilities[0, label]), float(answer.verdict.probability[0])),
+        )
 
 
 def shift_marks(marks: tuple[Mark, ...], model_input: Size, whole: Size, corner: tuple[int, int]) -> tuple[Mark, ...]:

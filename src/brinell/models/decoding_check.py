@@ -17,7 +17,7 @@ from brinell.models.model import Model
 
 MOST_BOXES = 5000  # are enough to judge by
 FEWEST_BOXES = 8  # fewer say nothing
-MARGIN = 0.1  # of the image's side by which a box may stick out
+MARGIN = 0.05  # of the image's side by which a box may stick out
 FITTING = 0.9  # share of boxes inside the image from which a decoding fits
 SUSPECT = 0.85  # share below which another decoding is tried
 
@@ -71,8 +71,8 @@ def advise_boxes(boxes: Tensor, decoding: Decoding, size: tuple[int, int]) -> st
     if len(boxes) < FEWEST_BOXES:
         return None
     own = decoding.box_format, decoding.box_units
-    raw = _to_raw(boxes, *own, size)
-    shares = {each: _share_inside(_from_raw(raw, *each, size), size) for each in product(FORMATS, UNITS)}
+    raw = write_boxes(boxes, *own, size)
+    shares = {each: _share_inside(read_boxes(raw, *each, size), size) for each in product(FORMATS, UNITS)}
     if shares[own] >= SUSPECT:
         return None
     settings = {"box_format": own[0], "box_units": own[1]}
@@ -97,14 +97,15 @@ def _share_inside(boxes: Tensor, size: tuple[int, int]) -> float:
     return float(inside.all(1).to(torch.float32).mean())
 
 
-def _to_raw(boxes: Tensor, box_format: str, units: str, size: tuple[int, int]) -> Tensor:
-    """Return decoded boxes as the network wrote them."""
+def write_boxes(boxes: Tensor, box_format: str, units: str, size: tuple[int, int]) -> Tensor:
+    """Return boxes on a model input of a height and width as a network writes them."""
     low, high = boxes[:, :2], boxes[:, 2:]
     first = {"xyxy": low, "xywh": low, "cxcywh": (low + high) / 2}[box_format]
     raw = torch.cat([first, high if box_format == "xyxy" else high - low], 1)
     return raw / torch.tensor([size[1], size[0]] * 2) if units == "relative" else raw
 
 
-def _from_raw(raw: Tensor, box_format: str, units: str, size: tuple[int, int]) -> Tensor:
+def read_boxes(raw: Tensor, box_format: str, units: str, size: tuple[int, int]) -> Tensor:
+    """Return boxes that a network wrote as corners on a model input of a height and width."""
     boxes = to_corners(raw, box_format)
     return boxes * torch.tensor([size[1], size[0]] * 2) if units == "relative" else boxes

@@ -15,7 +15,7 @@ from brinell.models.model import Model
 
 SAME_OBJECT = 0.5  # overlap (IoU) from which two boxes are the same object
 WEAK_OBJECT = 0.3  # overlap from which a detection below the threshold is what is left of an object
-MOST = 8  # marks on a picture
+MOST = 7  # marks on a picture
 ORDER: tuple[Kind, ...] = ("lost", "weak", "changed", "found", "new")  # which marks matter most
 
 
@@ -28,13 +28,17 @@ class Marker:
     height: int
     width: int
 
-    def mark_clean(self, detections: Detections) -> tuple[Mark, ...]:
-        """Return what was found in one image, (1, M)."""
+    def mark_clean(self, detections: Detections, label: int | None = None) -> tuple[Mark, ...]:
+        """Return what was found in one image, (1, M); objects of a label first."""
         found = _Boxes.of(detections, detections.scores >= self.score_threshold)
-        return tuple(self._mark(*each, "found") for each in zip(found.boxes, self._texts(found), strict=True))[:MOST]
+        marks = [self._mark(*each, "found") for each in zip(found.boxes, self._texts(found), strict=True)]
+        return self._most_important(marks, label)
 
-    def mark_changed(self, detections: Detections, before: Detections) -> tuple[Mark, ...]:
-        """Return what was found in one changed image, (1, M), and what became of what was found `before`, moved with it."""
+    def mark_changed(self, detections: Detections, before: Detections, label: int | None = None) -> tuple[Mark, ...]:
+        """Return what was found in one changed image, (1, M), and what became of what was found `before`, moved with it.
+
+        Objects of a label come first.
+        """
         found = _Boxes.of(detections, detections.scores >= self.score_threshold)
         weak = _Boxes.of(detections, detections.scores < self.score_threshold)
         visible = areas(clip_boxes(before.boxes, self.height, self.width)) > 0
@@ -42,7 +46,17 @@ class Marker:
         match = box_iou(found.boxes, was.boxes) >= SAME_OBJECT
         same = match & (found.labels[:, None] == was.labels)
         marks = [*self._mark_found(found, was, match, same), *self._mark_missing(weak, was, match.any(0))]
-        return tuple(sorted(marks, key=lambda mark: ORDER.index(mark.kind))[:MOST])
+        return self._most_important(marks, label)
+
+    def _most_important(self, marks: list[Mark], label: int | None) -> tuple[Mark, ...]:
+        """Return as many marks as a picture has room for: those that are about a label, then lost objects, and so on."""
+        own = "" if label is None else self.name(label)
+
+        def rank(mark: Mark) -> tuple[bool, int]:
+            about = label is not None and (mark.text.startswith(f"{own} ") or mark.text.endswith(f"was {own}"))
+            return not about, ORDER.index(mark.kind)
+
+        return tuple(sorted(marks, key=rank)[:MOST])
 
     def _mark_found(self, found: _Boxes, was: _Boxes, match: Tensor, same: Tensor) -> Iterator[Mark]:
         """Yield what was found: again, as another class, or for the first time."""

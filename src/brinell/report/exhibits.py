@@ -21,7 +21,8 @@ class Exhibit:
     `parameters` and `field` replay it. `group` names the sheet that it belongs to, such as a threshold; None: the images
     that break first. `label` and predictions are output indices; a confidence of None: the model returns labels alone.
     `reason` says why the answer is broken, if the predictions don't. Of detectors: `marks` and `clean_marks` are the
-    boxes on the changed picture and on the clean one.
+    boxes on the changed picture and on the clean one, and `scores` the label's score on the clean one and on the
+    changed one.
     """
 
     lens: str
@@ -44,6 +45,7 @@ class Exhibit:
     reason: str = ""
     marks: tuple[Mark, ...] = ()
     clean_marks: tuple[Mark, ...] = ()
+    scores: tuple[float, float] | None = None
 
     @property
     def boxed(self) -> bool:
@@ -66,7 +68,9 @@ def read_exhibits(run: Run, lens: str) -> list[Exhibit]:
 
 def _read(record: dict[str, Any]) -> Exhibit:
     marks = {name: read_marks(record.get(name, ())) for name in ("marks", "clean_marks")}
-    return Exhibit(**record | {"parameters": tuple(record["parameters"])} | marks)
+    scores = record.get("scores")
+    plain = {"parameters": tuple(record["parameters"]), "scores": None if scores is None else tuple(scores)}
+    return Exhibit(**record | plain | marks)
 
 
 def clean_confidences(run: Run) -> dict[tuple[str, str], float | None]:
@@ -91,12 +95,29 @@ def pairs(context: Context, lens: str, findings: Any) -> Groups:
     return groups
 
 
-def _pair(run: Run, exhibit: Exhibit, name: Namer) -> Picture:
+def describe_clean(exhibit: Exhibit, name: Namer) -> str:
+    """Return the answer to the clean image: the prediction, or the label's score of a detector, which may find more."""
     before = exhibit.label if exhibit.clean_prediction is None else exhibit.clean_prediction
-    lines = [
-        f"clean: {name(before)}{format_confidence(exhibit.clean_confidence)}",
-        f"changed: {name(exhibit.prediction)}{format_confidence(exhibit.confidence)}",
-    ]
+    if exhibit.scores is not None and exhibit.clean_prediction is None:
+        return f"{name(before)} {exhibit.scores[0]:.2f}"
+    return f"{name(before)}{format_confidence(exhibit.clean_confidence)}"
+
+
+def describe_changed(exhibit: Exhibit, name: Namer) -> str:
+    """Return the answer to the changed image: the same, and what a detector finds with a better score."""
+    if exhibit.scores is None or exhibit.clean_prediction is not None:
+        return f"{name(exhibit.prediction)}{format_confidence(exhibit.confidence)}"
+    own = f"{name(exhibit.label)} {exhibit.scores[1]:.2f}"
+    if exhibit.prediction == exhibit.label:
+        return own
+    if exhibit.prediction < 0:
+        return "nothing found"
+    best = "" if exhibit.confidence is None else f" {exhibit.confidence:.2f}"
+    return f"{own}; best: {name(exhibit.prediction)}{best}"
+
+
+def _pair(run: Run, exhibit: Exhibit, name: Namer) -> Picture:
+    lines = [f"clean: {describe_clean(exhibit, name)}", f"changed: {describe_changed(exhibit, name)}"]
     if exhibit.reason:
         lines.append(f"broken: {exhibit.reason}")
     return Picture(

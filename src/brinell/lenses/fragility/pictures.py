@@ -103,7 +103,7 @@ class _Artist:
         probabilities, detections = self.model.answer(inputs)
         name = f"{pair.image}-{quote(pair.operator, safe='')}-{pair.move}"
         pictures = [to_picture(each.cpu()) for each in inputs]
-        marks = ((), ()) if detections is None else self._marks(detections)
+        marks = ((), ()) if detections is None else self._marks(detections, pair.label)
         first, second = (
             replace(self._window(picture, scores.cpu(), pair.label, f"{name}-{index}"), marks=marks[index])
             for index, (picture, scores) in enumerate(zip(pictures, probabilities, strict=True))
@@ -115,10 +115,10 @@ class _Artist:
             pair.model, pair.operator, pair.move, pair.image, pair.label, caption, first, second, layers, reason
         )
 
-    def _marks(self, detections: Detections) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
+    def _marks(self, detections: Detections, label: int) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
         """Return the boxes in both windows, which are a pixel or two apart."""
         marker, first, second = marker_of(self.model), detections.at(slice(0, 1)), detections.at(slice(1, 2))
-        return marker.mark_clean(first), marker.mark_changed(second, first)
+        return marker.mark_clean(first, label), marker.mark_changed(second, first, label)
 
     def _reason(self, probabilities: Tensor, detections: Detections, label: int) -> str:
         """Return why the second window is wrong and the first is not, in the criterion's words."""

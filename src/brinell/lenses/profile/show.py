@@ -8,7 +8,7 @@ from rich.table import Table
 
 from brinell.lenses.profile import LENS
 from brinell.lenses.profile.findings import ProfileFindings
-from brinell.report.exhibits import Exhibit, pairs, read_exhibits
+from brinell.report.exhibits import Exhibit, describe_changed, describe_clean, pairs, read_exhibits
 from brinell.report.show import (
     Chart,
     Context,
@@ -16,7 +16,6 @@ from brinell.report.show import (
     Picture,
     Section,
     Show,
-    format_confidence,
     inline,
     lazy_chart,
     models_of,
@@ -107,7 +106,7 @@ def _sheets(context: Context, findings: ProfileFindings) -> Sheets:
             shown.sort(key=lambda exhibit: exhibit.level)
             pictures = []
             for exhibit in shown:
-                answer = f"{context.names[model](exhibit.prediction)}{format_confidence(exhibit.confidence)}"
+                answer = describe_changed(exhibit, context.names[model])
                 source, title = inline(context.run, exhibit.file, exhibit.marks), findings.title(exhibit.operator)
                 lines = tuple(line for line in (exhibit.caption, answer, exhibit.reason) if line)
                 pictures.append(Picture(source, title, lines, exhibit.correct, boxed=exhibit.boxed))
@@ -122,9 +121,8 @@ def _clean_picture(context: Context, shown: list[Exhibit]) -> list[Picture]:
     if not shown or not shown[0].boxed:
         return []
     first = shown[0]
-    answer = f"{context.names[first.model](first.label)}{format_confidence(first.clean_confidence)}"
     source = inline(context.run, first.clean_file, first.clean_marks)
-    return [Picture(source, "clean", (answer,), True, boxed=True)]
+    return [Picture(source, "clean", (describe_clean(first, context.names[first.model]),), True, boxed=True)]
 
 
 def _metrics_of(findings: ProfileFindings) -> list[str]:
