@@ -45,7 +45,7 @@ def test_every_wrong_box_format_is_noticed(assets: Path, name: str) -> None:
     model = brinell.open_model(detector_source(assets, name))
     dataset = brinell.open_dataset(assets / "images" / "coco_val_128" / "instances.json")
     assert model.detector is not None
-    inputs = torch.stack([model.preprocess.model_input(dataset[index].image) for index in range(12)])
+    inputs = torch.stack([model.preprocess.model_input(dataset[index].image) for index in range(32)])
     check, size = DecodingCheck(model), (model.preprocess.height, model.preprocess.width)
     check.add([model.answer(inputs)[1]])  # type: ignore[list-item]
     assert check.warning() is None, "it is decoded rightly"

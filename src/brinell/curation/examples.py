@@ -67,10 +67,11 @@ def _mark(example: Example, model: Model) -> Example:
     text = (own_criterion.criterion if own_criterion else None) or failure.source.options(failure.lens)["criterion"]
     criterion = find_criterion(text, model.classes, model.outputs, detector=True)
     answer = Answer(verdict_of_detector(probabilities[1:], labels), probabilities[1:], scene)
+    named = failure.answers[0].label, failure.answers[0].prediction
     broken = criterion.explain is not None and bool(criterion(answer)[0])
     return replace(
         example,
-        clean_marks=marker.mark_clean(first, failure.answers[0].label),
-        marks=marker.mark_changed(second, scene.clean, failure.answers[0].label),
+        clean_marks=marker.mark_clean(first, named),
+        marks=marker.mark_changed(second, scene.clean, named),
         reason=criterion.explain(answer, marker.name)[0] if criterion.explain is not None and broken else "",
     )

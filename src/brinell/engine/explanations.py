@@ -63,11 +63,12 @@ class Explainer:
             return replace(exhibit, reason=reason)
         clean = self.evaluator.clean.detections.at(sample.to(detections.boxes.device))
         label = exhibit.label
+        first = (label, exhibit.prediction)
         return replace(
             exhibit,
             reason=reason,
-            marks=self.marker.mark_changed(detections, answer.found.clean, label),
-            clean_marks=self.marker.mark_clean(clean, label),
+            marks=self.marker.mark_changed(detections, answer.found.clean, first),
+            clean_marks=self.marker.mark_clean(clean, first),
             scores=(float(answer.found.clean_probabilities[0, label]), float(answer.verdict.probability[0])),
         )
 

@@ -18,8 +18,8 @@ from brinell.models.model import Model
 MOST_BOXES = 5000  # are enough to judge by
 FEWEST_BOXES = 8  # fewer say nothing
 MARGIN = 0.05  # of the image's side by which a box may stick out
-FITTING = 0.9  # share of boxes inside the image from which a decoding fits
-SUSPECT = 0.85  # share below which another decoding is tried
+FITTING = 0.95  # share of boxes inside the image from which a decoding fits
+SUSPECT = 0.9  # share below which another decoding is tried
 
 NOTHING_FOUND_FIX = "check how it normalises images (?mean=, ?std=), ?activation= and ?score_threshold="
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -28,16 +28,16 @@ class Marker:
     height: int
     width: int
 
-    def mark_clean(self, detections: Detections, label: int | None = None) -> tuple[Mark, ...]:
-        """Return what was found in one image, (1, M); objects of a label first."""
+    def mark_clean(self, detections: Detections, first: Collection[int] = ()) -> tuple[Mark, ...]:
+        """Return what was found in one image, (1, M); objects of some classes first."""
         found = _Boxes.of(detections, detections.scores >= self.score_threshold)
         marks = [self._mark(*each, "found") for each in zip(found.boxes, self._texts(found), strict=True)]
-        return self._most_important(marks, label)
+        return self._most_important(marks, first)
 
-    def mark_changed(self, detections: Detections, before: Detections, label: int | None = None) -> tuple[Mark, ...]:
+    def mark_changed(self, detections: Detections, before: Detections, first: Collection[int] = ()) -> tuple[Mark, ...]:
         """Return what was found in one changed image, (1, M), and what became of what was found `before`, moved with it.
 
-        Objects of a label come first.
+        Objects of some classes come `first`.
         """
         found = _Boxes.of(detections, detections.scores >= self.score_threshold)
         weak = _Boxes.of(detections, detections.scores < self.score_threshold)
@@ -46,15 +46,14 @@ class Marker:
         match = box_iou(found.boxes, was.boxes) >= SAME_OBJECT
         same = match & (found.labels[:, None] == was.labels)
         marks = [*self._mark_found(found, was, match, same), *self._mark_missing(weak, was, match.any(0))]
-        return self._most_important(marks, label)
+        return self._most_important(marks, first)
 
-    def _most_important(self, marks: list[Mark], label: int | None) -> tuple[Mark, ...]:
-        """Return as many marks as a picture has room for: those that are about a label, then lost objects, and so on."""
-        own = "" if label is None else self.name(label)
+    def _most_important(self, marks: list[Mark], first: Collection[int]) -> tuple[Mark, ...]:
+        """Return as many marks as a picture has room for: those about some classes, then lost objects, and so on."""
+        names = tuple(f"{self.name(label)} " for label in first)
 
         def rank(mark: Mark) -> tuple[bool, int]:
-            about = label is not None and (mark.text.startswith(f"{own} ") or mark.text.endswith(f"was {own}"))
-            return not about, ORDER.index(mark.kind)
+            return not f"{mark.text} ".startswith(names), ORDER.index(mark.kind)
 
         return tuple(sorted(marks, key=rank)[:MOST])
 

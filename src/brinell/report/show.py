@@ -91,12 +91,12 @@ def operators_of(findings: Any) -> list[str]:
     return list(findings.operators)
 
 
-def inline(run: Run, file: str, marks: Sequence[Mark] = ()) -> str:
-    """Return a stored picture, with boxes, as the source of an image element."""
+def inline(run: Run, file: str, marks: Sequence[Mark] = (), *, text_size: int = BOXED_TEXT) -> str:
+    """Return a stored picture, with boxes and their text in pixels, as the source of an image element."""
     content = run.store.read(*file.split("/"))
     if marks:
         picture = enlarge(Image.open(io.BytesIO(content)), BOXED_SIDE)
-        content = encode_webp(draw_marks(picture, marks, text_size=BOXED_TEXT), quality=85)
+        content = encode_webp(draw_marks(picture, marks, text_size=text_size), quality=85)
     return "data:image/webp;base64," + base64.b64encode(content).decode()
 
 

@@ -15,13 +15,14 @@ FILE = ("fragility", "exhibits.json")
 
 @dataclass(frozen=True)
 class Photo:
-    """A photograph that maps are laid over; height and width are the original's."""
+    """A photograph that maps are laid over; height and width are the original's. `marks` are a detector's boxes."""
 
     image: str
     name: str
     file: str
     height: int
     width: int
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def read_window_exhibits(store: Store) -> WindowExhibits:
     if not store.exists(*FILE):
         return WindowExhibits()
     content = json.loads(store.read(*FILE))
-    photos = {model: [Photo(**photo) for photo in own] for model, own in content["photos"].items()}
+    photos = {model: [_read_photo(photo) for photo in own] for model, own in content["photos"].items()}
     pairs = []
     for record in content["pairs"]:
         first, second = (_read_window(record.pop(name)) for name in ("first", "second"))
@@ -85,3 +86,7 @@ def read_window_exhibits(store: Store) -> WindowExhibits:
 
 def _read_window(record: dict[str, Any]) -> WindowPicture:
     return WindowPicture(**record | {"marks": read_marks(record.get("marks", ()))})
+
+
+def _read_photo(record: dict[str, Any]) -> Photo:
+    return Photo(**record | {"marks": read_marks(record.get("marks", ()))})

@@ -91,7 +91,18 @@ class _Artist:
         picture = to_picture(pixels)
         picture.thumbnail((LONGEST, LONGEST))
         file = self._store(picture, image)
-        return Photo(image, self.drawing.name(image), file, pixels.shape[1], pixels.shape[2])
+        size, marks = (pixels.shape[1], pixels.shape[2]), self._mark_photo(pixels)
+        return Photo(image, self.drawing.name(image), file, *size, marks)
+
+    def _mark_photo(self, pixels: Tensor) -> tuple[Mark, ...]:
+        """Return what a detector finds in a photograph."""
+        if self.model.detector is None:
+            return ()
+        pre, size = self.model.preprocess, (pixels.shape[1], pixels.shape[2])
+        _, found = self.model.answer(pre.model_input(pixels)[None].to(self.model.device))
+        assert found is not None
+        found = replace(found, boxes=pre.unmap_boxes(found.boxes[0], *size)[None])
+        return replace(marker_of(self.model), height=size[0], width=size[1]).mark_clean(found)
 
     def draw_pair(self, pair: WindowPair, *, with_layers: bool) -> PairPicture:
         """Query both windows again, and store them."""
@@ -118,7 +129,7 @@ class _Artist:
     def _marks(self, detections: Detections, label: int) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
         """Return the boxes in both windows, which are a pixel or two apart."""
         marker, first, second = marker_of(self.model), detections.at(slice(0, 1)), detections.at(slice(1, 2))
-        return marker.mark_clean(first, label), marker.mark_changed(second, first, label)
+        return marker.mark_clean(first, (label,)), marker.mark_changed(second, first, (label,))
 
     def _reason(self, probabilities: Tensor, detections: Detections, label: int) -> str:
         """Return why the second window is wrong and the first is not, in the criterion's words."""
