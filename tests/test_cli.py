@@ -81,7 +81,9 @@ def ran(here: Path, brinell: Call) -> Path:
 
 
 def test_the_commands() -> None:
-    known = "compare curate demo export-moved harden human leaderboard ls plan report rows run saliency serve show summary"
+    known = (
+        "compare curate demo export-moved gate harden human leaderboard ls plan report rows run saliency serve show summary"
+    )
     assert sorted(COMMANDS) == [*known.split(), "track"]
 
 

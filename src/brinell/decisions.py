@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from brinell.comparison.compare import Comparison, compare_runs
-from brinell.comparison.gates import Gate, GateResult, check_gate, load_gate
+from brinell.comparison.gates import GateResult, check_gate, check_run, store_gate
 from brinell.comparison.leaderboard import Leaderboard, rank_models
+from brinell.comparison.rules import Gate, read_gate
 from brinell.results import Run
 from brinell.runs.run import Run as OpenedRun
-from brinell.validation import validate
 
 
 def compare(
@@ -31,11 +31,24 @@ def compare(
     return compare_runs(opened, pairs, other_draws=other_draws, common_images=common_images, alpha=alpha)
 
 
-def gate(comparison: Comparison, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate) -> GateResult:
-    """Check a comparison against rules: a YAML file, or the same as a mapping."""
-    if isinstance(rules, (str, os.PathLike)):
-        rules = load_gate(Path(rules))
-    return check_gate(rules if isinstance(rules, Gate) else validate(Gate, dict(rules)), comparison)
+def gate(
+    subject: Run | Comparison | str | os.PathLike[str],
+    rules: str | os.PathLike[str] | Mapping[str, Any] | Gate,
+    *,
+    store: bool = True,
+) -> GateResult:
+    """Check a run, or a comparison of runs, against rules: a YAML file, or the same as a mapping.
+
+    The rules of a run and their checks are stored in its folder, so that its report shows them, unless `store` is False.
+    """
+    chosen = read_gate(Path(rules) if isinstance(rules, (str, os.PathLike)) else rules)
+    if isinstance(subject, Comparison):
+        return check_gate(chosen, subject)
+    run = subject if isinstance(subject, OpenedRun) else Run(subject)
+    result = check_run(chosen, run)
+    if store:
+        store_gate(run, result)
+    return result
 
 
 def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) -> Leaderboard:

@@ -1,4 +1,4 @@
-"""Commands that support decisions: compare, with its gate, and leaderboard."""
+"""Commands that support decisions: gate, compare and leaderboard."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich import box
+from rich.padding import Padding
 from rich.table import Table
 
 from brinell.cli.console import out, print_json, say
@@ -19,6 +20,7 @@ from brinell.runs.statistics import Estimate
 
 GATE_FAILED = 1  # exit code
 JSON_VERSION = 1
+_STATES = {"passed": "green", "failed": "red", "untested": "yellow"}
 _STYLES = {"better": "green", "worse": "red"}
 
 Runs = Annotated[list[str], typer.Argument(metavar="RUN…", help="Folders or URLs of finished runs.")]
@@ -26,6 +28,35 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON."
 OtherDraws = Annotated[
     bool, typer.Option("--other-draws", help="Allow runs with different seeds, whose random draws differ; pairs by image.")
 ]
+
+
+def gate(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a finished run.")],
+    rules: Annotated[Path, typer.Option(help="YAML file of rules.")],
+    junit: Annotated[Path | None, typer.Option(help="Write the checks as JUnit XML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the result as Markdown.")] = None,
+    store: Annotated[bool, typer.Option(help="Store the result in the run's folder, so that its report shows it.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Check a run against rules. The exit code is 0 if all rules pass, 1 if one fails, 2 if they can't be checked.
+
+    Example: [bold]brinell gate runs/first --rules rules.yaml --junit gate.xml[/]
+    """
+    from brinell.comparison.page import gate_junit, gate_markdown, write_text
+    from brinell.decisions import gate as check_gate
+
+    result = check_gate(folder, rules, store=store)
+    if junit is not None:
+        write_text(gate_junit(result), junit)
+    if markdown is not None:
+        write_text(gate_markdown(result), markdown)
+    if as_json:
+        print_json({"version": JSON_VERSION, "run": folder, **result.to_json()})
+    else:
+        _print_gate(result)
+        say(*(f"wrote {file}" for file in (junit, markdown) if file is not None))
+    if not result.passed:
+        raise typer.Exit(GATE_FAILED)
 
 
 def compare(
@@ -63,7 +94,7 @@ def compare(
     if markdown is not None:
         write_text(comparison_markdown(comparison, result), markdown)
     if junit is not None and result is not None:
-        write_text(gate_junit(comparison, result), junit)
+        write_text(gate_junit(result), junit)
     if as_json:
         checks = None if result is None else result.to_json()
         print_json({"version": JSON_VERSION, **comparison.to_json(), "gate": checks})
@@ -105,7 +136,7 @@ def _print(comparison: Comparison, result: GateResult | None) -> None:
         out.print(comparison.verdict(number))
     say(*(f"left out: {note}" for note in comparison.left_out))
     if result is not None:
-        out.print(*_gate_lines(comparison, result), sep="\n")
+        _print_gate(result)
 
 
 def _measure_table(comparison: Comparison, number: int, measure: Measure) -> Table:
@@ -134,19 +165,15 @@ def _measure_table(comparison: Comparison, number: int, measure: Measure) -> Tab
     return table
 
 
-def _gate_lines(comparison: Comparison, result: GateResult) -> list[str]:
-    """Return a line for each check that failed, and the verdict."""
-    lines = [
-        f"failed: {check.rule.title}; {comparison.pairs[check.delta.pair].title}, {check.summary}"
-        for check in result.failed
-    ]
-    untested = len(result.select("untested"))
-    if untested:
-        lines.append(f"{untested} checks have too few images for a test")
-    failed = len({id(check.rule) for check in result.failed})
-    rules = len(result.gate.rules)
-    lines.append(f"\ngate: {f'{failed} of {rules} rules failed' if failed else f'all {rules} rules passed'}")
-    return lines
+def _print_gate(result: GateResult) -> None:
+    """Print each rule with its state and the checks that failed, and the verdict last."""
+    for one in result.by_rule:
+        out.print(f"{one.state}: {one.rule.heading}", style=_STATES[one.state])
+        for line in one.lines:
+            out.print(Padding(line, (0, 0, 0, 4)))
+    if result.hint:
+        out.print(f"\n{result.hint}")
+    out.print(f"\ngate: {result.verdict}", style=_STATES["passed" if result.passed else "failed"])
 
 
 def _figure(measure: Measure, value: Estimate) -> str:

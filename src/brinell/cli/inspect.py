@@ -16,6 +16,10 @@ Folder = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a r
 
 def report(
     folder: Folder,
+    rules: Annotated[
+        Path | None,
+        typer.Option(help="YAML file of rules, whose result the report begins with (default: those of `brinell gate`)."),
+    ] = None,
     figures: Annotated[bool, typer.Option("--figures", help="Also write all figures as SVG and PNG.")] = False,
 ) -> None:
     """Write a run's HTML report: one file that opens anywhere.
@@ -23,7 +27,7 @@ def report(
     Example: [bold]brinell report runs/first --figures[/]
     """
     run = Run(folder)
-    say(f"report: {run.report()}")
+    say(f"report: {run.report(rules)}")
     if figures:
         say(f"{len(run.figures())} figures: {run.store.place('figures')}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from brinell.errors import ConfigError, RunError
 from brinell.lenses.reader import Measure
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
-from brinell.runs.statistics import CONFIDENCE, Estimate
+from brinell.runs.statistics import CONFIDENCE, Estimate, mean
 
 
 @dataclass(frozen=True)
@@ -189,9 +190,23 @@ def _rank(
         with np.errstate(invalid="ignore"):
             means = sums[:, 0] / sums[:, 1]  # the first is the sample itself
         per_measure.append(_ranks(means * -one.measure.sign).mean(1))  # (1 + resamples, models)
-        figures.append(_intervals(means.mean(1)))
+        figures.append(mean_over_operators(one.values, 1.0 if one.measure.unit == "points" else math.inf))
     overall = _intervals(np.stack(per_measure).mean(0))
     return overall, [ranks[0].tolist() for ranks in per_measure], figures
+
+
+def mean_over_operators(values: Array, most: float) -> list[Estimate]:
+    """Return each model's mean over operators, of values (images, operators, models) in [0, most].
+
+    Intervals are over images. Operators may have values for different images.
+    """
+    values = values[(~np.isnan(values)).any((1, 2))]
+    images, known = len(values), ~np.isnan(values)
+    count = known.sum(0)  # by operator and model
+    means = np.nansum(values, 0) / count
+    contributions = np.where(known, (values - means) * images / count, 0).mean(1)  # of every image to the mean
+    deviations = np.sqrt((contributions**2).sum(0) / max(1, images - 1))
+    return [mean(float(m), float(d), images, most) for m, d in zip(means.mean(0), deviations, strict=True)]
 
 
 def _ranks(values: Array) -> Array:

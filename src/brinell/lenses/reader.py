@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import pyarrow as pa
 
 from brinell.report.exhibits import Exhibit
 from brinell.runs.run import Run
+from brinell.runs.statistics import Estimate
 
 Figures = tuple[str, str, int, Any]  # model, operator, step, and figures as a dataclass or a mapping
 AVERAGE = "average"  # in the place of an operator: figures of a model over all operators
@@ -56,6 +57,7 @@ class Measure:
     old value. Values of `yes_or_no` are 0 or 1. A measure that only details another one is not `ranked`. Operators that
     need gradients count in no average unless `with_white_box`. The effect of hardening is reported by a lens's `headline`
     measures, or else by its first one; `phrases` say, by operator name, how a sentence names an operator, with {title}.
+    `by_amount` returns the SQL of the same at an amount in the operators' natural units, where that can be read from rows.
     """
 
     name: str
@@ -70,11 +72,47 @@ class Measure:
     with_white_box: bool = True
     headline: bool = False
     phrases: tuple[tuple[str, str], ...] = ()
+    by_amount: Callable[[Run, float], str] | None = None
 
     @property
     def sign(self) -> int:
         """1 where more is better, -1 where less is."""
         return 1 if self.better == "higher" else -1
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A figure of a model under an operator with its interval, and the number of images that it is computed from.
+
+    `level` is where it was measured, if it goes by levels; `detail` says more, such as a direction; `unit` is that of
+    a value that is not a share. A value that is never reached is infinite.
+    """
+
+    model: str
+    operator: str
+    value: Estimate
+    images: int
+    level: int | None = None
+    detail: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A figure of a run that is not a mean over images, such as a failure point, so that rules can limit it.
+
+    `read` gets the run, the lens's options and a share in [0, 1]: the accuracy, or the share of broken images, that
+    makes a failure point, {threshold} percent in `what`. Values of unit "points" are shares.
+    """
+
+    name: str
+    lens: str
+    what: str
+    better: Literal["higher", "lower"]
+    unit: Literal["points", "level", "amount"]
+    read: Callable[[Run, Mapping[str, Any], float], list[Reading]]
+    by_level: ClassVar[bool] = False
+    by_amount: ClassVar[None] = None
 
 
 class Compared(Protocol):
@@ -154,7 +192,8 @@ class Reader:
     `finish` computes further tables once, when a run has all rows, and returns advice in a line if it lacks something that
     it needs. `motions` is for a lens that moves images:
     the coordinates of an operator's motions by image, and the score of random ones (see `brinell export-moved`). `compare`
-    makes a further table for a comparison, from what changed in the lens's measures.
+    makes a further table for a comparison, from what changed in the lens's measures. Rules can limit `measures` and
+    `statistics`.
     """
 
     columns: pa.Schema
@@ -164,6 +203,7 @@ class Reader:
     field: Callable[[Mapping[str, Any]], str] = lambda options: "0"
     compare_with_original: bool = False
     measures: tuple[Measure, ...] = ()
+    statistics: tuple[Statistic, ...] = ()
     compare: Callable[[Sequence[Compared]], ComparisonTable | None] | None = None
     failures: Failures | None = None
     exhibits: Callable[[Run, Mapping[str, Any]], list[Exhibit]] | None = None

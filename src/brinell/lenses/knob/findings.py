@@ -20,6 +20,7 @@ from brinell.lenses.knob.breaks import (
     compute_ranges,
     find_smallest_breaks,
 )
+from brinell.lenses.knob.limits import STATISTICS, broken_within
 from brinell.lenses.reader import ANSWER, Failures, Figures, Measure, Reader, named_columns, parameter_list
 from brinell.report.exhibits import Exhibit, clean_confidences
 from brinell.runs.plain import to_plain
@@ -208,6 +209,7 @@ MEASURES = (
         unit="points",
         sql=f"select model, operator, image, max((status = 'broken')::int) as value {_TESTED} group by all",
         yes_or_no=True,
+        by_amount=broken_within,
     ),
     Measure(
         name="robustness",
@@ -274,6 +276,7 @@ READER = Reader(
     parameters=parameter_list("severity", "severity_x", "severity_y"),
     field=_random_field,
     measures=MEASURES,
+    statistics=STATISTICS,
     failures=Failures(_query_failures, parameters="severities"),
     exhibits=_select_exhibits,
 )

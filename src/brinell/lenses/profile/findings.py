@@ -25,6 +25,7 @@ from brinell.lenses.profile.curves import (
     select_averaged,
 )
 from brinell.lenses.profile.exhibits import select_exhibits
+from brinell.lenses.profile.limits import STATISTICS, accuracy_at
 from brinell.lenses.profile.precision import write_precision
 from brinell.lenses.reader import ANSWER, AVERAGE, Failures, Figures, Measure, Reader, named_columns, parameter_list
 from brinell.runs.plain import to_plain
@@ -222,7 +223,7 @@ MEASURES = (
     Measure(
         name="accuracy",
         lens="profile",
-        what="accuracy at one level",
+        what="accuracy",
         better="higher",
         unit="points",
         sql="select model, operator, level, image, correct::int as value from rows where lens = 'profile'",
@@ -230,6 +231,7 @@ MEASURES = (
         by_level=True,
         ranked=False,
         with_white_box=False,
+        by_amount=accuracy_at,
     ),
 )
 
@@ -251,6 +253,7 @@ READER = Reader(
     changed="level > 0",
     parameters=parameter_list("level"),
     measures=MEASURES,
+    statistics=STATISTICS,
     compare=compare_failure_points,
     failures=Failures(_query_failures, parameters="level", complete=lambda operator: True),
     exhibits=select_exhibits,
