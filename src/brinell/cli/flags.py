@@ -12,6 +12,8 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from brinell.units import singular
+
 
 @dataclass(frozen=True)
 class Flag:
@@ -81,8 +83,7 @@ def flags_of(
 
 def _flag_name(option: str, many: bool) -> str:
     """Return an option's name as a flag; an option that takes several values is repeated in the singular."""
-    singular = option[:-1] if many and option.endswith("s") else option
-    return singular.replace("_", "-")
+    return (singular(option) if many else option).replace("_", "-")
 
 
 def _kind(annotation: Any) -> tuple[Any, bool]:
@@ -92,6 +93,8 @@ def _kind(annotation: Any) -> tuple[Any, bool]:
         return _kind(get_args(annotation)[0])
     if origin in (Union, types.UnionType):
         parts = [part for part in get_args(annotation) if part is not type(None)]
+        if set(parts) == {int, float}:
+            return float, False
         return _kind(parts[0]) if len(parts) == 1 else (str, False)
     if origin is Literal:
         values = get_args(annotation)

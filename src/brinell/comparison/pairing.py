@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from brinell.comparison.measures import TITLES
 from brinell.config.criterion import DEFAULT_CRITERION, default_criterion
 from brinell.errors import ConfigError, RunError
+from brinell.lenses.lens import LENSES
 from brinell.registry import nearest
 from brinell.runs.run import Run
 
@@ -36,14 +38,24 @@ class Pair:
         old, new = self.old, self.new
         if old.run.folder == new.run.folder:
             return f"{new.model} against {old.model}"
+        before, after = shorten_folders([old.run.folder, new.run.folder])
         if old.model == new.model:
-            return f"{new.model} in {new.run.folder} against {old.run.folder}"
-        return f"{new.model} ({new.run.folder}) against {old.model} ({old.run.folder})"
+            return f"{new.model} in {after} against {before}"
+        return f"{new.model} ({after}) against {old.model} ({before})"
 
     def operator_title(self, operator: str) -> str:
         """Return the name for people of an operator that one of the runs has."""
         owner = self.old.run if self.old.run.facts(operator) else self.new.run
         return TITLES.get(operator) or owner.title(operator)
+
+
+def shorten_folders(folders: Sequence[str]) -> list[str]:
+    """Return names of runs for people: the ends of their paths that tell them apart."""
+    parts = [folder.rstrip("/").split("/") for folder in folders]
+    most = max(map(len, parts))
+    distinct = len({tuple(each) for each in parts})
+    depth = next(depth for depth in range(1, most + 1) if len({tuple(each[-depth:]) for each in parts}) == distinct)
+    return ["/".join(each[-depth:]) for each in parts]
 
 
 def pair_models(
@@ -127,6 +139,12 @@ def _shared_images(first: Run, run: Run, *, common_images: bool) -> tuple[tuple[
     return shared, [f"{left_out} images are in one run only and left out"] if left_out else []
 
 
+def _options_of(run: Run, lens: str) -> dict[str, Any]:
+    """Return a lens's options in a run; those that are newer than the run have their defaults."""
+    fields = LENSES[lens].options.model_fields if lens in LENSES else {}
+    return {**{name: one.default for name, one in fields.items() if not one.is_required()}, **run.lens(lens)}
+
+
 def _shared_lenses(first: Run, run: Run, *, other_draws: bool) -> tuple[tuple[str, ...], list[str]]:
     """Return the lenses of both, which must have the same options."""
     notes = []
@@ -149,7 +167,7 @@ def _shared_lenses(first: Run, run: Run, *, other_draws: bool) -> tuple[tuple[st
             "run both with one --lens"
         )
     for lens in shared:
-        here, there = first.lens(lens), run.lens(lens)
+        here, there = (_options_of(each, lens) for each in (first, run))
         other = next((key for key in {**here, **there} if key != "operators" and here.get(key) != there.get(key)), None)
         if other is not None:
             raise RunError(

@@ -46,7 +46,7 @@ _SMALLEST_MOTIONS = """
     from rows join samples using (image) join clean on clean.model = rows.model and clean.index = samples.index
     where lens = 'geometry' and draw is null and status = 'broken'
     qualify row_number() over (partition by rows.model, operator order by score, image) <= $count
-    order by rows.model, operator, score
+    order by rows.model, operator, score, image
 """
 
 
@@ -100,7 +100,7 @@ def training_motions(run: Run, operator: str, score: float | None = None) -> tup
     closest = min(scores, key=lambda each: abs(each - wanted))
     if abs(closest - wanted) > SCORE_TOLERANCE:
         raise ConfigError(
-            f"the run has no random motions of score {wanted:.3g}; run it with --radii {wanted:.3g}, or use "
+            f"the run has no random motions of score {wanted:.3g}; run it with --radius {wanted:.3g}, or use "
             f"--score {closest:g}"
         )
     found = run.query(

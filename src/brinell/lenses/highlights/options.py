@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from brinell.config.lens import LensOptions
+from brinell.config.lens import LensOptions, Preset
 from brinell.errors import ConfigError
+from brinell.lenses.highlights.presets import PRESETS
 from brinell.registry import nearest
 
 GRIDS = ("exact", "authors")
@@ -26,6 +27,8 @@ def is_scaled(sigmas: Sequence[float], relative: bool | None, side: int) -> bool
 
 class HighlightOptions(LensOptions):
     """Options of the highlights lens."""
+
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
 
     name: Literal["highlights"] = "highlights"
     variant: str = Field(

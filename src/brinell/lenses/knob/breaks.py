@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from brinell.runs.ranking import Extremes, find_extremes
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
 from brinell.units import format_amount
@@ -48,12 +49,13 @@ class Hardness:
 
     @property
     def half_broken_at(self) -> str:
-        """The amount at which half of the images are broken, in natural units and for all directions."""
+        """The amount at which half of the images are broken, with its unit, for all directions."""
         if not self.tested:
             return "no image was tested"
-        several = len(self.median) > 1
+        # a factor below 1 is no number of times darker
+        suffix = "" if len(self.median) == 1 else " ({})" if self.unit == "×" else " {}"
         amounts = [
-            format_amount(abs(amount), self.unit) + (f" {direction}" if several else "")
+            format_amount(abs(amount), self.unit) + suffix.format(direction)
             for direction, amount in self.median.items()
             if amount is not None
         ]
@@ -142,8 +144,9 @@ _SMALLEST = """
            confidence
     from {images} where status = 'broken'
     qualify row_number() over (partition by model, operator order by {distance}, image) <= $most
-    order by model, operator, {distance}
+    order by model, operator, {distance}, image
 """
+_BREAKS = "select {owner} as owner, {name} as name, image, {{distance}} as value from {{images}} where status = 'broken'"
 
 
 def _query(run: Run, sql: str, distance: str, **given: Any) -> list[tuple[Any, ...]]:
@@ -182,6 +185,19 @@ def compute_hardness(run: Run, distance: str, *, whole_grid: bool) -> dict[Key, 
             non_monotone=non_monotone.get(key),
         )
     return hardness
+
+
+def rank_properties(run: Run, distance: str) -> dict[str, Extremes]:
+    """Return, by model, the properties with the smallest and the largest breaking changes."""
+    sql = _BREAKS.format(owner="model", name="operator")
+    return find_extremes(run, sql.format(distance=distance, images=_IMAGES))
+
+
+def find_contenders(run: Run, distance: str) -> dict[str, tuple[str, ...]]:
+    """Return, by property, the model with the largest breaking changes and those that are not clearly less robust."""
+    sql = _BREAKS.format(owner="operator", name="model")
+    found = find_extremes(run, sql.format(distance=distance, images=_IMAGES))
+    return {operator: extremes.highest for operator, extremes in found.items()}
 
 
 def compute_ranges(run: Run) -> list[BreakingRange]:

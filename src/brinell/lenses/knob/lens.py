@@ -6,6 +6,7 @@ change that does.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 
 import torch
@@ -14,14 +15,15 @@ from torch import Tensor
 from brinell.errors import ConfigError
 from brinell.lenses.entry import Entry
 from brinell.lenses.knob.options import KnobOptions
-from brinell.lenses.knob.search import SEARCHES, Search
+from brinell.lenses.knob.search import SEARCHES, Search, most_bracket_queries
 from brinell.lenses.method import Categorical, Columns, Measuring, Method, Nullable, Shard, Size, halve
 from brinell.lenses.outcomes import BROKEN, FAILED, STATUSES, SURVIVED
+from brinell.models.model import Model
 from brinell.perturb.change import Change
 from brinell.perturb.frost import use_frost_template
 from brinell.perturb.operator import operator_names
 from brinell.perturb.property import PROPERTIES, Property, find_property, property_names
-from brinell.registry import select_variants
+from brinell.registry import list_variants, select_variants
 
 
 def measure(shard: Shard, change: Property, options: KnobOptions) -> Measuring:
@@ -131,9 +133,23 @@ def select_properties(options: KnobOptions) -> list[Property]:
             raise ConfigError(
                 "a photograph of frost is given, but the property frost is not selected; add --operator frost"
             )
-        own = use_frost_template(options.frost).id
+        own = use_frost_template(options.frost, options.variant).id
         names = [own if name == "frost" else name for name in names]
-    return select_variants(PROPERTIES, names, options.variant)
+    return [_rounded_as(options, found) for found in select_variants(PROPERTIES, names, options.variant)]
+
+
+def _rounded_as(options: KnobOptions, found: Property) -> Property:
+    """Return a property in whole grey levels or in floats."""
+    return dataclasses.replace(found, whole=options.rounding == "whole")
+
+
+def check_rounding(options: KnobOptions, model: Model, sizes: Tensor) -> list[str]:
+    """Raise if the images are floats and the model takes whole grey levels only."""
+    if options.rounding == "none" and model.whole_only:
+        raise ConfigError(
+            f"rounding none queries float images, but model {model.name} takes whole grey levels only; use --rounding whole"
+        )
+    return []
 
 
 def count_trials(options: KnobOptions, change: Change, image: Size, model_input: Size) -> int:
@@ -141,15 +157,15 @@ def count_trials(options: KnobOptions, change: Change, image: Size, model_input:
     assert isinstance(change, Property)
     _, lengths = _grid(change, *model_input, options)
     if options.search == "bracket":
-        return sum(2 * int(length).bit_length() for length in lengths)
+        return sum(map(most_bracket_queries, lengths.tolist()))
     return int(lengths.sum())
 
 
 def replay(options: KnobOptions, name: str, size: Size) -> Property:
     """Return a property by its id, with the options' own photograph of frost."""
     if options.frost is not None and name.partition(":")[0] == "frost":
-        use_frost_template(options.frost)
-    return find_property(name)
+        use_frost_template(options.frost, options.variant)
+    return _rounded_as(options, find_property(name))
 
 
 def catalogue() -> list[Entry]:
@@ -160,7 +176,7 @@ def catalogue() -> list[Entry]:
             (found.facts.category, "stochastic" if found.stochastic else "deterministic"),
             (inspect.getdoc(found.function) or "").partition("\n")[0],
         )
-        for found in PROPERTIES.values()
+        for found in list_variants(PROPERTIES)
         if found.function.__module__.startswith("brinell.")  # others are listed by their entry points
     ]
 
@@ -171,6 +187,7 @@ METHOD = Method(
     trials=count_trials,
     replay=replay,
     search=True,
+    check=check_rounding,
     weaker=halve,
     catalogue=catalogue,
 )
