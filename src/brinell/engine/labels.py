@@ -12,6 +12,7 @@ from torch import Tensor
 
 from brinell.classes import align
 from brinell.config.data import DataOptions
+from brinell.engine.setup import NO_LABELS
 from brinell.engine.shards import Entry
 from brinell.engine.survey import labels_of
 from brinell.errors import LabelError
@@ -77,10 +78,7 @@ def find_labels(samples: pa.Table, dataset: Dataset, options: DataOptions, model
     indices = usable["index"].to_pylist()
     labelled = [(index, label) for index, label in zip(indices, labels_of(usable), strict=True) if label is not None]
     if not labelled:
-        raise LabelError(
-            f"the images of {dataset.name} have no labels; add labels, or use the model's predictions on the clean images "
-            "with --labels prediction"
-        )
+        raise LabelError(NO_LABELS.format(dataset.name))
     found = align(
         (label for _, label in labelled),
         own=dataset.classes,
