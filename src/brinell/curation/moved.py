@@ -99,9 +99,7 @@ def _move(model: Model, samples: list[Sample], matrices: Tensor) -> list[Tensor]
     """Return whole images under motions, each at its own size."""
     wholes = [model.preprocess.resize(sample.image[None])[0] for sample in samples]
     moving = MovingImages(model.preprocess, wholes, model.device)
-    moved = moving.moved(torch.arange(len(samples)), matrices).cpu()
-    sizes = [moving.shape(index) for index in range(len(samples))]
-    return [image[:, :height, :width] for image, (height, width) in zip(moved, sizes, strict=True)]
+    return [moving.moved(index, matrix).cpu() for index, matrix in enumerate(matrices)]
 
 
 def _write(file: Path, images: list[Tensor], labels: list[Label | None], entries: list[Entry], operator: str) -> None:

@@ -18,6 +18,7 @@ from brinell.engine.clean import NAN_FIX
 from brinell.engine.journal import Journal
 from brinell.engine.renderer import Renderer
 from brinell.engine.stage import Stage
+from brinell.engine.tasks import TaskRunner
 from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses.method import Columns, Measuring, Outcome, Shard, Task, Trials
@@ -175,17 +176,12 @@ class Evaluator:
 
     def run(self, task: Task) -> dict[str, Tensor]:
         """Return the results of a task, on the host."""
-        stage = self.stage
+        self.queries += len(task.samples) if task.queries else 0
+        return self._tasks.run(task)
 
-        def run_part(part: slice) -> dict[str, Tensor]:
-            done = task.do(stage, part)
-            if task.images:
-                self._advance(part.stop - part.start)
-            return {name: values.cpu() for name, values in done.items()}
-
-        self.queries += task.images
-        parts = self._parts(task.count, run_part)
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    @cached_property
+    def _tasks(self) -> TaskRunner:
+        return TaskRunner(self.stage, self.renderer.moving.layouts, self._advance)
 
     @cached_property
     def stage(self) -> Stage:

@@ -36,6 +36,7 @@ MAX_NODES = 50_000
 MAX_DIMENSIONS = 4
 SHELL_WIDTH = 0.5  # of nodes that are queried together, in mean steps of the grid
 NODES_AT_ONCE = 1 << 26  # of the grids of images that march together
+NODES_PER_BATCH = 128  # that are updated at once
 CANDIDATES = 4  # motions of a sample whose paths are shortened
 
 
@@ -166,7 +167,8 @@ class _March:
             nodes = fronts.expand(alive)
             yield from self._fill_metrics()
             if len(nodes):
-                proposed = yield Task(len(nodes), partial(_propose, fronts, nodes))
+                work = partial(_propose, fronts, nodes)
+                proposed = yield Task(samples[fronts.image[nodes]], work, batch=NODES_PER_BATCH)
                 fronts.update(nodes, proposed["distance"])
         return near
 
@@ -211,16 +213,16 @@ class _March:
         rows, coordinates = self.samples[fronts.image[nodes]], fronts.coordinates(nodes)
         matrices = self.matrices.at(fronts, nodes)
 
-        def do(stage: Stage, part: slice) -> Done:
+        def do(stage: Stage, part: Tensor) -> Done:
             frames = stage.frames(rows[part])
             return {"products": jacobian_gram(frames.move(matrices[part]), frames, group)}
 
-        computed = yield Task(len(nodes), do)
+        computed = yield Task(rows, do)
         fronts.metrics[nodes] = metric(group, coordinates, computed["products"])
         fronts.fresh = nodes[:0]
 
 
-def _propose(fronts: Fronts, nodes: Tensor, stage: Stage, part: slice) -> Done:
+def _propose(fronts: Fronts, nodes: Tensor, stage: Stage, part: Tensor) -> Done:
     return {"distance": fronts.propose(nodes[part])}
 
 

@@ -79,18 +79,27 @@ class SearchResult:
 def score_motions(group: Group, samples: Tensor, motions: Tensor, path: PathSteps, stops: int | None = None) -> Task:
     """Return the task of measuring geodesic scores of motions; with a limit of `stops`, lower bounds of them."""
 
-    def do(stage: Stage, part: slice) -> Done:
+    def do(stage: Stage, part: Tensor) -> Done:
         frames = stage.frames(samples[part])
         scores = geodesic_scores(frames, group, motions[part], eta=path.eta, min_change=path.min_change, most=stops)
         return {"score": scores}
 
-    return Task(len(samples), do)
+    return Task(samples, do)
 
 
 def query_labels(samples: Tensor, matrices: Tensor) -> Task:
     """Return the task of querying the labels of samples moved by matrices."""
 
-    def do(stage: Stage, part: slice) -> Done:
+    def do(stage: Stage, part: Tensor) -> Done:
         return {"label": stage.scores(samples[part], matrices[part])[1]}
 
-    return Task(len(samples), do, images=len(samples))
+    return Task(samples, do, queries=True)
+
+
+def query_clean_labels(count: int) -> Task:
+    """Return the task of querying the labels of samples as they are."""
+
+    def do(stage: Stage, part: Tensor) -> Done:
+        return {"label": stage.scores(part)[1]}
+
+    return Task(torch.arange(count), do, queries=True)
