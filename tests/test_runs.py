@@ -211,6 +211,19 @@ def test_a_run_at_a_url(greys: Path, tmp_path: Path) -> None:
 # ---- another run ----
 
 
+def test_a_large_run_is_read_like_a_small_one(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lenses = [LENS, {"name": "knob", "operators": ["brightness"], "points": 5}]  # with columns of their own
+    small = quick(greys, tmp_path / "run", lens=lenses)
+    monkeypatch.setattr("brinell.runs.store._SMALL", 0)
+    large = brinell.Run(small.folder)
+    assert {row[:2] for row in small.rows("describe rows").fetchall()} == {
+        row[:2] for row in large.rows("describe rows").fetchall()
+    }
+    query = "select * from rows order by lens, operator, image, level, direction"
+    assert small.rows(query).columns == large.rows(query).columns
+    assert small.rows(query).fetchall() == large.rows(query).fetchall() != []
+
+
 def test_another_run_in_the_same_folder_is_refused(greys: Path, tmp_path: Path) -> None:
     run = quick(greys, tmp_path / "run")
     before = rows(run)

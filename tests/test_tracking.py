@@ -281,6 +281,19 @@ def test_a_run_can_be_logged_when_it_ends(server: str, greys: Path, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("plain")
+@pytest.mark.usefixtures("plain")
+def test_a_lens_from_another_package_can_be_tracked(server: str, tmp_path: Path) -> None:
+    pytest.importorskip("brinell_mirror", reason="needs the package tests/plugin: pip install --editable tests/plugin")
+    run = brinell.run("left_or_right:", "bars:6", lens="mirror", out=tmp_path / "run", quiet=True)
+    run.track(server, experiment="mirror", quiet=True)
+    told = Told(server, "mirror")
+    nested = {operator: one for (_, _, operator), one in told.nested().items()}
+    assert set(nested) == {"mirror:horizontal", "mirror:vertical"}
+    assert nested["mirror:horizontal"].data.metrics["accuracy"] == 0
+    assert nested["mirror:vertical"].data.metrics["accuracy"] == 1
+    assert run.summary().verdict("left_or_right") in told.parent().data.tags["mlflow.note.content"]
+
+
 def test_refusals_are_one_line_with_the_fix(
     server: str, greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

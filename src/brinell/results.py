@@ -16,7 +16,6 @@ from brinell.errors import ConfigError, RunError
 from brinell.lenses.analysis import analyses_of, find, find_one, require_rows
 from brinell.lenses.reader import Findings
 from brinell.registry import nearest
-from brinell.report.page import Shown, write_figures, write_report
 from brinell.report.show import Chart, NamedChart
 from brinell.runs.run import Run as OpenedRun
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from brinell.config.saliency import SaliencyOptions
     from brinell.curation.moved import ExportedMotions
     from brinell.models.model import Model
+    from brinell.report.page import Shown
     from brinell.tracking.server import Server
     from brinell.tracking.track import Tracked
 
@@ -76,10 +76,14 @@ class Run(OpenedRun):
 
     def report(self) -> str:
         """Write the HTML report into the run's folder and return its path."""
+        from brinell.report.page import write_report  # imports Jinja
+
         return write_report(self, self.shown())
 
     def figures(self, folder: str = "figures") -> list[str]:
         """Write all figures as SVG and PNG into a folder of the run."""
+        from brinell.report.page import write_figures
+
         return write_figures(self, self.shown(), folder)
 
     def shown(self) -> list[Shown]:

@@ -26,13 +26,13 @@ from urllib.parse import quote
 import duckdb
 import fsspec
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from brinell.errors import RunError
 from brinell.runs.schema import CLEAN, ROWS, SAMPLES, Unit
 
 FORMAT = 1  # of a run's folder; others are refused with instructions
+_SMALL = 32_000_000  # bytes of row files that are read into memory at once
 _TABLES = {"samples": SAMPLES, "clean": CLEAN}
 
 
@@ -51,9 +51,13 @@ class Store:
         """Return a path inside the run's folder, for its file system."""
         return posixpath.join(self.root, *parts)
 
+    @property
+    def _is_local(self) -> bool:
+        return "file" in self.fs.protocol
+
     def place(self, *parts: str) -> str:
         """Return a path inside the run's folder for people: a local path or a URL."""
-        return self.path(*parts) if "file" in self.fs.protocol else posixpath.join(self.url, *parts)
+        return self.path(*parts) if self._is_local else posixpath.join(self.url, *parts)
 
     def exists(self, *parts: str) -> bool:
         """Whether a file exists."""
@@ -120,7 +124,7 @@ class Store:
 
     def table(self, name: str) -> pa.Table:
         """Return a table other than the rows: samples, clean, precision or saliency."""
-        return pq.read_table(pa.BufferReader(self.read(f"{name}.parquet")))
+        return pq.ParquetFile(pa.BufferReader(self.read(f"{name}.parquet"))).read()  # read_table imports more than it reads
 
     def write_table(self, name: str, table: pa.Table) -> None:
         """Write a table other than the rows."""
@@ -149,16 +153,18 @@ class Store:
         return "rows", *folders, f"{unit.shard:05d}.parquet"
 
     def rows(self) -> Any:
-        """Return all rows, for DuckDB to read as they are queried.
+        """Return all rows as Arrow data: a dataset that is read as it is queried, or a table for files at a URL.
 
         Files at a URL, which Python reads, are read at once: DuckDB's threads and Arrow's would wait for the interpreter,
         and now and then for each other.
         """
+        import pyarrow.dataset  # importing it takes longer than reading a small run
+
         files = self.unit_files()
         if not files:
             return ROWS.empty_table()
         found = pyarrow.dataset.dataset(files, self._row_schema(files), filesystem=self.fs)
-        return found if "file" in self.fs.protocol else found.to_table()
+        return found if self._is_local else found.to_table()
 
     def _row_schema(self, files: list[str]) -> pa.Schema:
         """Return the common columns and those of every lens that has rows, from one file of each."""
@@ -177,9 +183,23 @@ class Store:
         return sorted(name.removesuffix(".parquet") for name in names if name.endswith(".parquet"))
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Return a DuckDB connection with the table `rows` and the run's other tables, read as they are queried."""
-        connection = duckdb.connect()
-        connection.register("rows", self.rows())
+        """Return a DuckDB connection with the table `rows` and the run's other tables.
+
+        The rows of a small local run are read once and queried in one thread, which is faster and always adds up in the
+        same order; those of a large one are read as they are queried.
+        """
+        files = self.unit_files()
+        small = self._is_local and bool(files) and sum(map(os.path.getsize, files)) <= _SMALL
+        connection = duckdb.connect(config={"threads": 1} if small else {})
+        if small:
+            connection.register("empty", ROWS.empty_table())
+            connection.execute(
+                "create table rows as from empty union all by name from read_parquet($files, union_by_name = true)",
+                {"files": files},
+            )
+            connection.unregister("empty")
+        else:
+            connection.register("rows", self.rows())
         for name in {*self.tables(), *_TABLES}:
             if name in _TABLES and not self.exists(f"{name}.parquet"):
                 connection.register(name, _TABLES[name].empty_table())
