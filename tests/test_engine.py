@@ -198,7 +198,7 @@ class Listening:
         self.totals: dict[str, int] = {}
         self.done: dict[str, int] = {}
 
-    def stage(self, what: str, total: int, unit: str) -> Any:
+    def stage(self, what: str, total: int, unit: str, left: Any = None) -> Any:
         self.totals[what], self.done[what] = total, 0
 
         def advance(count: int) -> None:

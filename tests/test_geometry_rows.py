@@ -103,6 +103,8 @@ def test_rows_of_photographs_do_not_depend_on_the_sizes_of_the_others(photograph
     together = measure(model, images, tmp_path / "together", ["rotation_scale"], batch=8, shard=6)
     assert sum("'broken'" in row for row in together.values()) > len(sizes)
     for number, order in enumerate(([3, 1], [5], [4, 2, 0])):
-        apart = measure(model, [images[index] for index in order], tmp_path / str(number), ["rotation_scale"], batch=1, shard=2)
+        apart = measure(
+            model, [images[index] for index in order], tmp_path / str(number), ["rotation_scale"], batch=1, shard=2
+        )
         assert apart == {key: together[key] for key in apart}
         assert len(apart) == 5 * len(order)

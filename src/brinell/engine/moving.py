@@ -76,7 +76,7 @@ class MovingImages:
             return canvas.view(places, matrices)
         size = (self.preprocess.channels, self.preprocess.height, self.preprocess.width)
         seen = torch.empty(len(samples), *size, device=self.device)
-        for layout in layouts.unique():
+        for layout in torch.unique(layouts):
             mine = (layouts == layout).nonzero()[:, 0]
             seen[mine.to(self.device)] = self.view(samples[mine], None if matrices is None else matrices[mine])
         return seen
@@ -95,7 +95,9 @@ def _canvases(sizes: Tensor, model_input: tuple[int, int]) -> Tensor:
 class _Canvas:
     """Whole images on one canvas, at its top left."""
 
-    def __init__(self, preprocess: Preprocess, wholes: Sequence[Tensor], size: tuple[int, int], device: torch.device) -> None:
+    def __init__(
+        self, preprocess: Preprocess, wholes: Sequence[Tensor], size: tuple[int, int], device: torch.device
+    ) -> None:
         self.preprocess, self.device = preprocess, device
         sizes = torch.tensor([whole.shape[1:] for whole in wholes])
         images = torch.zeros(len(wholes), preprocess.channels, *size, device=device)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
@@ -19,6 +20,7 @@ from brinell.engine.evaluator import Evaluator, Known
 from brinell.engine.exhibits import draw_exhibits
 from brinell.engine.journal import Journal
 from brinell.engine.manifest import count_queries, new_manifest, refuse_other_images, refuse_other_settings
+from brinell.engine.pace import Pace, unit_size
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.renderer import Renderer
 from brinell.engine.rows import write_rows
@@ -135,15 +137,6 @@ def _kept(samples: pa.Table, clean: pa.Table) -> list[Entry]:
     return [entry for entry in readable(samples) if entry.index in kept]
 
 
-def _unit_size(job: Job, entries: list[Entry], most: int) -> int:
-    """Return the number of images of a unit: at most a shard's, and less if the lens limits it."""
-    most = min(most, job.method.images_per_unit or most)
-    if job.method.trials_per_unit is None or not entries:
-        return most
-    trials = max(job.trials(change, entries) for change in job.changes) / len(entries)
-    return max(1, min(most, int(job.method.trials_per_unit / max(1, trials))))
-
-
 def _boxes_of(entries: Sequence[Entry]) -> Tensor:
     """Return the objects' boxes in the pixels of their images (N, 4), NaN where unknown."""
     return torch.tensor([entry.box or [torch.nan] * 4 for entry in entries])
@@ -151,7 +144,7 @@ def _boxes_of(entries: Sequence[Entry]) -> Tensor:
 
 def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> None:
     """Measure every unit of a job that has no rows yet, shard by shard."""
-    size = _unit_size(job, kept, context.manifest["execution"]["shard"])
+    size = unit_size(context, job, kept)
     shards = [kept[start : start + size] for start in range(0, len(kept), size)]
     units = [unit for number in range(len(shards)) for unit, _ in _units_of(job, number)]
     missing = set(context.store.missing(units))
@@ -164,7 +157,7 @@ def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> 
         for unit, change in _units_of(job, number)
         if unit in missing
     }
-    advance = context.reporter.stage(f"{job.lens.name}: {job.model.name}", sum(most.values()), job.unit)
+    progress = _Progress(context.reporter, job, most, shards)
     batch = context.batch(job.model)
 
     def load(number: int) -> tuple[int, Images]:
@@ -172,14 +165,43 @@ def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> 
 
     for number, images in one_ahead(load, numbers):
         entries = shards[number]
-        evaluator = _evaluator(context, job, entries, images, truth, batch, advance)
+        evaluator = _evaluator(context, job, entries, images, truth, batch, progress.queried)
         for unit, change in _units_of(job, number):
             if unit in missing:
                 before = evaluator.queries
                 _measure_unit(context.store, job, evaluator, unit, change, entries, most[unit])
-                advance(most[unit] - (evaluator.queries - before))  # what a search saved
+                progress.finish(unit, evaluator.queries - before)
         batch = evaluator.batch  # what memory allowed here holds for the next shard
         del evaluator, images  # or they would stay until the next ones are loaded
+
+
+class _Progress:
+    """Reports the progress of a job: its trials, or where only the end shows how many a search needs, its searches."""
+
+    def __init__(self, reporter: Reporter, job: Job, trials: Mapping[Unit, int], shards: Sequence[Sequence[Entry]]) -> None:
+        self._trials, self._images = trials, {unit: len(shards[unit.shard]) for unit in trials}
+        what, self._searches = f"{job.lens.name}: {job.model.name}", job.method.search
+        if not self._searches:
+            self._advance = reporter.stage(what, sum(trials.values()), job.unit)
+            return
+        each: Counter[str] = Counter()
+        for unit, count in self._images.items():
+            each[unit.operator] += count
+        self._pace = Pace(each)
+        self._advance = reporter.stage(what, sum(each.values()), "searches", self._pace.seconds_left)
+
+    def queried(self, count: int) -> None:
+        """Report queries."""
+        if not self._searches:
+            self._advance(count)
+
+    def finish(self, unit: Unit, queries: int) -> None:
+        """Report a unit whose rows are written, after a number of queries."""
+        if not self._searches:
+            self._advance(self._trials[unit] - queries)  # those that were not needed
+            return
+        self._pace.finish(unit.operator, self._images[unit])
+        self._advance(self._images[unit])
 
 
 def _load(context: RunContext, job: Job, entries: list[Entry]) -> Images:
@@ -209,17 +231,20 @@ def _evaluator(
 def _measure_unit(
     store: Store, job: Job, evaluator: Evaluator, unit: Unit, change: Change, entries: Sequence[Entry], most: int
 ) -> None:
-    """Measure one change and write its rows. The answers of a long unit are kept in a journal while it runs."""
+    """Measure one change and write its rows. What a long unit has computed is kept in a journal while it runs."""
     began = time.perf_counter()
-    journal = Journal(store, unit) if most > (job.method.trials_per_unit or most) else None
-    columns = evaluator.drive(job.method.measure(evaluator.shard(), change, job.options), journal)
+    journal = Journal(store, unit, trials=most > (job.method.trials_per_unit or most))
+    try:
+        columns = evaluator.drive(job.method.measure(evaluator.shard(), change, job.options), journal)
+    except BaseException:
+        journal.flush()
+        raise
     if job.method.timed:
         columns["seconds"] = _constant(columns, (time.perf_counter() - began) / len(entries))
     if not job.model.scores:
         columns = {name: column for name, column in columns.items() if name not in SCORES}
     write_rows(store, unit, entries, evaluator.labels.cpu(), columns, job.lens.reader.columns)
-    if journal is not None:
-        journal.clear()
+    journal.clear()
     give_back_freed_memory()
 
 

@@ -50,7 +50,9 @@ class TaskRunner:
         back = order.argsort()
         return {name: values[back] for name, values in done.items()}
 
-    def _run_part(self, task: Task, layouts: Tensor, positions: Tensor, size: int) -> Done:
+    def _run_part(self, task: Task, layouts: Tensor, part: tuple[Tensor, int]) -> Done:
+        """Return the results of a part: positions, and the batch size."""
+        positions, size = part
         found = []
         paid = task.queries and self.stage.model.service is not None  # answers of a service don't depend on our batches
         for batch, count in _filled(layouts, positions, 0 if paid else size):
@@ -60,7 +62,7 @@ class TaskRunner:
             self._advance(len(positions))
         return _joined(found)
 
-    def _in_batches(self, work: Callable[[Tensor, int], Done], order: Tensor, batch: int | None) -> list[Done]:
+    def _in_batches(self, work: Callable[[tuple[Tensor, int]], Done], order: Tensor, batch: int | None) -> list[Done]:
         """Return the results of work on batches of positions. Only a lack of an accelerator's memory halves their size."""
         each: Callable[..., Iterable[Any]] = map
         if self._device.type == "cpu":
@@ -69,8 +71,9 @@ class TaskRunner:
             each = partial(two_in_flight, device=self._device)
         while True:
             size = batch or self._size
+            parts = [(order[start : start + size], size) for start in range(0, len(order), size)]
             try:
-                return list(each(partial(work, size=size), order.split(size)))
+                return list(each(work, parts))
             except torch.OutOfMemoryError:
                 if size == 1:
                     raise ModelError("out of memory even with one image at a time; use --device cpu") from None
@@ -80,7 +83,7 @@ class TaskRunner:
 
 def _filled(layouts: Tensor, positions: Tensor, size: int) -> Iterator[tuple[Tensor, int]]:
     """Yield positions in batches of one layout and at least `size`, and how many of each count: the last is repeated."""
-    for layout in layouts[positions].unique():
+    for layout in torch.unique(layouts[positions]):
         mine = positions[layouts[positions] == layout]
         yield torch.cat([mine, mine[-1:].expand(max(0, size - len(mine)))]), len(mine)
 

@@ -60,10 +60,11 @@ class Group(GroupFacts):
     def exp(self, coordinates: Tensor) -> Tensor:
         """Return the motions (…, 3, 3) with coordinates (…, d)."""
         elements = self.algebra(coordinates)
-        if elements.numel() > 9:
-            return torch.linalg.matrix_exp(elements)
-        flat = elements.reshape(-1, 3, 3)  # torch rounds the exponential of one matrix alone differently
-        return torch.linalg.matrix_exp(flat.repeat(2, 1, 1))[: len(flat)].view_as(elements)
+        flat = elements.reshape(-1, 3, 3)
+        if len(flat) == 1:  # torch rounds the exponential of one matrix alone differently
+            flat = flat.repeat(2, 1, 1)
+        matrices: Tensor = torch.linalg.matrix_exp(flat)[: elements.numel() // 9]
+        return matrices.view_as(elements)
 
     def log(self, matrices: Tensor) -> Tensor:
         """Return the coordinates (…, d) of motions (…, 3, 3) within a half turn of the identity."""
