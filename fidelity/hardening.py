@@ -197,7 +197,7 @@ def _motion_findings(name: str, hardened: brinell.Hardened, side: str) -> dict[s
     return {
         "name": name,
         "paper": TABLE_2[name],
-        "score": asdict(one.score),
+        "score": asdict(one.rho_hat),
         "fooled": one.fooled,
         "images": one.fooled + one.failed,
         "middle": found.threshold_score(model, operator),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ import pytest
 import torch
 
 import brinell
+from brinell.cli.main import main
+from brinell.engine.tasks import TaskRunner
 from golden.record import LENET, RESNET
 
 METHODS = ("manifool", "random", "manitest", "grid")
@@ -108,3 +113,62 @@ def test_rows_of_photographs_do_not_depend_on_the_sizes_of_the_others(photograph
         )
         assert apart == {key: together[key] for key in apart}
         assert len(apart) == 5 * len(order)
+
+
+# ---- interrupted ----
+
+_STOPPED = """
+import os, signal, sys
+from brinell.cli.main import main
+from brinell.engine import journal, tasks
+
+own, runs = tasks.TaskRunner.run, []
+
+def run(self, task):
+    runs.append(task)
+    if len(runs) == 14:
+        os.kill(os.getpid(), signal.Signals[sys.argv[1]])
+    return own(self, task)
+
+tasks.TaskRunner.run, journal.EVERY = run, float(sys.argv[2])
+main(sys.argv[3:])
+"""
+
+
+@pytest.mark.parametrize(("stop", "every"), [("SIGINT", "20"), ("SIGKILL", "0")])
+def test_an_interrupted_search_resumes_inside_its_unit(
+    assets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str, every: str
+) -> None:
+    """Ctrl-C in a unit loses the step under way, a kill some seconds; the rows are those of a run without either."""
+    given = [
+        *("run", "--model", LENET, "--data", str(assets / "images" / "mnist_test.npz"), "--limit", "6"),
+        *(
+            "--lens",
+            "geometry",
+            "--operator",
+            "similarity",
+            "--method",
+            "manifool",
+            "--runtime",
+            "torch",
+            "--device",
+            "cpu",
+        ),
+        *("--targets", "2", "--max-steps", "12", "--step-lengths", "4", "--batch", "8", "--out"),
+    ]
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    command = [sys.executable, "-c", _STOPPED, stop, every, *given, str(run)]
+    stopped = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert stopped.returncode == (130 if stop == "SIGINT" else -signal.SIGKILL), stopped.stderr
+    assert not list(run.glob("rows/**/*.parquet"))
+    assert list(run.glob("unfinished/**/tasks-*.npz"))
+
+    tasks, own = [], TaskRunner.run
+    monkeypatch.setattr(TaskRunner, "run", lambda self, task: [own(self, task), tasks.append(task)][0])
+    main([*given, str(run)])
+    resumed, tasks = tasks, []
+    main([*given, str(whole)])
+    assert len(resumed) == len(tasks) - 13, "13 tasks were done before the run was stopped"
+    assert not (run / "unfinished").exists() or not list(run.glob("unfinished/**/*.npz"))
+    sql = "select * exclude (seconds) from rows order by image"
+    assert brinell.Run(run).rows(sql).fetchall() == brinell.Run(whole).rows(sql).fetchall()

@@ -10,7 +10,7 @@ from typing import Any
 
 from brinell.errors import RunError
 from brinell.lenses.geometry.motions import exhibits, group_of, training_motions
-from brinell.lenses.geometry.rows import COLUMNS, FAILURES, MEASURES
+from brinell.lenses.geometry.rows import COLUMNS, FAILURES, MEASURES, SCORE_LIMIT
 from brinell.lenses.geometry.statistics import (
     CoordinateShare,
     Invariance,
@@ -46,13 +46,17 @@ class GeometryFindings:
         names = dict.fromkeys(model for model, _ in [*self.smallest, *self.rates])
         return sorted(names, key=self._fragility)
 
-    def _fragility(self, model: str) -> float:
-        """Return less for a model that needs larger motions on average."""
-        scores = [one.score.value for (owner, _), one in self.smallest.items() if owner == model and one.fooled]
-        if scores:
-            return -sum(scores) / len(scores)
+    def _fragility(self, model: str) -> tuple[bool, float]:
+        """Return less for a model that needs larger motions on average, by the searches that all searched models have."""
+        searched = {owner for owner, _ in self.smallest}
+        names = {operator for _, operator in self.smallest}
+        common = {name for name in names if all((owner, name) in self.smallest for owner in searched)} or names
+        scores = [self.smallest[model, name].restricted_mean.value for name in common if (model, name) in self.smallest]
+        known = [score for score in scores if not math.isnan(score)]
+        if known:
+            return False, -sum(known) / len(known)
         rates = [rate.changed.value for (owner, _), own in self.rates.items() if owner == model for rate in own]
-        return sum(rates) / len(rates) if rates else math.inf
+        return True, sum(rates) / len(rates) if rates else math.inf
 
     @property
     def operators(self) -> list[str]:
@@ -82,14 +86,15 @@ class GeometryFindings:
     def verdict(self, model: str) -> str:
         """Return the finding about a model in a sentence."""
         mine = [one for (owner, _), one in self.smallest.items() if owner == model]
-        # the search that fooled the most images: a mean over a few of them says little
-        fooled = sorted((one for one in mine if one.fooled), key=lambda one: (-one.fooled, one.score.value))
+        fooled = sorted((one for one in mine if one.fooled), key=lambda one: one.restricted_mean.value)
         parts = []
         if fooled:
-            weakest = fooled[0]
+            weakest, mean = fooled[0], fooled[0].restricted_mean
+            interval = f" (95 %: {mean.low:.2f}–{mean.high:.2f})" if weakest.images > 1 else ""
             parts.append(
-                f"{model} changes its label on {weakest.fooled} of {weakest.fooled + weakest.failed} images under "
-                f"{self.title(weakest.operator)}, at a mean score of {weakest.score.value:.2f}"
+                f"{model} changes its label on {weakest.fooled} of {weakest.images} images under "
+                f"{self.title(weakest.operator)}; the mean score of the smallest motion, up to {SCORE_LIMIT:g}, is "
+                f"{mean.value:.2f}{interval}"
             )
         elif mine:
             parts.append(f"No motion found changes a label of {model}")
@@ -114,9 +119,12 @@ class GeometryFindings:
         return [
             {
                 **asdict(one),
-                "score": one.score.value,
-                "low": one.score.low,
-                "high": one.score.high,
+                "restricted_mean": one.restricted_mean.value,
+                "low": one.restricted_mean.low,
+                "high": one.restricted_mean.high,
+                "rho_hat": one.rho_hat.value,
+                "rho_hat_low": one.rho_hat.low,
+                "rho_hat_high": one.rho_hat.high,
                 "first_try": one.first_try.value,
             }
             for one in self.smallest.values()
@@ -137,6 +145,7 @@ class GeometryFindings:
             {
                 "threshold": self.threshold,
                 "against": self.against,
+                "score_limit": SCORE_LIMIT,
                 "verdicts": {model: self.verdict(model) for model in self.models},
                 "smallest": self.table(),
                 "rates": [rate for rates in self.rates.values() for rate in rates],
@@ -155,11 +164,13 @@ class GeometryFindings:
         verdicts = "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
         rows = "".join(
             f"<tr><th>{html.escape(one.model)}</th><td>{html.escape(self.title(one.operator))}</td>"
-            f"<td>{one.score.value:.2f} <small>[{one.score.low:.2f}, {one.score.high:.2f}]</small></td></tr>"
+            f"<td>{one.restricted_mean.value:.2f} "
+            f"<small>[{one.restricted_mean.low:.2f}, {one.restricted_mean.high:.2f}]</small></td></tr>"
             for one in self.smallest.values()
-            if one.fooled
+            if one.images
         )
-        return f"{verdicts}<table><caption>mean geodesic score of the smallest motions</caption>{rows}</table>"
+        caption = f"mean geodesic score of the smallest motions, up to {SCORE_LIMIT:g}"
+        return f"{verdicts}<table><caption>{caption}</caption>{rows}</table>"
 
 
 def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> GeometryFindings:

@@ -20,6 +20,7 @@ from brinell.lenses.geometry.manifool import ManiFoolSettings, default_retry, de
 from brinell.lenses.geometry.manitest import CANDIDATES, MAX_DIMENSIONS, MAX_NODES, make_grid, manitest
 from brinell.lenses.geometry.options import GeometryOptions
 from brinell.lenses.geometry.search import (
+    AT_EDGE,
     BACKTRACKS,
     FOOLED,
     NOT_ON_GRID,
@@ -134,7 +135,8 @@ def _lengths(longest: float, number: int) -> Tensor:
 
 
 def _columns(result: SearchResult, parts: Tensor) -> Columns:
-    status = torch.where(result.reason == FOOLED, BROKEN, SURVIVED)
+    fooled = (result.reason == FOOLED) | (result.reason == AT_EDGE)
+    status = torch.where(fooled, BROKEN, SURVIVED)
     status[result.reason == WRONG_WHEN_CLEAN] = SKIPPED
     status[result.reason == UNANSWERED] = FAILED
     broke = status == BROKEN

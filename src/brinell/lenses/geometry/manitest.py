@@ -1,7 +1,9 @@
 """Manitest (Fawzi and Frossard 2015): fast marching over a grid of motions, up to the first node with another label.
 
 The grid is in exponential coordinates; its steps are those of the published port: pi/20 of rotation, a quarter of a pixel
-(half a pixel for similarities; larger images in proportion to their side), 0.1 of log-scale.
+(half a pixel for similarities; larger images in proportion to their side), 0.1 of log-scale. It ends at half a turn, half a
+side and a log-scale of 1. Where the front reaches its edge in shift or scale before a label changes, a smaller motion may
+lie beyond; rows say so.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ import torch
 from torch import Tensor
 
 from brinell.lenses.geometry.search import (
+    AT_EDGE,
     BACKTRACKS,
     FOOLED,
     NO_EFFECT,
     NOT_ON_GRID,
+    OUT_OF_NODES,
     UNANSWERED,
     WRONG_WHEN_CLEAN,
     PathSteps,
@@ -162,6 +166,7 @@ class _March:
                 used = torch.bincount(fronts.image[fronts.taken], minlength=len(samples))
                 waiting = torch.zeros_like(alive)
                 waiting[fronts.image[fronts.changed]] = True
+                self.result.reason[samples[alive & (used >= MAX_NODES)]] = OUT_OF_NODES
                 alive &= (used < MAX_NODES) & waiting
                 continue
             nodes = fronts.expand(alive)
@@ -170,7 +175,19 @@ class _March:
                 work = partial(_propose, fronts, nodes)
                 proposed = yield Task(samples[fronts.image[nodes]], work, batch=NODES_PER_BATCH)
                 fronts.update(nodes, proposed["distance"])
+        found = samples[self._at_edge()]
+        self.result.reason[found[self.result.reason[found] == FOOLED]] = AT_EDGE
         return near
+
+    def _at_edge(self) -> Tensor:
+        """Return whose fronts reached the edge of the grid (a mask): after half a turn there is nothing new."""
+        fronts, open_ended = self.fronts, torch.tensor([part != "rotation" for part in self.group.parts])
+        final = fronts.taken.nonzero()[:, 0]
+        away = (fronts.grid_positions(fronts.index[final]) - fronts.half).abs()
+        edge = ((away == fronts.half) & open_ended).any(1)
+        reached = torch.zeros(len(self.samples), dtype=torch.bool)
+        reached[fronts.image[final[edge]]] = True
+        return reached
 
     def _query_shell(self, resting: Tensor, alive: Tensor) -> Generator[Task, Done, _Candidates]:
         """Query the final nodes of images that rest; return those whose label differs, and end their samples' march."""
@@ -240,7 +257,7 @@ class _Matrices:
         wanted, back = torch.unique(index, return_inverse=True)
         new = wanted[~torch.isin(wanted, self.index)]
         if len(new):
-            coordinates = (fronts._grid(new) - fronts.half) * fronts.steps
+            coordinates = (fronts.grid_positions(new) - fronts.half) * fronts.steps
             order = torch.cat([self.index, new]).argsort()
             self.matrices = torch.cat([self.matrices, self.group.exp(coordinates)])[order]
             self.index = torch.cat([self.index, new])[order]

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from brinell.lenses.geometry import LENS
 from brinell.lenses.geometry.findings import GeometryFindings
+from brinell.lenses.geometry.rows import SCORE_LIMIT
 from brinell.report.exhibits import pairs
 from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
 
@@ -26,9 +27,10 @@ def table(findings: GeometryFindings) -> list[Any]:
         tables = [_smallest_table(findings, model), _random_table(findings, model)]
         lines += [Text(f"\n{model}", style="bold"), *(one for one in tables if one.row_count)]
         lines += [
-            f"{findings.title(one.operator)}: {one.retry_note}."
+            f"{findings.title(one.operator)}: {note}."
             for one in findings.smallest.values()
-            if one.model == model and one.by_retry
+            for note in (one.retry_note, one.edge_note)
+            if one.model == model and note
         ]
         lines.append(findings.verdict(model))
     return lines
@@ -36,16 +38,17 @@ def table(findings: GeometryFindings) -> list[Any]:
 
 def _smallest_table(findings: GeometryFindings, model: str) -> Table:
     rows = Table(box=box.SIMPLE_HEAD)
-    for head in ("smallest motions", "mean score (95 %)", "fooled / not / skipped", "s", "queries", "gradients"):
+    mean = f"mean up to {SCORE_LIMIT:g} (95 %)"
+    for head in ("smallest motions", mean, "fooled", "ρ̂", "s", "queries", "gradients"):
         rows.add_column(head, justify="left" if head == "smallest motions" else "right")
     for operator in findings.operators:
         one = findings.smallest.get((model, operator))
         if one is not None:
-            interval = f" ({one.score.low:.2f}–{one.score.high:.2f})" if one.fooled > 1 else ""
-            score = f"{one.score.value:.2f}{interval}" if one.fooled else "never fooled"
-            counts = f"{one.fooled} / {one.failed + one.no_answer} / {one.skipped}"
+            interval = f" ({one.restricted_mean.low:.2f}–{one.restricted_mean.high:.2f})" if one.images > 1 else ""
+            score = f"{one.restricted_mean.value:.2f}{interval}" if one.images else "–"
+            published = f"{one.rho_hat.value:.2f}" if one.fooled else "–"
             costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
-            rows.add_row(findings.title(operator), score, counts, *costs)
+            rows.add_row(findings.title(operator), score, f"{one.fooled} of {one.images}", published, *costs)
     return rows
 
 
@@ -63,8 +66,10 @@ def _random_table(findings: GeometryFindings, model: str) -> Table:
 def charts(findings: GeometryFindings) -> dict[str, Chart]:
     """Return the charts that the run has rows for."""
     drawn: dict[str, Chart] = {}
-    if any(one.fooled for one in findings.smallest.values()):
-        drawn |= {"invariance": invariance_bars(findings), "generators": coordinate_shares(findings)}
+    if any(one.images for one in findings.smallest.values()):
+        drawn["invariance"] = invariance_bars(findings)
+    if findings.shares:
+        drawn["generators"] = coordinate_shares(findings)
     if findings.rates:
         drawn |= {"misclassification": misclassification(findings), "random": random_bars(findings)}
     return drawn
@@ -87,7 +92,11 @@ def section(context: Context, findings: GeometryFindings) -> Section:
         findings=findings,
         options=options,
         charts=charts(findings),
-        content={"breakers": pairs(context, LENS.name, findings), "label_changes": label_changes},
+        content={
+            "breakers": pairs(context, LENS.name, findings),
+            "label_changes": label_changes,
+            "score_limit": SCORE_LIMIT,
+        },
     )
 
 
