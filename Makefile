@@ -46,6 +46,7 @@ fidelity: $(VENV)/dev
 	$(VENV)/bin/python -m fidelity.table1 --images 100
 	$(VENV)/bin/python -m fidelity.geometry
 	$(VENV)/bin/python -m fidelity.hardening
+	$(VENV)/bin/python -m fidelity.coverage
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "brinell needs Python 3.11 or newer: make PYTHON=python3.12")'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,9 +23,9 @@ from torch import nn
 import brinell
 from brinell.cli.main import main
 from brinell.comparison.compare import Comparison
-from brinell.comparison.gates import Gate, Rule
 from brinell.comparison.measures import all_measures, image_values
 from brinell.comparison.page import comparison_html, comparison_markdown, gate_junit, write_comparison
+from brinell.comparison.rules import Gate, Rule
 from brinell.errors import ConfigError, RunError
 from brinell.lenses.lens import LENSES
 from brinell.runs.statistics import Estimate
@@ -308,7 +309,7 @@ def test_a_gate_is_an_exit_code(runs: dict[str, brinell.Run], tmp_path: Path, ca
     )
     told = (tmp_path / "gate.md").read_text()
     assert told.startswith("# Gate: failed") and "4 checks of 2 rules: 2 failed, 2 passed" in told
-    assert "The gate failed" in (tmp_path / "gate.html").read_text()
+    assert "Gate failed: 1 of 2 rules failed" in (tmp_path / "gate.html").read_text()
 
     main(["compare", runs["soft"].folder, runs["hard"].folder, *files])  # the other way: no exit code but 0
     assert "gate: all 2 rules passed" in capsys.readouterr().out
@@ -345,14 +346,14 @@ def test_few_images_are_untested(data: Path, tmp_path: Path) -> None:
     found = brinell.compare(made(few, tmp_path / "a"), made(few, tmp_path / "b", SOFT))
     result = brinell.gate(found, {"rules": [{"measure": "area", "drop": 0}]})
     assert {check.state for check in result.checks} == {"untested"}
-    assert 'skipped="3"' in gate_junit(found, result)
+    assert 'skipped="3"' in gate_junit(result)
     json.dumps(found.to_json() | result.to_json(), allow_nan=False)
 
 
 BAD_GATES = {
     "rules: []": "rules: tuple should have at least 1 item",
     "rules: [{measure: aera, drop: 1}]": "there is no measure 'aera'; did you mean area",
-    "rules: [{measure: area}]": "rules.0.drop is missing",
+    "rules: [{measure: area}]": "a rule about area needs a limit: min or max for one run, or drop between two runs",
     "rules: [{measure: area, drop: -1}]": "rules.0.drop: input should be greater than or equal to 0",
     "rules: [{measure: area, drop: 1, operator: all}]": "rules.0.operator is not an option; did you mean operators",
     "rules: [{measure: area, drop: 1, operators: [fade_blak]}]": "names 'fade_blak'; did you mean fade_black",
@@ -416,7 +417,8 @@ def test_the_guide_is_true() -> None:
     assert len(validate(Gate, yaml.safe_load(gate)).rules) == 5
     ours = [name for name, measure in all_measures().items() if measure.lens is None or _is_ours(measure.lens)]
     assert [name for name in ours if f"`{name}`" not in text] == []
-    assert [key for key in Rule.model_fields if f"{key}:" not in gate] == []
+    limits = {"min", "max", "models", "levels", "amount", "threshold", "require"}  # explained in gate.md
+    assert [key for key in Rule.model_fields if f"{key}:" not in gate and key not in limits] == []
 
 
 def test_names_can_t_break_the_page(data: Path, tmp_path: Path) -> None:
@@ -424,7 +426,7 @@ def test_names_can_t_break_the_page(data: Path, tmp_path: Path) -> None:
     models = ["fake:grey:0.3?name=plain", {"source": "fake:grey:0.4", "name": trick}]
     found = brinell.compare(made(data, tmp_path / "run", models))
     assert trick not in comparison_html(found) and trick not in comparison_markdown(found)
-    root = ElementTree.fromstring(gate_junit(found, brinell.gate(found, {"rules": [{"measure": "clean", "drop": 0}]})))
+    root = ElementTree.fromstring(gate_junit(brinell.gate(found, {"rules": [{"measure": "clean", "drop": 0}]})))
     assert trick in str(root[0].get("name"))
 
 
@@ -443,10 +445,44 @@ def test_the_leaderboard(runs: dict[str, brinell.Run], capsys: pytest.CaptureFix
         assert one["rank"]["low"] <= one["rank"]["value"] <= one["rank"]["high"]
     board = brinell.leaderboard(*(runs[name] for name in ("soft", "hard", "soft knob", "hard knob")))
     assert len(board.rows) == 2 and {measure.lens for measure in board.measures} == {None, "profile", "knob"}
-    assert runs["hard"].folder in board.rows[0].model, "two of one name are told apart by their folders"
-    assert runs["hard knob"].folder in board.rows[0].model, "one model's runs, by its content"
+    assert board.rows[0].model == "grey (hard, hard-knob)", "two of one name are told apart by the names of their runs"
     main(["leaderboard", runs["two"].folder])
     assert "area: mean accuracy over all levels, mean over 3 operators; higher is better" in capsys.readouterr().out
+
+
+def test_models_that_can_t_be_told_apart_share_a_place(runs: dict[str, brinell.Run], data: Path, tmp_path: Path) -> None:
+    clear = brinell.leaderboard(runs["two"])
+    assert [row.position for row in clear.rows] == [1, 2] and clear.verdict() == "hard is clearly ahead of the others."
+    twins = made(data, tmp_path / "twins", ["fake:grey:0.35?name=one", "fake:grey:0.35?name=other"])
+    tied = brinell.leaderboard(twins)
+    assert [(row.model, row.position) for row in tied.rows] == [("one", 1), ("other", 1)]
+    assert tied.verdict() == "No model is clearly ahead: one and other are tied."
+
+
+def test_runs_that_can_t_be_ranked_are_skipped_by_name(
+    runs: dict[str, brinell.Run], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(runs["soft"].folder, tmp_path / "unfinished")
+    manifest = json.loads((tmp_path / "unfinished" / "manifest.json").read_text())
+    (tmp_path / "unfinished" / "manifest.json").write_text(json.dumps(manifest | {"finished": False}))
+    (tmp_path / "notes").mkdir()
+    other = made(data, tmp_path / "other", lens={**PROFILE, "levels": 3})
+    folders = [
+        str(tmp_path / "notes"),
+        str(tmp_path / "unfinished"),
+        other.folder,
+        runs["soft"].folder,
+        runs["hard"].folder,
+    ]
+    main(["leaderboard", *folders])
+    shown = capsys.readouterr().out
+    assert "grey (hard)" in shown and "grey (soft)" in shown
+    assert f"skipped {folders[0]}: not the folder of a brinell run" in shown
+    assert f"skipped {folders[1]}: not finished; rerun its command to finish it" in shown
+    assert f"skipped {folders[2]}: the profile lens has levels" in shown, "the odd one, though it comes first"
+    assert list(brinell.leaderboard(*folders).to_json()["skipped"]) == folders[:3]
+    with pytest.raises(brinell.ConfigError, match=r"needs two models or more; .*; skipped .*unfinished: not finished"):
+        brinell.leaderboard(folders[1], runs["hard"])
 
 
 def test_comparing_and_ranking_need_no_torch(runs: dict[str, brinell.Run], tmp_path: Path) -> None:

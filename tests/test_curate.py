@@ -281,7 +281,7 @@ def test_refusals_are_one_line_with_the_fix(greys: Path, tmp_path: Path) -> None
     assert "restore them, or give their new location" in refused(run, tmp_path / "out", data=moved)
     pairs = [(np.full((32, 32, 3), 200, np.uint8), 0)]
     listed = measured("fake:grey:0.25", pairs, tmp_path / "listed", operators=["fade_black"], levels=30)
-    assert "was a Python object; pass it with data=" in refused(listed, tmp_path / "out")
+    assert "was a Python object; pass it again from Python (data=…)" in refused(listed, tmp_path / "out")
     assert len(curated(listed, tmp_path / "pairs", data=pairs)) == 1
 
 

@@ -22,7 +22,7 @@ from brinell.catalogue import FILE, build
 from brinell.cli.commands import all_commands
 from brinell.cli.config_flags import config_of
 from brinell.cli.main import as_click
-from brinell.comparison.gates import Gate
+from brinell.comparison.rules import Gate
 from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
@@ -97,7 +97,7 @@ def test_yaml_is_valid(page: Path) -> None:
         content = yaml.safe_load(text)
         if page.name == "harden.md":
             load_harden_config(content)
-        elif page.name == "compare.md":
+        elif page.name in ("compare.md", "gate.md"):
             validate(Gate, content)
         elif page.name == "remote.md":
             validate(ServiceMapping, content)

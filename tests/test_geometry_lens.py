@@ -717,7 +717,7 @@ def test_moved_images_are_written_with_their_true_labels(run: brinell.Run, tmp_p
     data = [(image, 0) for image in shapes(6)]
 
     def write(name: str, operator: str, **options: Any) -> Any:
-        return run.export_moved(tmp_path / name, operator, model=white, data=data, **options)
+        return run.export_moved(tmp_path / name, operator, data=data, **options)
 
     written = write("minimal.npz", "similarity:manifool")
     with np.load(tmp_path / "minimal.npz") as content:
@@ -741,6 +741,31 @@ def test_moved_images_are_written_with_their_true_labels(run: brinell.Run, tmp_p
         write("x.npz", "similarity:random", score=2.0)
     with pytest.raises(ConfigError, match="did you mean similarity:manifool"):
         write("x.npz", "similarity:manifol")
+
+
+def test_moved_images_of_objects_need_the_images_alone(
+    run: brinell.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of Python objects: refused from the command line with a remedy, and other images are noticed."""
+    from brinell.cli.main import main
+
+    command = ["export-moved", run.folder, str(tmp_path / "x.npz"), "--operator", "similarity:manifool"]
+    with pytest.raises(SystemExit):
+        main(command)
+    told = capsys.readouterr().err
+    assert "was a Python object; pass it again from Python (data=…), or give the same images with --data PATH" in told
+    np.savez(tmp_path / "same.npz", images=shapes(6).permute(0, 2, 3, 1).numpy(), labels=np.zeros(6, dtype=np.int64))
+    main([*command, "--data", str(tmp_path / "same.npz")])
+    assert "images moved" in capsys.readouterr().out
+    run.export_moved(tmp_path / "y.npz", "similarity:manifool", data=[(image, 0) for image in shapes(6)])
+    with np.load(tmp_path / "x.npz") as ours, np.load(tmp_path / "y.npz") as theirs:
+        assert (ours["images"] == theirs["images"]).all() and len(ours["images"]) > 0
+    for other, problem in (
+        ([(255 - image, 0) for image in shapes(6)], "is another image"),
+        ([(image, 0) for image in shapes(1)], "there is no image"),
+    ):
+        with pytest.raises(brinell.RunError, match=problem):
+            run.export_moved(tmp_path / "z.npz", "similarity:manifool", data=other)
 
 
 def test_the_lens_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import pickle
 import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +19,8 @@ from torch import nn
 
 import brinell
 from brinell.config.model import ModelOptions
-from brinell.errors import BrinellError, ConfigError, MissingExtra, ModelError, UnknownName
+from brinell.errors import BrinellError, ConfigError, MissingExtra, ModelError, UnknownName, install_command
+from brinell.models.checkpoints import build_with_checkpoint
 from brinell.models.modules import weights_fingerprint
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
@@ -144,8 +151,118 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
     for package, extra in (("timm", "timm"), ("torchvision", "torchvision"), ("transformers", "hf")):
         monkeypatch.setitem(sys.modules, package, None)
         name = {"transformers": "hf"}.get(package, package)
-        with pytest.raises(MissingExtra, match=rf"pip install 'brinell\[{extra}\]'"):
+        with pytest.raises(MissingExtra, match=rf"pip install .*\[{extra}\]'"):
             open_model(f"{name}:anything", PLAIN)
+
+
+ORIGINS: dict[str, tuple[dict[str, Any] | None, str]] = {
+    "an index": (None, "pip install 'brinell[timm]'"),
+    "a clone": (
+        {"url": "file:///home/me/my%20clone", "dir_info": {"editable": True}},
+        "pip install --editable '/home/me/my clone[timm]'",
+    ),
+    "a folder": ({"url": "file:///home/me/clone", "dir_info": {}}, "pip install '/home/me/clone[timm]'"),
+    "a repository": (
+        {"url": "https://host/brinell.git", "vcs_info": {"vcs": "git", "commit_id": "1"}},
+        "pip install 'brinell[timm] @ git+https://host/brinell.git'",
+    ),
+    "a wheel": (
+        {"url": "file:///tmp/brinell.whl", "archive_info": {}},
+        "pip install 'brinell[timm] @ file:///tmp/brinell.whl'",
+    ),
+}
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_an_extra_is_installed_from_where_the_package_came_from(origin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content, command = ORIGINS[origin]
+
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            return None if content is None else json.dumps(content)
+
+    monkeypatch.setattr("brinell.errors.distribution", lambda name: Installed())
+    assert install_command("timm") == command
+
+
+def test_in_its_own_clone_the_command_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr("brinell.errors.distribution", missing)
+    monkeypatch.chdir(Path(brinell.__file__).parents[2])
+    assert install_command("hf") == "pip install --editable '.[hf]'"
+
+
+# ---- checkpoints of fine-tuned networks; tests/zoo opens those of timm and torchvision ----
+
+
+def network(classes: int | None = None) -> nn.Module:
+    """A network with a block like that of a ResNet, and 1000 classes by default."""
+    block = OrderedDict(conv1=nn.Conv2d(4, 4, 3), bn1=nn.BatchNorm2d(4))
+    layers = OrderedDict(conv1=nn.Conv2d(3, 4, 3), layer1=nn.Sequential(block), pool=nn.AdaptiveAvgPool2d(1))
+    return nn.Sequential(layers | OrderedDict(flat=nn.Flatten(), fc=nn.Linear(4, classes or 1000)))
+
+
+WRAPPED: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "plain": lambda state: state,
+    "state_dict": lambda state: {"state_dict": state, "epoch": 3, "args": argparse.Namespace(lr=0.1)},
+    "model": lambda state: {"model": state, "optimizer": {"lr": 0.1}},
+    "twice": lambda state: {"checkpoint": 1, "model": {"state_dict": state}},
+    "parallel": lambda state: {"state_dict": {f"module.{name}": value for name, value in state.items()}},
+    "lightning": lambda state: {
+        "state_dict": {f"model.{name}": value for name, value in state.items()} | {"loss.weight": torch.ones(7)}
+    },
+    "compiled": lambda state: {f"module._orig_mod.{name}": value for name, value in state.items()},
+    "averaged": lambda state: {
+        "state_dict": {name: torch.zeros_like(value) for name, value in state.items()},
+        "state_dict_ema": state,
+    },
+}
+
+
+@pytest.mark.parametrize("how", WRAPPED)
+def test_checkpoints_of_training_scripts(how: str, tmp_path: Path) -> None:
+    saved = network(7)
+    torch.save(WRAPPED[how](dict(saved.state_dict())), tmp_path / "best.pth.tar")
+    opened, classes = build_with_checkpoint(network, tmp_path / "best.pth.tar", 1000)
+    assert classes == 7 and weights_fingerprint(opened) == weights_fingerprint(saved)
+
+
+def test_a_checkpoint_of_the_usual_classes_and_one_as_safetensors(tmp_path: Path) -> None:
+    for classes in (None, 5):
+        saved = network(classes)
+        save_file(saved.state_dict(), tmp_path / "w.safetensors")
+        opened, found = build_with_checkpoint(network, tmp_path / "w.safetensors", 1000, classes)
+        assert found == (classes or 1000) and weights_fingerprint(opened) == weights_fingerprint(saved)
+
+
+def test_checkpoints_that_can_t_be_opened(tmp_path: Path) -> None:
+    def fails(content: Any, message: str, *, classes: int | None = None, trust: bool = False) -> None:
+        torch.save(content, tmp_path / "w.pth")
+        with pytest.raises(BrinellError, match=message) as failure:
+            build_with_checkpoint(network, tmp_path / "w.pth", 1000, classes, trust=trust)
+        assert "\n" not in str(failure.value)
+
+    state = dict(network(7).state_dict())
+    fails(state, "w.pth has weights for 7 classes, but classes has 9; check both", classes=9)
+    fails({"epoch": 3, "lr": 0.1}, r"expected weights in w\.pth, or .* under one of .*state_dict.*got dict with epoch, lr")
+    fails([1, 2], "got list")
+    fails({name: value for name, value in state.items() if name != "conv1.bias"}, "doesn't fit a network of 7 classes")
+    fails(network(7), "can't be loaded without running code from it; use a safetensors file, or --trust")
+    assert build_with_checkpoint(network, tmp_path / "w.pth", 1000, trust=True)[1] == 7, "a pickled module, trusted"
+    with pytest.raises(ModelError, match=r"there is no weights file .*none\.pth"):
+        build_with_checkpoint(network, tmp_path / "none.pth", 1000)
+    with pytest.raises(ConfigError, match=r"checkpoint is an option of timm:NAME or torchvision:NAME, not of fake:"):
+        open_model("fake:grey?checkpoint=w.pth")
+
+
+def test_a_checkpoint_is_part_of_what_a_run_is_and_its_absence_is_not() -> None:
+    plain = ModelOptions.model_validate("timm:resnet18")
+    assert "checkpoint" not in plain.model_dump(mode="json") | plain.model_dump(exclude_none=True)
+    given = ModelOptions.model_validate("timm:resnet18?checkpoint=w.pth&classes=7")
+    assert given.model_dump(mode="json")["checkpoint"] == "w.pth" and given.class_count == 7
+    assert ModelOptions.model_validate({"source": "timm:resnet18", "classes": 7}).class_count == 7
 
 
 def test_unknown_source_is_an_unknown_name() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from brinell.comparison.compare import Comparison, compare_runs
-from brinell.comparison.gates import Gate, GateResult, check_gate, load_gate
+from brinell.comparison.gates import GateResult, check_gate, check_run, store_gate
 from brinell.comparison.leaderboard import Leaderboard, rank_models
+from brinell.comparison.rules import Gate, read_gate
+from brinell.errors import RunError
 from brinell.results import Run
 from brinell.runs.run import Run as OpenedRun
-from brinell.validation import validate
 
 
 def compare(
@@ -31,13 +33,43 @@ def compare(
     return compare_runs(opened, pairs, other_draws=other_draws, common_images=common_images, alpha=alpha)
 
 
-def gate(comparison: Comparison, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate) -> GateResult:
-    """Check a comparison against rules: a YAML file, or the same as a mapping."""
-    if isinstance(rules, (str, os.PathLike)):
-        rules = load_gate(Path(rules))
-    return check_gate(rules if isinstance(rules, Gate) else validate(Gate, dict(rules)), comparison)
+def gate(
+    subject: Run | Comparison | str | os.PathLike[str],
+    rules: str | os.PathLike[str] | Mapping[str, Any] | Gate,
+    *,
+    store: bool = True,
+) -> GateResult:
+    """Check a run, or a comparison of runs, against rules: a YAML file, or the same as a mapping.
+
+    The rules of a run and their checks are stored in its folder, so that its report shows them, unless `store` is False.
+    """
+    chosen = read_gate(Path(rules) if isinstance(rules, (str, os.PathLike)) else rules)
+    if isinstance(subject, Comparison):
+        return check_gate(chosen, subject)
+    run = subject if isinstance(subject, OpenedRun) else Run(subject)
+    result = check_run(chosen, run)
+    if store:
+        store_gate(run, result)
+    return result
 
 
 def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) -> Leaderboard:
-    """Rank the models of several runs over everything that they were measured by."""
-    return rank_models([one if isinstance(one, OpenedRun) else Run(one) for one in runs], other_draws=other_draws)
+    """Rank the models of several runs over everything that they were measured by.
+
+    Folders that hold no run, unfinished runs and those that can't be compared are skipped, and listed in `skipped`.
+    """
+    opened: list[OpenedRun] = []
+    skipped = {}
+    for one in runs:
+        if isinstance(one, OpenedRun):
+            opened.append(one)
+            continue
+        folder = os.fspath(one)
+        try:
+            opened.append(Run(folder))
+        except RunError as error:
+            skipped[folder] = str(error).removeprefix(f"{folder} is ")
+    if not opened:
+        raise RunError("; ".join(skipped.values()) or "no run was given; give the folders of finished runs")
+    board = rank_models(opened, other_draws=other_draws)
+    return replace(board, skipped={**skipped, **board.skipped})

@@ -16,6 +16,13 @@ BrinellError
 
 from __future__ import annotations
 
+import json
+import shlex
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
 
 class BrinellError(Exception):
     """Base class of all errors that are shown to the user as one line."""
@@ -69,4 +76,28 @@ class MissingExtra(BrinellError):
     """An optional dependency that isn't installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"this needs {package}, which is not installed: pip install 'brinell[{extra}]'")
+        super().__init__(f"this needs {package}, which is not installed: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra from where this package came from: a clone, a repository or an index."""
+    origin = _origin()
+    url = origin.get("url", "")
+    if "dir_info" in origin:
+        folder = Path(unquote(urlsplit(url).path))
+        editable = "--editable " if origin["dir_info"].get("editable") else ""
+        place = "." if folder == Path.cwd() else str(folder)
+        return f"pip install {editable}{shlex.quote(f'{place}[{extra}]')}"
+    if "vcs_info" in origin:
+        url = f"{origin['vcs_info']['vcs']}+{url}"
+    wanted = f"brinell[{extra}] @ {url}" if url else f"brinell[{extra}]"
+    return f"pip install {shlex.quote(wanted)}"
+
+
+def _origin() -> dict[str, Any]:
+    """Return where pip installed this package from (PEP 610); nothing if it was an index."""
+    try:
+        text = distribution("brinell").read_text("direct_url.json")
+    except PackageNotFoundError:  # run from its source, without being installed
+        return {"url": Path(__file__).resolve().parents[2].as_uri(), "dir_info": {"editable": True}}
+    return json.loads(text) if text else {}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,14 @@ from brinell.errors import ConfigError, RunError
 from brinell.lenses.analysis import analyses_of, find, find_one, require_rows
 from brinell.lenses.reader import Findings
 from brinell.registry import nearest
+from brinell.report.rows import Rows, sql_errors
 from brinell.report.show import Chart, NamedChart
 from brinell.runs.run import Run as OpenedRun
+from brinell.runs.store import GATE
 
 if TYPE_CHECKING:
+    from brinell.comparison.gates import GateResult
+    from brinell.comparison.rules import Gate
     from brinell.config.saliency import SaliencyOptions
     from brinell.curation.moved import ExportedMotions
     from brinell.models.model import Model
@@ -54,13 +57,13 @@ class Run(OpenedRun):
         for lens in lenses:
             self._found.pop(lens, None)
 
-    def rows(self, sql: str = "select * from rows") -> duckdb.DuckDBPyRelation:
+    def rows(self, sql: str = "select * from rows") -> Rows:
         """Query the tables `rows`, `samples` and `clean`. The result has .df(), .arrow(), .fetchall() and more."""
         with sql_errors():
             result: duckdb.DuckDBPyRelation | None = self.connection.sql(sql)
         if result is None:
             raise RunError("the query returns nothing; start it with select")
-        return result
+        return Rows(result, self)
 
     def summary(self, lens: str | None = None, **options: Any) -> Findings:
         """Return what a lens found (default: the run's first one). Options are those of `brinell summary`."""
@@ -74,11 +77,24 @@ class Run(OpenedRun):
         """Return what every lens found, by the lens's name."""
         return find(self, options) if options else self.found
 
-    def report(self) -> str:
-        """Write the HTML report into the run's folder and return its path."""
+    def report(self, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate | None = None) -> str:
+        """Write the HTML report into the run's folder and return its path.
+
+        It begins with the result of `rules`, or of those that the run was last checked by (see `brinell.gate`).
+        """
         from brinell.report.page import write_report  # imports Jinja
 
-        return write_report(self, self.shown())
+        return write_report(self, self.shown(), self._gate(rules))
+
+    def _gate(self, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate | None) -> GateResult | None:
+        """Return the result of the given or the stored rules; stored ones can't be checked on an unfinished run."""
+        if rules is None and not (self.finished and self.store.exists(GATE)):
+            return None
+        from brinell.comparison.gates import check_run, stored_rules  # imports scipy
+        from brinell.comparison.rules import read_gate
+
+        chosen = stored_rules(self) if rules is None else rules
+        return check_run(read_gate(Path(chosen) if isinstance(chosen, (str, os.PathLike)) else chosen), self)
 
     def figures(self, folder: str = "figures") -> list[str]:
         """Write all figures as SVG and PNG into a folder of the run."""
@@ -150,18 +166,16 @@ class Run(OpenedRun):
         operator: str,
         *,
         score: float | None = None,
-        model: Model | None = None,
         data: Any = None,
     ) -> ExportedMotions:
         """Write the images as the run's motions left them, with their true labels: data to train on.
 
         `operator` is as in the rows: "affine:manifool" for the smallest motions, "affine:random" for random ones of a
-        score. The file is an .npz or a folder. A model or data that was given to the run as an object has to be given
-        again.
+        score. The file is an .npz or a folder. Data that was given to the run as an object has to be given again.
         """
-        from brinell.curation.moved import reopen_and_export  # imports torch
+        from brinell.curation.moved import export_moved  # imports torch
 
-        return reopen_and_export(self, Path(file), operator, score=score, model=model, data=data)
+        return export_moved(self, Path(file), operator, score=score, data=data)
 
     def to_json(self, **options: Any) -> dict[str, Any]:
         """Return everything that the run found as plain data, in one versioned shape."""
@@ -174,12 +188,3 @@ class Run(OpenedRun):
 
     def _repr_html_(self) -> str:
         return "".join(findings._repr_html_() for findings in self.found.values())
-
-
-@contextmanager
-def sql_errors() -> Iterator[None]:
-    """Turn DuckDB's errors, which can come as late as a result is read, into ours."""
-    try:
-        yield
-    except duckdb.Error as error:
-        raise RunError(f"the query failed: {str(error).strip()}") from None

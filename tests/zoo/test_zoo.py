@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import brinell
@@ -192,6 +193,74 @@ def test_scores_are_the_module_s(picture: Image.Image) -> None:
     with torch.inference_mode():
         expected = network(ours(model, picture)).softmax(1)
     torch.testing.assert_close(model.predict(model.preprocess.model_input(as_tensor(picture))[None]), expected)
+
+
+CLASSES = ("apple", "pear", "plum")
+
+
+def fine_tuned(library: str, name: str, folder: Path, classes: int = 3) -> nn.Module:
+    """Return a network of a library with its head replaced, as for fine-tuning, saved as training scripts do."""
+    torch.manual_seed(4)
+    if library == "timm":
+        network = timm.create_model(name, num_classes=classes).eval()
+    else:
+        network = torchvision.models.get_model(name, weights=None, num_classes=classes).eval()
+    (folder / "classes.txt").write_text("\n".join(CLASSES[:classes]) + "\n")
+    state = network.state_dict()
+    save_file(state, folder / "best.safetensors")
+    torch.save({"state_dict": {f"module.{key}": value for key, value in state.items()}, "epoch": 3}, folder / "best.pth")
+    return network
+
+
+CHECKPOINTS = [
+    *(("timm", name) for name in TIMM),
+    *(("torchvision", name) for name in ("resnet18", "mobilenet_v3_small", "vit_b_32", "swin_t", "squeezenet1_1")),
+    ("torchvision", "inception_v3"),
+]
+
+
+@pytest.mark.parametrize(("library", "name"), CHECKPOINTS)
+def test_a_fine_tuned_checkpoint(library: str, name: str, picture: Image.Image, tmp_path: Path) -> None:
+    """The number of classes is read from the weights; scores are those of the network that was saved."""
+    network = fine_tuned(library, name, tmp_path)
+    for file, classes in (
+        ("best.safetensors", ""),
+        ("best.pth", f"&classes={tmp_path}/classes.txt"),
+        ("best.pth", "&classes=3"),
+    ):
+        model = brinell.open_model(f"{library}:{name}?checkpoint={tmp_path}/{file}{classes}", PLAIN)
+        assert model.outputs == 3 and model.name == name
+        assert (model.classes and model.classes.names) == (CLASSES if "txt" in classes else None)
+    with torch.inference_mode():
+        expected = network(ours(model, picture)).softmax(1)
+    torch.testing.assert_close(model.predict(model.preprocess.model_input(as_tensor(picture))[None]), expected)
+
+
+def test_checkpoints_that_don_t_fit(tmp_path: Path) -> None:
+    fine_tuned("timm", "resnet18", tmp_path)
+    (tmp_path / "four.txt").write_text("a\nb\nc\nd\n")
+    file = f"{tmp_path}/best.pth"
+    for source, message in (
+        (f"timm:resnet34?checkpoint={file}", "best.pth doesn't fit a network of 3 classes"),
+        (f"timm:resnet18?checkpoint={file}&classes=4", "best.pth has weights for 3 classes, but classes has 4"),
+        (f"timm:resnet18?checkpoint={file}&classes={tmp_path}/four.txt", "weights for 3 classes, but classes has 4"),
+        ("timm:resnet18?classes=4", r"timm:resnet18 has 1000 classes; for 4, add checkpoint=FILE .* or pretrained=false"),
+        ("torchvision:resnet18?classes=4", "torchvision:resnet18 has 1000 classes; for 4, add checkpoint=FILE"),
+    ):
+        with pytest.raises(brinell.ModelError, match=message):
+            brinell.open_model(source, PLAIN)
+    assert brinell.open_model("timm:resnet18?classes=4&pretrained=false", PLAIN).outputs == 4
+
+
+@pytest.mark.parametrize("name", ["fasterrcnn_mobilenet_v3_large_320_fpn", "ssdlite320_mobilenet_v3_large"])
+def test_a_detector_s_checkpoint(name: str, tmp_path: Path) -> None:
+    network = torchvision.models.get_model(name, weights=None, weights_backbone=None, num_classes=4)
+    torch.save({"model": network.state_dict()}, tmp_path / "best.pth")
+    (tmp_path / "classes.txt").write_text("background\na\nb\nc\n")
+    model = brinell.open_model(f"torchvision:{name}?checkpoint={tmp_path}/best.pth&classes={tmp_path}/classes.txt", PLAIN)
+    assert model.detector is not None and model.outputs == 4
+    with pytest.raises(brinell.ModelError, match=r"doesn't fit|needs its class list"):
+        brinell.open_model(f"torchvision:{name}?checkpoint={tmp_path}/best.pth", PLAIN)
 
 
 @pytest.mark.parametrize("source", ["timm:resnet18", "torchvision:resnet18"])

@@ -1,4 +1,4 @@
-"""Commands that support decisions: compare, with its gate, and leaderboard."""
+"""Commands that support decisions: gate, compare and leaderboard."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
+from rich.padding import Padding
 
 from brinell.cli.console import out, print_json, say
 from brinell.comparison.compare import Comparison, format_change
@@ -15,10 +14,13 @@ from brinell.comparison.gates import GateResult
 from brinell.comparison.leaderboard import Leaderboard, format_operators
 from brinell.comparison.measures import describe_measure, format_value
 from brinell.lenses.reader import Measure
+from brinell.report.grid import Grid
 from brinell.runs.statistics import Estimate
+from brinell.runs.words import format_mean, format_share
 
 GATE_FAILED = 1  # exit code
 JSON_VERSION = 1
+_STATES = {"passed": "green", "failed": "red", "untested": "yellow"}
 _STYLES = {"better": "green", "worse": "red"}
 
 Runs = Annotated[list[str], typer.Argument(metavar="RUN…", help="Folders or URLs of finished runs.")]
@@ -26,6 +28,35 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON."
 OtherDraws = Annotated[
     bool, typer.Option("--other-draws", help="Allow runs with different seeds, whose random draws differ; pairs by image.")
 ]
+
+
+def gate(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a finished run.")],
+    rules: Annotated[Path, typer.Option(help="YAML file of rules.")],
+    junit: Annotated[Path | None, typer.Option(help="Write the checks as JUnit XML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the result as Markdown.")] = None,
+    store: Annotated[bool, typer.Option(help="Store the result in the run's folder, so that its report shows it.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Check a run against rules. The exit code is 0 if all rules pass, 1 if one fails, 2 if they can't be checked.
+
+    Example: [bold]brinell gate runs/first --rules rules.yaml --junit gate.xml[/]
+    """
+    from brinell.comparison.page import gate_junit, gate_markdown, write_text
+    from brinell.decisions import gate as check_gate
+
+    result = check_gate(folder, rules, store=store)
+    if junit is not None:
+        write_text(gate_junit(result), junit)
+    if markdown is not None:
+        write_text(gate_markdown(result), markdown)
+    if as_json:
+        print_json({"version": JSON_VERSION, "run": folder, **result.to_json()})
+    else:
+        _print_gate(result)
+        say(*(f"wrote {file}" for file in (junit, markdown) if file is not None))
+    if not result.passed:
+        raise typer.Exit(GATE_FAILED)
 
 
 def compare(
@@ -63,7 +94,7 @@ def compare(
     if markdown is not None:
         write_text(comparison_markdown(comparison, result), markdown)
     if junit is not None and result is not None:
-        write_text(gate_junit(comparison, result), junit)
+        write_text(gate_junit(result), junit)
     if as_json:
         checks = None if result is None else result.to_json()
         print_json({"version": JSON_VERSION, **comparison.to_json(), "gate": checks})
@@ -85,14 +116,11 @@ def leaderboard(runs: Runs, other_draws: OtherDraws = False, as_json: AsJson = F
     if as_json:
         print_json({"version": JSON_VERSION, **board.to_json()})
         return
-    out.print(_board_table(board))
-    out.print(
-        "rank: 1 is best; the mean over columns of the mean over operators. Second lines: 95 % intervals over images."
-    )
+    out.print(_board_table(board), board.verdict(), sep="\n")
     for measure in board.measures:
         out.print(f"{measure.name}: {board.heading(measure)} ({format_operators(board, measure)})")
-    for note in board.left_out:
-        out.print(f"left out: {note}")
+    say(*(f"left out: {note}" for note in board.left_out))
+    say(*(f"skipped {folder}: {reason}" for folder, reason in board.skipped.items()))
 
 
 def _print(comparison: Comparison, result: GateResult | None) -> None:
@@ -105,64 +133,56 @@ def _print(comparison: Comparison, result: GateResult | None) -> None:
         out.print(comparison.verdict(number))
     say(*(f"left out: {note}" for note in comparison.left_out))
     if result is not None:
-        out.print(*_gate_lines(comparison, result), sep="\n")
+        _print_gate(result)
 
 
-def _measure_table(comparison: Comparison, number: int, measure: Measure) -> Table:
+def _measure_table(comparison: Comparison, number: int, measure: Measure) -> Grid:
     """Return one measure of a pair, the worst change first."""
     unit = "percentage points" if measure.unit == "points" else "percent of the old value"
-    title = f"\n{describe_measure(measure)} ({measure.better} is better; changes in {unit})"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for head in ("", "before", "after", "change [95 %]", "p", "images", " "):
-        table.add_column(head, justify="right" if head.strip() else "left", no_wrap=head != "")
+    title = f"{describe_measure(measure)} ({measure.better} is better; changes in {unit})"
     deltas = comparison.select(number, measure.name)
+    rows, styles = [], []
     for delta in deltas:
         verdict = delta.verdict(comparison.alpha)
         unpaired = f"\n+{delta.unpaired[0]}/+{delta.unpaired[1]}" if delta.unpaired != (0, 0) else ""
-        table.add_row(
-            delta.title,
-            format_value(measure, delta.old),
-            format_value(measure, delta.new),
-            format_change(delta, unit=False),
-            "–" if delta.adjusted != delta.adjusted else f"{delta.adjusted:.2g}",
-            f"{delta.images}{unpaired}",
-            "" if verdict == "no clear difference" else verdict,
-            style=_STYLES.get(verdict),
-        )
-    if any(delta.unpaired != (0, 0) for delta in deltas):
-        table.caption = "images with a value in both (+ only in the old / + only in the new, which don't count)"
-    return table
+        p = "–" if delta.adjusted != delta.adjusted else f"{delta.adjusted:.2g}"
+        values = (format_value(measure, value) for value in (delta.old, delta.new))
+        shown = "" if verdict == "no clear difference" else verdict
+        rows.append((delta.title, *values, format_change(delta, unit=False), p, f"{delta.images}{unpaired}", shown))
+        styles.append(_STYLES.get(verdict, ""))
+    some = any(delta.unpaired != (0, 0) for delta in deltas)
+    note = "images with a value in both (+ only in the old / + only in the new, which don't count)" if some else ""
+    heads = ("under", "before", "after", "change [95 %]", "p", "images", "")
+    return Grid(heads, tuple(rows), title, note, frozenset({0, 6}), tuple(styles))
 
 
-def _gate_lines(comparison: Comparison, result: GateResult) -> list[str]:
-    """Return a line for each check that failed, and the verdict."""
-    lines = [
-        f"failed: {check.rule.title}; {comparison.pairs[check.delta.pair].title}, {check.summary}"
-        for check in result.failed
-    ]
-    untested = len(result.select("untested"))
-    if untested:
-        lines.append(f"{untested} checks have too few images for a test")
-    failed = len({id(check.rule) for check in result.failed})
-    rules = len(result.gate.rules)
-    lines.append(f"\ngate: {f'{failed} of {rules} rules failed' if failed else f'all {rules} rules passed'}")
-    return lines
+def _print_gate(result: GateResult) -> None:
+    """Print each rule with its state and the checks that failed, and the verdict last."""
+    for one in result.by_rule:
+        out.print(f"{one.state}: {one.rule.heading}", style=_STATES[one.state])
+        for line in one.lines:
+            out.print(Padding(line, (0, 0, 0, 4)))
+    if result.hint:
+        out.print(f"\n{result.hint}")
+    out.print(f"\ngate: {result.verdict}", style=_STATES["passed" if result.passed else "failed"])
 
 
 def _figure(measure: Measure, value: Estimate) -> str:
     """Return a mean above its interval."""
-    scale, spec = (100, ".0f") if measure.unit == "points" else (1, ".2g")
-    if value.low != value.low:
-        return format_value(measure, value.value)
-    return f"{format_value(measure, value.value)}\n{scale * value.low:{spec}}–{scale * value.high:{spec}}"
+    text = format_share(value) if measure.unit == "points" else format_mean(value)
+    return text.replace(" ", "\n")
 
 
-def _board_table(board: Leaderboard) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for head in ("", "model", "rank", *(measure.name for measure in board.measures)):
-        table.add_column(head, justify="left" if head == "model" else "right", overflow="fold")
-    for position, row in enumerate(board.rows, 1):
+def _board_table(board: Leaderboard) -> Grid:
+    rows = []
+    for row in board.rows:
+        shared = sum(other.position == row.position for other in board.rows) > 1
         figures = (_figure(measure, row.figures[measure.name]) for measure in board.measures)
-        rank = f"{row.rank.value:.2f}\n{row.rank.low:.2f}–{row.rank.high:.2f}"
-        table.add_row(str(position), row.model, rank, *figures)
-    return table
+        rank = format_mean(row.rank, ".2f").replace(" ", "\n")
+        rows.append((f"{row.position}{'=' * shared} {row.model}", rank, *figures))
+    heads = ("model", "mean rank", *(measure.name for measure in board.measures))
+    note = (
+        "Places: 1 + the number of models that are clearly better; = marks ties. Mean rank: 1 is best; over columns, of "
+        "the mean over operators. Brackets: 95 % intervals over images."
+    )
+    return Grid(heads, tuple(rows), note=note)

@@ -126,6 +126,9 @@ def export_moved(
     score: Annotated[
         float | None, typer.Option(min=0, help="Score of random motions (default: the median of the smallest motions).")
     ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Where the run's images are now, if they moved or were a Python object.")
+    ] = None,
 ) -> None:
     """Write a run's images as its motions left them, with their true labels: data to train on.
 
@@ -133,6 +136,6 @@ def export_moved(
     """
     from brinell.results import Run
 
-    written = Run(folder).export_moved(file, operator, score=score)
+    written = Run(folder).export_moved(file, operator, score=score, data=data)
     scored = "" if written.score is None else f" by random motions of score {written.score:.3g}"
     say(f"{written.images} images moved{scored}, {written.left_out} left out: {file}")

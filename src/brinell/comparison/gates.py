@@ -1,93 +1,126 @@
-"""Gates: rules that a new model must meet, checked on a comparison."""
+"""Gates: rules checked on one run, or on a comparison of runs."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from brinell.comparison.compare import ALPHA, Comparison, Delta, format_change
-from brinell.comparison.measures import CLEAN_IMAGES, find_measure
+from brinell.comparison.compare import Comparison, Delta, format_change
+from brinell.comparison.limits import check_limits, matches
 from brinell.comparison.paired import holm
+from brinell.comparison.rules import ALL, Gate, Rule
 from brinell.errors import ConfigError
-from brinell.lenses.reader import AVERAGE
 from brinell.registry import nearest
 from brinell.runs.plain import to_plain
-from brinell.validation import read_yaml, validate
+from brinell.runs.run import Run
+from brinell.runs.store import GATE
 
 State = Literal["passed", "failed", "untested"]
+SHOWN = 4  # failed checks of a rule that are spelt out
 
 
-class Rule(BaseModel):
-    """A measure that may not get worse by more than `drop` (percentage points or percent: the measure's unit).
+class Check(Protocol):
+    """One rule on one figure, or on the change of one; `untested` if there are too few images."""
 
-    `operators` are names, "all" (each of them) or "average". A `significant` rule fails only on a change that is more than
-    chance, by the rule's tests of all its operators together (Holm); otherwise the figure alone decides.
-    """
+    @property
+    def rule(self) -> Rule:
+        """What is required."""
+        ...
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    measure: str
-    drop: float = Field(ge=0)
-    operators: tuple[str, ...] = ("all",)
-    significant: bool = True
-    alpha: float | None = Field(None, gt=0, lt=1)
-    name: str | None = None
-
-    @field_validator("measure")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return find_measure(value).name
-
-    @field_validator("operators", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
+    @property
+    def subject(self) -> str:
+        """The model, or the pair of models, that was checked."""
+        ...
 
     @property
     def title(self) -> str:
-        """The rule in words."""
-        measure = find_measure(self.measure)
-        unit = "%" if measure.unit == "percent" else "point" if self.drop == 1 else "points"
-        named = ", ".join(self.operators)
-        under = "" if measure.lens is None else f" under {'any operator' if named == 'all' else named}"
-        significantly = "significantly " if self.significant else ""
-        return self.name or f"{measure.what}{under} may not get {significantly}worse by more than {self.drop:g} {unit}"
+        """Operator and level, for people."""
+        ...
 
+    @property
+    def finding(self) -> str:
+        """The figure that was checked, in words."""
+        ...
 
-class Gate(BaseModel):
-    """The rules, and how often a rule may fail by chance alone (`alpha`)."""
+    @property
+    def summary(self) -> str:
+        """The figure that was checked, and what was expected, in words."""
+        ...
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    @property
+    def doubt(self) -> str:
+        """Why a figure fails that meets its limit by itself."""
+        ...
 
-    rules: tuple[Rule, ...] = Field(min_length=1)
-    alpha: float = Field(ALPHA, gt=0, lt=1)
+    @property
+    def state(self) -> str:
+        """One of `State`."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        ...
 
 
 @dataclass(frozen=True)
-class Check:
-    """One rule on one delta; `untested` if a significant rule has too few images."""
+class DropCheck:
+    """A rule about a drop on one delta. `subject` names the pair; `adjusted` is the p-value over the rule's operators."""
 
     rule: Rule
     delta: Delta
+    subject: str
     adjusted: float
     state: State
 
     @property
+    def title(self) -> str:
+        """Operator and level, for people."""
+        return self.delta.title if self.delta.level is None else f"{self.delta.title}, level {self.delta.level}"
+
+    doubt = ""  # a drop that may be chance passes
+
+    @property
     def summary(self) -> str:
         """The change that was checked, in words."""
-        level = "" if self.delta.level is None else f", level {self.delta.level}"
+        return self.finding
+
+    @property
+    def finding(self) -> str:
+        """The change that was checked, in words."""
         p = "" if math.isnan(self.adjusted) else f", p = {self.adjusted:.2g}"
-        return f"{self.delta.title}{level}: {format_change(self.delta)}{p}"
+        return f"{self.title}: {format_change(self.delta)}{p}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {
+            "rule": self.rule.title,
+            "measure": self.rule.measure,
+            "pair": self.delta.pair,
+            "operator": self.delta.operator,
+            "level": self.delta.level,
+            "drop": self.rule.drop,
+            "effect": to_plain(self.delta.effect),
+            "adjusted": to_plain(self.adjusted),
+            "state": self.state,
+        }
+
+
+@dataclass(frozen=True)
+class RuleResult:
+    """A rule, its state over all its checks, and what was checked, in a few lines for people."""
+
+    rule: Rule
+    state: State
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class GateResult:
-    """A gate's checks of a comparison."""
+    """A gate's checks of a run, or of a comparison."""
 
     gate: Gate
     checks: tuple[Check, ...]
@@ -95,6 +128,10 @@ class GateResult:
     def select(self, state: State) -> list[Check]:
         """Return the checks in a state."""
         return [check for check in self.checks if check.state == state]
+
+    def checks_of(self, rule: Rule) -> list[Check]:
+        """Return the checks of one rule."""
+        return [check for check in self.checks if check.rule is rule]
 
     @property
     def failed(self) -> list[Check]:
@@ -106,43 +143,95 @@ class GateResult:
         """Whether no check failed."""
         return not self.failed
 
+    @property
+    def subjects(self) -> list[str]:
+        """The models, or pairs of models, that were checked."""
+        return list(dict.fromkeys(check.subject for check in self.checks))
+
+    @property
+    def by_rule(self) -> list[RuleResult]:
+        """Each rule with its state, and the checks that failed or the only one."""
+        return [self._result(rule) for rule in self.gate.rules]
+
+    def _result(self, rule: Rule) -> RuleResult:
+        checks = self.checks_of(rule)
+        states = {check.state for check in checks}
+        state: State = "failed" if "failed" in states else "passed" if "passed" in states else "untested"
+        shown = [check for check in checks if check.state == "failed"] or (checks if len(checks) == 1 else [])
+        several = len(self.subjects) > 1
+        lines = [f"{check.subject}, {check.finding}" if several else check.finding for check in shown[:SHOWN]]
+        if len(shown) > SHOWN:
+            lines.append(f"and {len(shown) - SHOWN} more")
+        counts = [(word, sum(check.state == word for check in checks)) for word in ("passed", "untested")]
+        if len(checks) > 1:
+            rest = ", ".join(f"{count} {word}" for word, count in counts if count)
+            lines += [f"{rest} of {len(checks)} checks"] if rest else []
+        return RuleResult(rule, state, tuple(lines))
+
+    @property
+    def verdict(self) -> str:
+        """The result in a few words."""
+        results = self.by_rule
+        failed, untested = (sum(one.state == state for one in results) for state in ("failed", "untested"))
+        note = f" ({untested} untested: too few images)" if untested else ""
+        if failed:
+            return f"{failed} of {len(results)} rules failed{note}"
+        return ("the rule passed" if len(results) == 1 else f"all {len(results)} rules passed") + note
+
+    @property
+    def hint(self) -> str:
+        """What to do about figures that fail by their intervals alone."""
+        if not any(check.doubt for check in self.checks):
+            return ""
+        return "Where the estimate meets a limit and the interval doesn't: measure more images, or use require: estimate."
+
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return {
-            "passed": self.passed,
-            "checks": [
-                {
-                    "rule": check.rule.title,
-                    "measure": check.rule.measure,
-                    "pair": check.delta.pair,
-                    "operator": check.delta.operator,
-                    "level": check.delta.level,
-                    "drop": check.rule.drop,
-                    "effect": to_plain(check.delta.effect),
-                    "adjusted": to_plain(check.adjusted),
-                    "state": check.state,
-                }
-                for check in self.checks
-            ],
-        }
+        return {"passed": self.passed, "checks": [check.to_json() for check in self.checks]}
 
 
-def load_gate(path: Path) -> Gate:
-    """Read a gate from its file."""
-    content = read_yaml(path, "gate", "rules")
-    return validate(Gate, content, lambda place: list((Rule if len(place) > 1 else Gate).model_fields))
+# ---- one run ----
+
+
+def check_run(gate: Gate, run: Run) -> GateResult:
+    """Check a finished run. A rule about something that was not measured raises instead of passing unseen."""
+    if gate.drops:
+        raise ConfigError(
+            f"a rule about {gate.drops[0].measure} has a drop, which needs two runs: brinell compare OLD NEW --gate FILE; "
+            "for one run, use min or max"
+        )
+    return GateResult(gate, tuple(check_limits(gate, run.require_finished())))
+
+
+def store_gate(run: Run, result: GateResult) -> None:
+    """Write the rules and their checks into the run's folder, for reports."""
+    content = {"version": 1, "gate": result.gate.to_json(), **result.to_json()}
+    run.store.write(json.dumps(content, indent=1, ensure_ascii=False).encode(), GATE)
+
+
+def stored_rules(run: Run) -> dict[str, Any]:
+    """Return the rules that a run was last checked by."""
+    rules: dict[str, Any] = json.loads(run.store.read(GATE))["gate"]
+    return rules
+
+
+# ---- a comparison ----
 
 
 def check_gate(gate: Gate, comparison: Comparison) -> GateResult:
-    """Check every rule on every pair. A rule about something that was not compared raises instead of passing unseen."""
-    checks = []
-    for rule in gate.rules:
-        for pair in range(len(comparison.pairs)):
-            deltas = _select(rule, comparison, pair)
+    """Check every rule on every pair: drops on what changed, limits on the new model."""
+    checks: list[Check] = []
+    for pair in comparison.pairs:
+        checks += check_limits(gate, pair.new.run, [pair.new.model])
+    for rule in gate.drops:
+        for number, pair in enumerate(comparison.pairs):
+            if not {ALL, pair.new.model} & set(rule.models):
+                continue
+            deltas = _select(rule, comparison, number)
             adjusted = holm(np.array([delta.p for delta in deltas]))
             alpha = rule.alpha or gate.alpha
             checks += [
-                Check(rule, delta, float(p), _state(rule, delta, float(p), alpha))
+                DropCheck(rule, delta, pair.title, float(p), _state(rule, delta, float(p), alpha))
                 for delta, p in zip(deltas, adjusted, strict=True)
             ]
     return GateResult(gate, tuple(checks))
@@ -159,22 +248,17 @@ def _select(rule: Rule, comparison: Comparison, pair: int) -> list[Delta]:
         )
     selected: list[Delta] = []
     for name in rule.operators:
-        mine = [delta for delta in deltas if _matches(name, delta.operator)]
+        mine = [delta for delta in deltas if matches(name, delta.operator)]
         if not mine:
-            known_names = list(dict.fromkeys(["all", *(delta.operator for delta in deltas)]))
+            known_names = list(dict.fromkeys([ALL, *(delta.operator for delta in deltas)]))
             raise ConfigError(f"the gate's rule about {rule.measure} names {name!r}; {nearest(name, known_names)}")
         selected += [delta for delta in mine if delta not in selected]
-    return selected
-
-
-def _matches(name: str, operator: str) -> bool:
-    if name == "all":
-        return operator != AVERAGE
-    return name in (operator, operator.partition(":")[0]) or (name == AVERAGE and operator == CLEAN_IMAGES)
+    return [delta for delta in selected if not rule.levels or delta.level in rule.levels]
 
 
 def _state(rule: Rule, delta: Delta, adjusted: float, alpha: float) -> State:
     if math.isnan(delta.gain) or (rule.significant and math.isnan(adjusted)):
         return "untested"
+    assert rule.drop is not None
     worse = -delta.gain > rule.drop + 1e-9
     return "failed" if worse and (adjusted < alpha or not rule.significant) else "passed"

@@ -14,7 +14,7 @@ import pyarrow as pa
 from brinell.comparison.resampling import Array
 from brinell.errors import UnknownName
 from brinell.lenses.lens import LENSES
-from brinell.lenses.reader import AVERAGE, Measure
+from brinell.lenses.reader import AVERAGE, Measure, Statistic
 from brinell.registry import nearest
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate
@@ -32,6 +32,7 @@ CLEAN = Measure(
     yes_or_no=True,
 )
 
+Figure = Measure | Statistic  # what a rule can limit
 Column = tuple[str, int | None]  # an operator, and a level where the measure goes by levels
 
 
@@ -43,22 +44,37 @@ def measures_of(lenses: Iterable[str]) -> list[Measure]:
 
 def all_measures() -> dict[str, Measure]:
     """Return the measures of all lenses by name."""
-    measures: dict[str, Measure] = {}
-    for measure in measures_of(LENSES):
-        if measure.name in measures:
+    return {name: figure for name, figure in all_figures().items() if isinstance(figure, Measure)}
+
+
+def all_figures() -> dict[str, Figure]:
+    """Return everything that a rule can limit, by name: measures, and statistics such as failure points."""
+    figures: dict[str, Figure] = {}
+    known: list[Figure] = [*measures_of(LENSES), *(one for lens in LENSES.values() for one in lens.reader.statistics)]
+    for figure in known:
+        if figure.name in figures:
             raise ValueError(
-                f"measure {measure.name!r} is defined by the lenses {measures[measure.name].lens} and {measure.lens}"
+                f"measure {figure.name!r} is defined by the lenses {figures[figure.name].lens} and {figure.lens}"
             )
-        measures[measure.name] = measure
-    return measures
+        figures[figure.name] = figure
+    return figures
 
 
 def find_measure(name: str) -> Measure:
     """Return a measure by name, or raise with the nearest names."""
-    measures = all_measures()
-    if name not in measures:
-        raise UnknownName(f"there is no measure {name!r}; {nearest(name, list(measures))}")
-    return measures[name]
+    figure = find_figure(name)
+    if not isinstance(figure, Measure):
+        known = ", ".join(all_measures())
+        raise UnknownName(f"{name} is not measured image by image and can't be compared; compare one of {known}")
+    return figure
+
+
+def find_figure(name: str) -> Figure:
+    """Return a measure or statistic by name, or raise with the nearest names."""
+    figures = all_figures()
+    if name not in figures:
+        raise UnknownName(f"there is no measure {name!r}; {nearest(name, list(figures))}")
+    return figures[name]
 
 
 # ---- values ----

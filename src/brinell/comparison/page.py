@@ -32,7 +32,7 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str], gate:
     elif gate is None:
         raise ConfigError("a JUnit file reports a gate's checks; give a gate with --gate FILE")
     else:
-        write_text(gate_junit(comparison, gate), path)
+        write_text(gate_junit(gate), path)
 
 
 def write_text(text: str, path: Path) -> None:
@@ -72,7 +72,7 @@ def comparison_html(
 
 def comparison_markdown(comparison: Comparison, gate: GateResult | None = None) -> str:
     """Return a summary as Markdown, for a CI job's summary or a pull request."""
-    lines = _gate_markdown(comparison, gate) if gate is not None else []
+    lines = [gate_markdown(gate)] if gate is not None else []
     for number, pair in enumerate(comparison.pairs):
         lines += [f"## {_cell(pair.title)}", "", comparison.verdict(number), ""]
         lines += [f"*{note[0].upper()}{note[1:]}.*\n" for note in pair.notes]
@@ -87,7 +87,8 @@ def comparison_markdown(comparison: Comparison, gate: GateResult | None = None) 
     return "\n".join(lines) + "\n"
 
 
-def _gate_markdown(comparison: Comparison, gate: GateResult) -> list[str]:
+def gate_markdown(gate: GateResult) -> str:
+    """Return a gate's result as Markdown, for a CI job's summary or a pull request."""
     failed, passed, untested = (gate.select(state) for state in ("failed", "passed", "untested"))
     counts = f"{len(failed)} failed, {len(passed)} passed" + (
         f", {len(untested)} untested (too few images)" * bool(untested)
@@ -95,13 +96,10 @@ def _gate_markdown(comparison: Comparison, gate: GateResult) -> list[str]:
     lines = [f"# Gate: {'passed' if gate.passed else 'failed'}", ""]
     lines += [f"{len(gate.checks)} checks of {len(gate.gate.rules)} rules: {counts}.", ""]
     if failed:
-        lines += ["| rule | pair | change |", "|---|---|---|"]
-        lines += [
-            f"| {_cell(check.rule.title)} | {_cell(comparison.pairs[check.delta.pair].title)} | {_cell(check.summary)} |"
-            for check in failed
-        ]
+        lines += ["| rule | models | result |", "|---|---|---|"]
+        lines += [f"| {_cell(check.rule.title)} | {_cell(check.subject)} | {_cell(check.summary)} |" for check in failed]
         lines.append("")
-    return lines
+    return "\n".join(lines)
 
 
 def _measure_markdown(comparison: Comparison, number: int, measure: Measure) -> list[str]:
@@ -125,16 +123,16 @@ def _describe_unpaired(deltas: list[Delta]) -> str:
     return f"Images with a value only before, and only after: {'; '.join(each)}."
 
 
-def gate_junit(comparison: Comparison, gate: GateResult) -> str:
-    """Return a gate's checks as JUnit XML: a suite per pair, a case per rule and operator."""
+def gate_junit(gate: GateResult) -> str:
+    """Return a gate's checks as JUnit XML: a suite per model or pair, a case per rule and operator."""
     root = ElementTree.Element("testsuites", name="brinell gate")
-    for number, pair in enumerate(comparison.pairs):
-        checks = [check for check in gate.checks if check.delta.pair == number]
+    for subject in gate.subjects:
+        checks = [check for check in gate.checks if check.subject == subject]
         counts = {state: sum(check.state == state for check in checks) for state in ("failed", "untested")}
         suite = ElementTree.SubElement(
             root,
             "testsuite",
-            name=pair.title,
+            name=subject,
             tests=str(len(checks)),
             failures=str(counts["failed"]),
             skipped=str(counts["untested"]),
@@ -142,12 +140,12 @@ def gate_junit(comparison: Comparison, gate: GateResult) -> str:
             time="0",
         )
         for check in checks:
-            level = "" if check.delta.level is None else f" at level {check.delta.level}"
-            name = f"{check.rule.title}: {check.delta.title}{level}"
+            name = f"{check.rule.title}: {check.title}"
             case = ElementTree.SubElement(suite, "testcase", classname=f"brinell.{check.rule.measure}", name=name, time="0")
             if check.state == "failed":
-                text = f"{pair.title}: {check.summary}; {check.rule.title}"
-                ElementTree.SubElement(case, "failure", message=check.summary, type="regression").text = text
+                text = f"{subject}: {check.summary}; {check.rule.title}"
+                kind = "limit" if check.rule.drop is None else "regression"
+                ElementTree.SubElement(case, "failure", message=check.summary, type=kind).text = text
             elif check.state == "untested":
                 ElementTree.SubElement(case, "skipped", message="too few images for a test")
     ElementTree.indent(root)

@@ -14,9 +14,11 @@ import numpy as np
 from scipy import special
 
 from brinell.comparison.resampling import RESAMPLES, Array, resampled_sums
-from brinell.runs.statistics import CONFIDENCE
+from brinell.runs.statistics import CONFIDENCE, mean
 
 MIN_IMAGES = 10  # with a value in both; a bootstrap of the mean of fewer says little
+
+FEW = 10  # images that differ; a bootstrap of fewer misses changes that were not drawn
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,41 @@ Sums = tuple[Array, Array, Array, Array, Array, Array]  # of 1, a, b, a², ab, b
 
 
 def mean_effects(old: Array, new: Array, *, seed: int = 0, resamples: int = RESAMPLES) -> Effects:
-    """Return the change of means, by a paired bootstrap."""
-    return _bootstrap(old, new, _difference, new - old, seed, resamples)
+    """Return the change of means of shares: by a paired bootstrap, or by `few_effects` where few images differ."""
+    found = _bootstrap(old, new, _difference, new - old, seed, resamples)
+    few = np.flatnonzero((np.nan_to_num(new - old) != 0).sum(0) < FEW)
+    for column in few.tolist():
+        change = (new - old)[:, column]
+        value, low, high, p = few_effects(change[~np.isnan(change)])
+        found.value[column], found.low[column], found.high[column], found.p[column] = value, low, high, p
+    return found
+
+
+def few_effects(changes: Array) -> tuple[float, float, float, float]:
+    """Return the mean change of shares of which most don't change, its interval and the two-sided p-value.
+
+    The interval combines those of gains and of losses (MOVER, Zou and Donner 2008), so it has a width even where nothing
+    changes. The p-value is exact: the share of all signs of the changes with a mean as far from zero.
+    """
+    count = len(changes)
+    if count < MIN_IMAGES:
+        return float(changes.mean()) if count else math.nan, math.nan, math.nan, math.nan
+    parts = np.maximum(np.stack([changes, -changes]), 0)
+    (gain, loss), (spread, other) = parts.mean(1), parts.std(1, ddof=1)
+    better, worse = (mean(float(m), float(s), count, most=1) for m, s in ((gain, spread), (loss, other)))
+    both = float(spread * other)
+    correlation = -float(gain * loss) * count / (count - 1) / both if both else 0.0  # an image gains or loses, never both
+    below = _joint(gain - better.low, worse.high - loss, correlation)
+    above = _joint(better.high - gain, loss - worse.low, correlation)
+    changed = changes[changes != 0]
+    signs = 1 - 2 * (np.arange(2 ** len(changed))[:, None] >> np.arange(len(changed)) & 1)
+    p = float((np.abs(signs @ changed) >= abs(changed.sum()) * (1 - 1e-9)).mean())
+    value = float(gain - loss)
+    return value, max(-1.0, value - below), min(1.0, value + above), p
+
+
+def _joint(one: float, other: float, correlation: float) -> float:
+    return math.sqrt(max(0.0, one**2 + other**2 - 2 * correlation * one * other))
 
 
 def ratio_effects(old: Array, new: Array, *, seed: int = 0, resamples: int = RESAMPLES) -> Effects:

@@ -30,6 +30,10 @@ def _to_int(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
+def _to_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) else value
+
+
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_split)]
 Sides = Annotated[tuple[PositiveInt, ...], BeforeValidator(_split)]
 
@@ -76,9 +80,13 @@ class ModelOptions(Decoding):
         None,
         description="Interpolation of the resize: nearest, bilinear, bicubic or lanczos (default: the model's own).",
     )
-    classes: str | None = Field(
+    classes: Annotated[str | None, BeforeValidator(_to_text)] = Field(
         None,
-        description='File with one class name per line, or "imagenet" (default: the model\'s own class list).',
+        description='File with one class name per line, "imagenet", or the number of classes (default: the model\'s own).',
+    )
+    checkpoint: str | None = Field(
+        None,
+        description="File of fine-tuned weights for a network of timm or torchvision: safetensors, or torch's formats.",
     )
     factory: str | None = Field(
         None, description="Function that builds the module for a weights file: package.module:function."
@@ -104,10 +112,17 @@ class ModelOptions(Decoding):
 
     @model_serializer(mode="wrap")
     def _serialise(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the options as data; decoding options are included only if they differ from their defaults."""
+        """Return the options as data; some are included only if they differ from their defaults."""
         content: dict[str, Any] = plain(self)
         changed = self.changed()
+        if self.checkpoint is None:  # so that runs from before this option resume
+            content.pop("checkpoint", None)
         return {key: value for key, value in content.items() if key not in Decoding.model_fields or key in changed}
+
+    @property
+    def class_count(self) -> int | None:
+        """The number of classes, if `classes` is a number."""
+        return int(self.classes) if self.classes is not None and self.classes.isdecimal() else None
 
     @property
     def label(self) -> str:

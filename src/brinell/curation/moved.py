@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from brinell.curation.runs import SourceRun, preprocess_of
 from brinell.engine.moving import MovingImages
-from brinell.engine.setup import RunSetup, assemble
 from brinell.engine.shards import Entry
-from brinell.errors import ConfigError, RunError
+from brinell.errors import ConfigError, DataError, RunError
 from brinell.lenses.lens import LENSES
-from brinell.models.model import Model
+from brinell.models.preprocess import Preprocess
 from brinell.perturb.motion import as_motion
 from brinell.pictures import to_picture
-from brinell.run_config import load_config, name_data
 from brinell.runs.run import Run
-from brinell.types import Label, Sample
+from brinell.types import Label, Sample, image_id
 
 _BATCH = 64
 
@@ -42,42 +42,46 @@ class ExportedMotions:
     score: float | None
 
 
-def export_moved(run: Run, setup: RunSetup, file: str | Path, operator: str, score: float | None = None) -> ExportedMotions:
+def export_moved(
+    run: Run, file: str | Path, operator: str, *, score: float | None = None, data: Any = None
+) -> ExportedMotions:
     """Write the images of a run as its motions left them: an .npz of images and labels, or a folder of PNG files.
 
-    `operator` is as in the rows: "affine:manifool" or "affine:random".
+    `operator` is as in the rows: "affine:manifool" or "affine:random". `data` is where the images are now, or the object
+    that the run was given. No model is needed: the manifest says how images were resized.
     """
     lens = _moving_lens(run)
     read_motions = LENSES[lens].reader.motions
     assert read_motions is not None
     motions, score = read_motions(run, operator, score)
-    options = next(options for options in setup.config.lenses if options.name == lens)
-    model = _model(run, setup, operator)
-    change = LENSES[lens].method.replay(options, operator, (model.preprocess.height, model.preprocess.width))
-    samples = run.store.table("samples").to_pylist()
-    known = {row["image"]: Entry(row["index"], row["image"], row["name"]) for row in samples if row["problem"] is None}
-    entries = [entry for image, entry in known.items() if image in motions]
+    source = SourceRun(0, run, os.fspath(data) if isinstance(data, os.PathLike) else data)
+    preprocess = preprocess_of(run.models[_owner(run, operator)])
+    change = source.change(lens, operator, preprocess)
+    entries = [original.entry for image, original in source.originals.items() if image in motions]
     images: list[Tensor] = []
     labels: list[Label | None] = []
     for start in range(0, len(entries), _BATCH):
         part = entries[start : start + _BATCH]
-        found: list[Sample] = [setup.dataset[entry.index] for entry in part]
+        found = [_sample(source, entry) for entry in part]
         labels += [sample.label for sample in found]
         coordinates = torch.tensor([motions[entry.image] for entry in part], dtype=torch.float64)
-        images += _move(model, found, as_motion(change).group.exp(coordinates))
+        images += _move(preprocess, found, as_motion(change).group.exp(coordinates))
     if not images:
         raise RunError(f"the run has no motions of {operator}: no image was broken, or none has a motion of this score")
     _write(Path(file), images, labels, entries, operator)
-    return ExportedMotions(str(file), len(images), len(known) - len(images), score)
+    return ExportedMotions(str(file), len(images), len(source.originals) - len(images), score)
 
 
-def reopen_and_export(
-    run: Run, file: Path, operator: str, *, score: float | None, model: Model | None, data: Any
-) -> ExportedMotions:
-    """Open a run's models and data again and export its images; see `export_moved`."""
-    dataset = None if data is None else name_data(data)[1]
-    setup = assemble(load_config(run.source), None if model is None else [model], dataset)
-    return export_moved(run, setup, file, operator, score)
+def _sample(source: SourceRun, entry: Entry) -> Sample:
+    """Return an image of the run's dataset, and raise if it is not the one that was measured."""
+    with source.explain_missing_images():
+        try:
+            sample = source.dataset[entry.index]
+        except IndexError:
+            raise DataError(f"there is no image {entry.name}") from None
+        if image_id(sample.image) != entry.image:
+            raise DataError(f"{entry.name} is another image")
+    return sample
 
 
 def _moving_lens(run: Run) -> str:
@@ -89,17 +93,17 @@ def _moving_lens(run: Run) -> str:
     return found
 
 
-def _model(run: Run, setup: RunSetup, operator: str) -> Model:
+def _owner(run: Run, operator: str) -> str:
     """Return the model whose rows the motions are from."""
     [(owner,)] = run.query("select any_value(model) from rows where operator = $operator", {"operator": operator})
-    return next((model for model in setup.models if model.name == owner), setup.models[0])
+    return str(owner)
 
 
-def _move(model: Model, samples: list[Sample], matrices: Tensor) -> list[Tensor]:
+def _move(preprocess: Preprocess, samples: list[Sample], matrices: Tensor) -> list[Tensor]:
     """Return whole images under motions, each at its own size."""
-    wholes = [model.preprocess.resize(sample.image[None])[0] for sample in samples]
-    moving = MovingImages(model.preprocess, wholes, model.device)
-    return [moving.moved(index, matrix).cpu() for index, matrix in enumerate(matrices)]
+    wholes = [preprocess.resize(sample.image[None])[0] for sample in samples]
+    moving = MovingImages(preprocess, wholes, torch.device("cpu"))
+    return [moving.moved(index, matrix) for index, matrix in enumerate(matrices)]
 
 
 def _write(file: Path, images: list[Tensor], labels: list[Label | None], entries: list[Entry], operator: str) -> None:

@@ -122,7 +122,10 @@ class SourceRun:
         if self.data is not None and not isinstance(self.data, str):
             return open_dataset(self.data)
         if self.data is None and options.source.startswith("object:"):
-            raise ConfigError(f"the data of {self.url} was a Python object; pass it with data=… or --data PATH")
+            raise ConfigError(
+                f"the data of {self.url} was a Python object; pass it again from Python (data=…), or give the same images "
+                "with --data PATH"
+            )
         with self.explain_missing_images():
             return open_dataset(options.model_copy(update={} if self.data is None else {"source": self.data}))
 

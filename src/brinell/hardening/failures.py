@@ -10,11 +10,9 @@ from brinell.curation.moved import export_moved
 from brinell.curation.options import CurateOptions
 from brinell.datasets.sources import open_dataset
 from brinell.engine.progress import Reporter
-from brinell.engine.setup import assemble
 from brinell.errors import ConfigError, RunError
 from brinell.hardening.options import FailureOptions
 from brinell.models.model import Model
-from brinell.run_config import load_config
 from brinell.runs.run import Run
 from brinell.runs.store import Store
 from brinell.types import Dataset
@@ -59,11 +57,8 @@ class FailureOpener:
         """Write a run's images as its motions left them."""
         assert options.moved is not None
         run = Run(source)
-        config = load_config(run.source)
-        if config.data.source.startswith("object:"):
+        if run.source["data"]["source"].startswith("object:"):
             raise RunError(
                 f"the data of {source.url} was a Python object; export its images with Run.export_moved, and train on those"
             )
-        same = [one for one in config.models if one.label == self.model.name]
-        models = [self.model] if same and len(config.models) == 1 else None
-        export_moved(run, assemble(config, models), written.place(), options.moved, options.score)
+        export_moved(run, written.place(), options.moved, score=options.score)

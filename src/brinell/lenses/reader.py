@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import pyarrow as pa
 
+from brinell.registry import load_reference
 from brinell.report.exhibits import Exhibit
 from brinell.runs.run import Run
+from brinell.runs.statistics import Estimate
 
 Figures = tuple[str, str, int, Any]  # model, operator, step, and figures as a dataclass or a mapping
 AVERAGE = "average"  # in the place of an operator: figures of a model over all operators
@@ -47,6 +49,30 @@ class Findings(Protocol):
     def _repr_html_(self) -> str: ...
 
 
+class PrintedFindings:
+    """Findings that print themselves as `brinell summary` does, by the `show.py` next to their module."""
+
+    def __str__(self) -> str:
+        text: str = load_reference("brinell.report.grid:to_text")(self._shown())
+        return text
+
+    def __repr__(self: Findings) -> str:
+        models, operators = len(self.models), len(self.operators)
+        counts = f"{models} model{'s' * (models != 1)}, {operators} operator{'s' * (operators != 1)}"
+        return f"<{type(self).__name__}: {counts}; print it, or use .verdict(model), .table(), .to_json()>"
+
+    def _repr_html_(self) -> str:
+        """Return the tables and verdicts, for notebooks."""
+        text: str = load_reference("brinell.report.grid:to_html")(self._shown())
+        return text
+
+    def _shown(self) -> list[Any]:
+        """Return what a terminal prints; `show.py` is loaded late, because findings don't depend on it."""
+        package = type(self).__module__.rpartition(".")[0]
+        shown: list[Any] = load_reference(f"{package}.show:SHOW").table(self)
+        return shown
+
+
 @dataclass(frozen=True)
 class Measure:
     """One number per image that runs can be compared by, of a `lens`, or of the clean answers where that is None.
@@ -56,6 +82,7 @@ class Measure:
     old value. Values of `yes_or_no` are 0 or 1. A measure that only details another one is not `ranked`. Operators that
     need gradients count in no average unless `with_white_box`. The effect of hardening is reported by a lens's `headline`
     measures, or else by its first one; `phrases` say, by operator name, how a sentence names an operator, with {title}.
+    `by_amount` returns the SQL of the same at an amount in the operators' natural units, where that can be read from rows.
     """
 
     name: str
@@ -70,11 +97,47 @@ class Measure:
     with_white_box: bool = True
     headline: bool = False
     phrases: tuple[tuple[str, str], ...] = ()
+    by_amount: Callable[[Run, float], str] | None = None
 
     @property
     def sign(self) -> int:
         """1 where more is better, -1 where less is."""
         return 1 if self.better == "higher" else -1
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A figure of a model under an operator with its interval, and the number of images that it is computed from.
+
+    `level` is where it was measured, if it goes by levels; `detail` says more, such as a direction; `unit` is that of
+    a value that is not a share. A value that is never reached is infinite.
+    """
+
+    model: str
+    operator: str
+    value: Estimate
+    images: int
+    level: int | None = None
+    detail: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A figure of a run that is not a mean over images, such as a failure point, so that rules can limit it.
+
+    `read` gets the run, the lens's options and a share in [0, 1]: the accuracy, or the share of broken images, that
+    makes a failure point, {threshold} percent in `what`. Values of unit "points" are shares.
+    """
+
+    name: str
+    lens: str
+    what: str
+    better: Literal["higher", "lower"]
+    unit: Literal["points", "level", "amount"]
+    read: Callable[[Run, Mapping[str, Any], float], list[Reading]]
+    by_level: ClassVar[bool] = False
+    by_amount: ClassVar[None] = None
 
 
 class Compared(Protocol):
@@ -154,7 +217,8 @@ class Reader:
     `finish` computes further tables once, when a run has all rows; `requires` raises before a run if it lacks something
     that `finish` needs for its models (name to whether it is a detector). `motions` is for a lens that moves images:
     the coordinates of an operator's motions by image, and the score of random ones (see `brinell export-moved`). `compare`
-    makes a further table for a comparison, from what changed in the lens's measures.
+    makes a further table for a comparison, from what changed in the lens's measures. Rules can limit `measures` and
+    `statistics`.
     """
 
     columns: pa.Schema
@@ -164,6 +228,7 @@ class Reader:
     field: Callable[[Mapping[str, Any]], str] = lambda options: "0"
     compare_with_original: bool = False
     measures: tuple[Measure, ...] = ()
+    statistics: tuple[Statistic, ...] = ()
     compare: Callable[[Sequence[Compared]], ComparisonTable | None] | None = None
     failures: Failures | None = None
     exhibits: Callable[[Run, Mapping[str, Any]], list[Exhibit]] | None = None

@@ -14,6 +14,7 @@ from torch import nn
 from brinell.config.execution import Execution
 from brinell.config.model import WEIGHTS, ModelOptions
 from brinell.errors import ConfigError, ModelError
+from brinell.models.checkpoints import load_state, read_state
 from brinell.models.model import Model
 from brinell.models.modules import model_from_module
 from brinell.models.preprocess import Preprocess
@@ -74,32 +75,8 @@ def _load_with_weights(file: Path, options: ModelOptions, execution: Execution) 
             f"torch:{file}?factory=package.module:factory"
         )
     module = _build(options.factory)
-    state = _read_state(file, execution.trust)
-    try:
-        module.load_state_dict(state)
-    except RuntimeError as error:
-        raise ModelError(f"{file.name} doesn't fit {options.factory}: {' '.join(str(error).split())[:300]}") from error
+    load_state(module, read_state(file, trust=execution.trust), file, options.factory)
     return module
-
-
-def _read_state(file: Path, trust: bool) -> dict[str, Any]:
-    if file.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        try:
-            return load_file(file)
-        except Exception as error:  # safetensors' errors have no common base
-            raise ModelError(f"{file.name} can't be read as safetensors: {error}") from error
-    try:
-        state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=not trust)
-    except Exception as error:  # torch raises pickle's errors, and its own
-        raise ModelError(
-            f"{file.name} can't be loaded without running code from it; use a safetensors file, or --trust if you trust "
-            "its source"
-        ) from error
-    if isinstance(state, nn.Module):
-        return state.state_dict()
-    return state["state_dict"] if isinstance(state, dict) and "state_dict" in state else state
 
 
 def _unpickle(file: Path) -> nn.Module:

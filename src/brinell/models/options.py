@@ -45,6 +45,8 @@ def select_classes(options: ModelOptions, known: Classes | None) -> Classes | No
     """Return the user's class list, or the one that is known for the model."""
     if options.classes is None:
         return known
+    if options.class_count is not None:  # classes without names, unless they are known
+        return known if known is not None and len(known.names) == options.class_count else None
     if options.classes == "imagenet":
         return imagenet_classes()
     path = Path(options.classes).expanduser()

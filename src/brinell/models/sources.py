@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
+from brinell.errors import ConfigError
 from brinell.registry import Registry, load_reference
 from brinell.validation import validate
 
@@ -20,11 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A kind of model: how it is written, a one-line description, and its opener, a function or "module:function"."""
+    """A kind of model: how it is written, a one-line description, and its opener, a function or "module:function".
+
+    `checkpoints`: whether it opens a checkpoint of fine-tuned weights.
+    """
 
     form: str
     description: str
     opener: str | Opener
+    checkpoints: bool = False
 
     def open(self, rest: str, options: ModelOptions, execution: Execution) -> Model:
         """Open a model of this kind."""
@@ -39,11 +44,17 @@ def open_model(model: str | Mapping[str, Any] | ModelOptions, execution: Executi
     """Open a model by its string or its options."""
     options = model if isinstance(model, ModelOptions) else validate(ModelOptions, model)
     kind, _, rest = options.source.partition(":")
-    return SOURCES[kind].open(rest, options, execution or Execution())
+    source = SOURCES[kind]
+    if options.checkpoint is not None and not source.checkpoints:
+        able = " or ".join(f"{name}:NAME" for name, one in zip(SOURCES, SOURCES.values(), strict=True) if one.checkpoints)
+        raise ConfigError(
+            f"checkpoint is an option of {able}, not of {kind}:; for your own network, use torch:FILE?factory=…"
+        )
+    return source.open(rest, options, execution or Execution())
 
 
-def _add(name: str, form: str, description: str, opener: str) -> None:
-    SOURCES.add(name, Source(form, description, f"brinell.models.{opener}"))
+def _add(name: str, form: str, description: str, opener: str, *, checkpoints: bool = False) -> None:
+    SOURCES.add(name, Source(form, description, f"brinell.models.{opener}", checkpoints))
 
 
 for _name in ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"):
@@ -57,9 +68,21 @@ _add(
     "your own torch module",
     "factory:open_torch",
 )
-_add("timm", "timm:NAME", "a timm classifier (extra: timm)", "zoo:open_timm")
-_add("torchvision", "torchvision:NAME", "a torchvision classifier or detector (extra: torchvision)", "zoo:open_torchvision")
-_add("hf", "hf:NAME_OR_FOLDER", "a classifier or detector from the Hugging Face hub (extra: hf)", "zoo:open_hf")
+_add(
+    "timm",
+    "timm:NAME[?checkpoint=FILE]",
+    "a timm classifier (extra: timm), with its own weights or yours",
+    "zoo:open_timm",
+    checkpoints=True,
+)
+_add(
+    "torchvision",
+    "torchvision:NAME[?checkpoint=FILE]",
+    "a torchvision classifier or detector (extra: torchvision), with its own weights or yours",
+    "zoo:open_torchvision",
+    checkpoints=True,
+)
+_add("hf", "hf:NAME_OR_FOLDER", "a classifier or detector from the Hugging Face hub (extra: hf)", "hub:open_hf")
 _add("hardened", "hardened:FOLDER", "a model that `brinell harden` fine-tuned", "hardened:open_hardened")
 _add(
     "http",

@@ -20,17 +20,18 @@ from brinell.runs.run import Run
 Shown = tuple[Show, str, Any]  # how a lens shows its findings, the lens's name, and the findings
 
 
-def write_report(run: Run, shown: Sequence[Shown]) -> str:
-    """Write report.html into the run's folder and return its path or URL."""
-    run.store.write(render(run, shown).encode(), "report.html")
+def write_report(run: Run, shown: Sequence[Shown], gate: Any = None) -> str:
+    """Write report.html into the run's folder and return its path or URL; `gate` is the result of rules."""
+    run.store.write(render(run, shown, gate).encode(), "report.html")
     return run.store.place("report.html")
 
 
-def render(run: Run, shown: Sequence[Shown]) -> str:
+def render(run: Run, shown: Sequence[Shown], gate: Any = None) -> str:
     """Return the report's HTML."""
     sections = [show.section(context_of(run, lens), findings) for show, lens, findings in shown]
     problems = run.query("select name, problem from samples where problem is not null")
     page = {
+        "gate": gate,
         "manifest": run.manifest,
         "manifest_text": json.dumps(_short(run.manifest), indent=1, ensure_ascii=False),
         "sections": sections,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from brinell.runs.quantiles import normal_quantile, student_quantile
 
 CONFIDENCE = 0.95
+_PRIOR = 0.5  # observations of a proportion's dispersion; by simulation (docs/statistics.md)
 THRESHOLDS = (0.9, 0.5, 0.1)  # accuracies whose failure points are reported by default
 
 
@@ -25,45 +26,69 @@ class Estimate:
 
 
 def proportion(successes: int, total: int) -> Estimate:
-    """Return a proportion with its Wilson interval, which stays in [0, 1] and suits small samples and extreme values."""
+    """Return a proportion with its Wilson interval."""
     if total == 0:
         return Estimate(math.nan, math.nan, math.nan)
-    share = successes / total
-    z = normal_quantile((1 + CONFIDENCE) / 2)
-    centre = (share + z * z / (2 * total)) / (1 + z * z / total)
-    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    return Estimate(share, max(0.0, centre - half), min(1.0, centre + half))
+    return Estimate(successes / total, *_wilson(successes / total, total))
 
 
 def mean(value: float, deviation: float | None, count: int, most: float = math.inf) -> Estimate:
-    """Return a mean of numbers in [0, `most`] with Student's interval, from the sample's mean and standard deviation.
+    """Return a mean of numbers in [0, `most`] with its interval, from the sample's mean and standard deviation.
 
-    Shares that are all 0 or all 1 have no deviation, but that does not make them certain: they get the Wilson interval.
+    Shares (`most` is 1) get a score interval, other numbers Student's interval of the logarithm: both hold for few and
+    skewed numbers, where Student's interval of the mean itself misses far too often (docs/statistics.md).
     """
-    if most == 1 and value in (0, 1):
-        return proportion(round(value * count), count)
     if count < 2 or deviation is None:
-        return Estimate(value, math.nan, math.nan)
+        return Estimate(value, *((math.nan, math.nan) if most != 1 or value not in (0, 1) else _wilson(value, count)))
+    if most == 1:
+        return Estimate(value, *_score_interval(value, deviation**2, count))
     half = student_quantile(count - 1, (1 + CONFIDENCE) / 2) * deviation / math.sqrt(count)
-    return Estimate(value, max(0.0, value - half), min(most, value + half))
+    if value <= 0:
+        return Estimate(value, value - half, value + half)
+    return Estimate(value, value * math.exp(-half / value), min(most, value * math.exp(half / value)))
 
 
 def ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Estimate:
     """Return the share Σa / Σb over `count` clusters with counts a ≤ b each, from the sums of a, b, a², ab and b².
 
-    Observations of one cluster, such as an image, are correlated, so the interval is over clusters: Student's, of the ratio
-    estimator (Cochran 1977, 2.11). Where the share is 0 or 1, it is the Wilson interval over clusters.
+    Observations of one cluster, such as an image, are correlated, so the interval is over clusters, with the variance of
+    the ratio estimator (Cochran 1977, 2.11).
     """
     if not b:
         return Estimate(math.nan, math.nan, math.nan)
     share = a / b
     if count < 2:
         return Estimate(share, math.nan, math.nan)
-    if share in (0, 1):
-        return proportion(round(share * count), count)
-    variance = max(0.0, aa - 2 * share * ab + share * share * bb) * count / (count - 1) / b**2
-    half = student_quantile(count - 1, (1 + CONFIDENCE) / 2) * math.sqrt(variance)
-    return Estimate(share, max(0.0, share - half), min(1.0, share + half))
+    variance = max(0.0, aa - 2 * share * ab + share * share * bb) * count**2 / (count - 1) / b**2
+    return Estimate(share, *_score_interval(share, variance, count))
+
+
+def _score_interval(share: float, variance: float, count: int) -> tuple[float, float]:
+    """Return the interval of a mean of shares whose variance is that of a proportion, times a dispersion.
+
+    For shares of 0 or 1 the dispersion is 1, and this is Wilson's interval. In other samples half an observation with the
+    dispersion of a proportion is added: a few shares near 0 or 1 rarely include the large ones that move their mean.
+    """
+    centre = (count * share + 1) / (count + 2)
+    prior = _PRIOR * centre * (1 - centre)
+    spread = (count - 1) * share * (1 - share)
+    dispersion = min(1.0, ((count - 1) * variance + prior) / (spread + prior))
+    normal = normal_quantile((1 + CONFIDENCE) / 2)
+    student = student_quantile(count - 1, (1 + CONFIDENCE) / 2)
+    return _wilson(share, count / dispersion, normal + (student - normal) * (1 - dispersion))
+
+
+def _wilson(share: float, total: float, quantile: float | None = None) -> tuple[float, float]:
+    """Return Wilson's interval of a proportion, which stays in [0, 1] and suits small samples and extreme values."""
+    z = normal_quantile((1 + CONFIDENCE) / 2) if quantile is None else quantile
+    centre = (share + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def overlap(one: Estimate, other: Estimate) -> bool:
+    """Whether two intervals overlap; without an interval nothing is known, so they do."""
+    return not (one.high < other.low or other.high < one.low)
 
 
 def first_below(values: Sequence[float], threshold: float) -> int | None:

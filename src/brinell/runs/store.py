@@ -6,6 +6,7 @@ clean.parquet       each model's answer on the clean images, and which images we
 rows/LENS/MODEL/OPERATOR/SHARD.parquet    what was measured, one file per unit
 precision.parquet   average precision of detectors, computed from the rows once
 saliency.parquet    where the models look, on clean and on changed images; pictures in saliency/
+gate.json           the rules that the run was last checked by, and their checks
 exhibits/           pictures for people
 LENS/               what a lens stores in addition to its rows, such as maps
 unfinished/         outcomes of long units so far; removed when their rows are written
@@ -31,6 +32,7 @@ import pyarrow.parquet as pq
 from brinell.errors import RunError
 from brinell.runs.schema import CLEAN, ROWS, SAMPLES, Unit
 
+GATE = "gate.json"
 FORMAT = 1  # of a run's folder; others are refused with instructions
 _SMALL = 32_000_000  # bytes of row files that are read into memory at once
 _TABLES = {"samples": SAMPLES, "clean": CLEAN}

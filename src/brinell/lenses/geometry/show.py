@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from brinell.lenses.geometry import LENS
 from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.lenses.geometry.rows import SCORE_LIMIT
 from brinell.report.exhibits import pairs
+from brinell.report.grid import Grid
 from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
+from brinell.runs.words import format_mean
 
 coordinate_shares = lazy_chart("brinell.lenses.geometry.charts:coordinate_shares")
 invariance_bars = lazy_chart("brinell.lenses.geometry.charts:invariance_bars")
@@ -25,7 +23,7 @@ def table(findings: GeometryFindings) -> list[Any]:
     lines: list[Any] = []
     for model in findings.models:
         tables = [_smallest_table(findings, model), _random_table(findings, model)]
-        lines += [Text(f"\n{model}", style="bold"), *(one for one in tables if one.row_count)]
+        lines += [one for one in tables if one.rows]
         lines += [
             f"{findings.title(one.operator)}: {note}."
             for one in findings.smallest.values()
@@ -36,31 +34,25 @@ def table(findings: GeometryFindings) -> list[Any]:
     return lines
 
 
-def _smallest_table(findings: GeometryFindings, model: str) -> Table:
-    rows = Table(box=box.SIMPLE_HEAD)
-    mean = f"mean up to {SCORE_LIMIT:g} (95 %)"
-    for head in ("smallest motions", mean, "fooled", "ρ̂", "s", "queries", "gradients"):
-        rows.add_column(head, justify="left" if head == "smallest motions" else "right")
+def _smallest_table(findings: GeometryFindings, model: str) -> Grid:
+    heads = ("smallest motions", f"mean up to {SCORE_LIMIT:g} [95 %]", "fooled", "ρ̂", "seconds", "queries", "gradients")
+    rows = []
     for operator in findings.operators:
         one = findings.smallest.get((model, operator))
         if one is not None:
-            interval = f" ({one.restricted_mean.low:.2f}–{one.restricted_mean.high:.2f})" if one.images > 1 else ""
-            score = f"{one.restricted_mean.value:.2f}{interval}" if one.images else "–"
+            score = format_mean(one.restricted_mean, ".2f") if one.images else "–"
             published = f"{one.rho_hat.value:.2f}" if one.fooled else "–"
             costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
-            rows.add_row(findings.title(operator), score, f"{one.fooled} of {one.images}", published, *costs)
-    return rows
+            rows.append((findings.title(operator), score, f"{one.fooled} of {one.images}", published, *costs))
+    limit = f"Scores above {SCORE_LIMIT:g} and images that are not fooled count as {SCORE_LIMIT:g}; ρ̂ is the mean of fooled"
+    return Grid(heads, tuple(rows), model, note=f"{limit} images alone. Seconds, queries and gradients are per image.")
 
 
-def _random_table(findings: GeometryFindings, model: str) -> Table:
-    rows = Table(box=box.SIMPLE_HEAD)
-    rows.add_column("random motions")
-    rows.add_column(f"score at which {findings.threshold:.0%} change the label", justify="right")
-    for operator in findings.operators:
-        if (model, operator) in findings.rates:
-            score = findings.threshold_score(model, operator)
-            rows.add_row(findings.title(operator), "not reached" if score is None else f"{score:.2f}")
-    return rows
+def _random_table(findings: GeometryFindings, model: str) -> Grid:
+    heads = ("random motions", f"score at which {findings.threshold:.0%} change the label [95 %]")
+    own = [operator for operator in findings.operators if (model, operator) in findings.rates]
+    rows = [(findings.title(operator), findings.describe_threshold(model, operator)) for operator in own]
+    return Grid(heads, tuple(rows), "" if any(owner == model for owner, _ in findings.smallest) else model)
 
 
 def charts(findings: GeometryFindings) -> dict[str, Chart]:

@@ -41,12 +41,17 @@ class Point:
 
 @dataclass(frozen=True)
 class FailurePoint:
-    """The first level at which a model's accuracy drops below a threshold; None: it never does."""
+    """The first level at which a model's accuracy drops below a threshold; None: it never does.
+
+    `earliest` and `latest` are its 95 % interval: where the lower and the upper bound of accuracy first drop below.
+    """
 
     model: str
     operator: str
     threshold: float
     level: int | None
+    earliest: int | None
+    latest: int | None
     caption: str
     changed: float | None
 
@@ -148,12 +153,13 @@ def select_averaged(keys: Iterable[Key], white_box: frozenset[str]) -> list[str]
 
 def find_failure_point(key: Key, points: Sequence[Point], threshold: float) -> FailurePoint:
     """Return where the accuracy of a profile first drops below a threshold."""
-    level = first_below([point.accuracy.value for point in points], threshold)
+    level, earliest, latest = (
+        first_below([getattr(point.accuracy, bound) for point in points], threshold) for bound in ("value", "low", "high")
+    )
     if level is None:
-        return FailurePoint(*key, threshold, None, "never", None)
-    if level == 0:
-        return FailurePoint(*key, threshold, 0, "on clean images", 0.0)
-    return FailurePoint(*key, threshold, level, points[level].caption, points[level].changed)
+        return FailurePoint(*key, threshold, None, earliest, latest, "never", None)
+    caption = points[level].caption if level else "on clean images"
+    return FailurePoint(*key, threshold, level, earliest, latest, caption, points[level].changed if level else 0.0)
 
 
 def _caption(run: Run, operator: str, look: Sequence[Any], clean_grey: float | None) -> str:

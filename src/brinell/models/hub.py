@@ -1,0 +1,116 @@
+"""Models of the Hugging Face hub, or of a folder, with the preprocessing of their processors (extra: hf)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from torch import Tensor, nn
+
+from brinell.classes import Classes
+from brinell.config.execution import Execution
+from brinell.config.model import ModelOptions
+from brinell.errors import MissingExtra
+from brinell.models.imagenet import imagenet_classes
+from brinell.models.model import Model
+from brinell.models.modules import model_from_module
+from brinell.models.preprocess import Preprocess
+from brinell.models.zoo import Built, build_by, read_interpolation
+
+
+def open_hf(name: str, options: ModelOptions, execution: Execution) -> Model:
+    """Open a classifier or detector of the Hugging Face hub, or of a folder."""
+    detector = options.is_detector(is_hf_detector(name, trust=execution.trust))
+    build = hf_detector if detector else hf_model
+    module, known, classes = build(name, pretrained=options.pretrained, trust=execution.trust)
+    return model_from_module(module, options, execution, known=known, classes=classes, detector=detector)
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtra("transformers", "hf") from None
+    return transformers
+
+
+def is_hf_detector(name: str, *, trust: bool) -> bool:
+    """Whether a model is a detector by its configuration."""
+    config = _hf_config(name, trust)
+    return any("ObjectDetection" in architecture for architecture in config.architectures or ())
+
+
+def hf_model(name: str, *, pretrained: bool, trust: bool) -> Built:
+    """Build a Hugging Face image classifier, from the hub or a folder, with the preprocessing of its processor."""
+    auto = _transformers().AutoModelForImageClassification
+    module, processor, names = _hf_parts(auto, name, pretrained=pretrained, trust=trust)
+    classes = imagenet_classes() if names == imagenet_classes().names else Classes(names)
+    return _Logits(module), _read_processor(processor), classes
+
+
+def hf_detector(name: str, *, pretrained: bool, trust: bool) -> Built:
+    """Build a Hugging Face detector, from the hub or a folder, decoded by its own processor. Images are stretched."""
+    auto = _transformers().AutoModelForObjectDetection
+    module, processor, names = _hf_parts(auto, name, pretrained=pretrained, trust=trust)
+    known = dataclasses.replace(_read_processor(processor), short_side=None)
+    return _Objects(module, processor), known, Classes(names)
+
+
+def _hf_config(name: str, trust: bool) -> Any:
+    auto = _transformers().AutoConfig
+    return build_by(lambda: auto.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
+
+
+def _hf_parts(auto: Any, name: str, *, pretrained: bool, trust: bool) -> tuple[nn.Module, Any, tuple[str, ...]]:
+    """Return a model, its processor and the names of its classes."""
+    config, processors = _hf_config(name, trust), _transformers().AutoImageProcessor
+    if pretrained:
+        module = build_by(lambda: auto.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
+    else:
+        module = auto.from_config(config, trust_remote_code=trust)
+    processor = build_by(lambda: processors.from_pretrained(name, trust_remote_code=trust), f"hf:{name}")
+    return module, processor, tuple(config.id2label[index] for index in range(config.num_labels))
+
+
+class _Objects(nn.Module):
+    """A Hugging Face detector whose outputs are decoded by its processor."""
+
+    def __init__(self, module: nn.Module, processor: Any) -> None:
+        super().__init__()
+        self.module, self.processor = module, processor
+
+    def forward(self, images: Tensor) -> Any:
+        outputs = self.module(pixel_values=images, return_dict=True)
+        sizes = [tuple(images.shape[2:])] * len(images)
+        return self.processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=sizes)
+
+
+class _Logits(nn.Module):
+    """A Hugging Face classifier that returns its logits only."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, images: Any) -> Any:
+        return self.module(pixel_values=images, return_dict=True).logits
+
+
+def _read_processor(processor: Any) -> Preprocess:
+    size = dict(processor.size)
+    crop = dict(getattr(processor, "crop_size", None) or {}) if getattr(processor, "do_center_crop", False) else {}
+    target = crop or size
+    short_side = size.get("shortest_edge")
+    height, width = (int(target.get(side) or short_side or 224) for side in ("height", "width"))
+    if not crop and short_side is not None and getattr(processor, "crop_pct", None):
+        short_side = int(short_side / processor.crop_pct)  # ConvNeXt's rule
+    rescale = 255 * processor.rescale_factor if getattr(processor, "do_rescale", True) else 255.0
+    mean, std = (processor.image_mean, processor.image_std) if processor.do_normalize else ((0.0,), (1.0,))
+    return Preprocess(
+        height=height,
+        width=width,
+        short_side=short_side or (max(size["height"], height, width) if crop and "height" in size else None),
+        interpolation=read_interpolation(int(processor.resample)),
+        mean=tuple(value / rescale for value in mean),
+        std=tuple(value / rescale for value in std),
+    )
