@@ -648,7 +648,7 @@ def test_models_are_ranked_with_the_images_that_they_withstand(tmp_path: Path) -
     values = run.rows("select least(score, 2) from rows where model = 'sturdy' and status = 'broken'").fetchall()
     assert sturdy.restricted_mean.value == pytest.approx((sum(value for (value,) in values) + 20 * SCORE_LIMIT) / 22)
     assert fragile.restricted_mean.high < sturdy.restricted_mean.low
-    assert f"up to 2, is {sturdy.restricted_mean.value:.2f} (95 %" in found.verdict("sturdy")
+    assert f"up to 2, is {sturdy.restricted_mean.value:.2f} [" in found.verdict("sturdy")
     board = brinell.leaderboard(run)
     assert [row.model for row in board.rows] == ["sturdy", "fragile"]
     assert [measure.name for measure in board.measures if measure.lens] == ["motion"]
@@ -669,7 +669,7 @@ def test_a_model_that_is_never_fooled_is_not_certain(tmp_path: Path) -> None:
     assert (one.fooled, one.restricted_mean.value, one.restricted_mean.high) == (0, SCORE_LIMIT, SCORE_LIMIT)
     assert 1.0 < one.restricted_mean.low < 1.6  # Wilson: at least 68 % of images withstand
     assert math.isnan(one.rho_hat.value)
-    assert found.verdict("m") == "No motion found changes a label of m."
+    assert found.verdict("m").startswith("No motion found changes a label of m.")
     assert "invariance" in charts(found) and "generators" not in charts(found)
 
 

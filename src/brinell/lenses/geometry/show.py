@@ -35,17 +35,17 @@ def table(findings: GeometryFindings) -> list[Any]:
 
 
 def _smallest_table(findings: GeometryFindings, model: str) -> Grid:
-    heads = ("smallest motions", f"mean up to {SCORE_LIMIT:g} [95 %]", "fooled", "ρ̂", "seconds", "queries", "gradients")
+    heads = ("smallest motions", "mean score [95 %]", "fooled", "ρ̂", "seconds", "queries")
     rows = []
     for operator in findings.operators:
         one = findings.smallest.get((model, operator))
         if one is not None:
             score = format_mean(one.restricted_mean, ".2f") if one.images else "–"
             published = f"{one.rho_hat.value:.2f}" if one.fooled else "–"
-            costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
+            costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}")
             rows.append((findings.title(operator), score, f"{one.fooled} of {one.images}", published, *costs))
     limit = f"Scores above {SCORE_LIMIT:g} and images that are not fooled count as {SCORE_LIMIT:g}; ρ̂ is the mean of fooled"
-    return Grid(heads, tuple(rows), model, note=f"{limit} images alone. Seconds, queries and gradients are per image.")
+    return Grid(heads, tuple(rows), model, note=f"{limit} images alone. Seconds and queries are per image.")
 
 
 def _random_table(findings: GeometryFindings, model: str) -> Grid:
