@@ -148,15 +148,17 @@ class Run(OpenedRun):
         *,
         models: Sequence[Model] | None = None,
         data: Any = None,
+        trust: bool = False,
         quiet: bool = False,
     ) -> Findings:
         """Compare where the models look on clean and on changed images.
 
-        Models and data are opened again as the run names them; what was given as an object has to be given again.
+        Models and data are opened again as the run names them; what was given as an object has to be given again. `trust`
+        allows models that run code when they are opened.
         """
         from brinell.saliency.rerun import add_saliency  # imports torch
 
-        add_saliency(self, options, models=models, data=data, quiet=quiet)
+        add_saliency(self, options, models=models, data=data, trust=trust, quiet=quiet)
         self.refresh("saliency")
         return self.findings_of("saliency")
 

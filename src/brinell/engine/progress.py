@@ -1,4 +1,4 @@
-"""Reports progress: bars with rate and time left on a terminal, occasional lines elsewhere."""
+"""Reports progress: bars with rate and time left on a terminal and in a notebook, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
+
+from brinell.engine.notebook import NotebookProgress, in_notebook
+from brinell.units import format_clock, format_rate
 
 Advance = Callable[[int], None]
 TimeLeft = Callable[[], float | None]  # in seconds; None: not known yet
@@ -55,7 +58,7 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text(_rate(speed, task.fields["unit"]) if speed else "", style="cyan")
+        return Text(format_rate(speed, task.fields["unit"]) if speed else "", style="cyan")
 
 
 class _TimeLeft(ProgressColumn):
@@ -67,8 +70,8 @@ class _TimeLeft(ProgressColumn):
         estimate: TimeLeft | None = task.fields["left"]
         left = task.time_remaining if estimate is None else estimate()
         if task.finished or left is None:
-            return Text(_clock(task.elapsed or 0), style="progress.elapsed")
-        return Text(f"{_clock(left)} left", style="progress.remaining")
+            return Text(format_clock(task.elapsed or 0), style="progress.elapsed")
+        return Text(f"{format_clock(left)} left", style="progress.remaining")
 
 
 class _Bars:
@@ -108,8 +111,8 @@ class _Lines:
                 last = now
                 rate = done / max(now - start, 1e-9)
                 seconds = (total - done) / rate if left is None else left()
-                rest = "" if done >= total or seconds is None else f", {_clock(seconds)} left"
-                self.say(f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {_rate(rate, unit)}{rest}")
+                rest = "" if done >= total or seconds is None else f", {format_clock(seconds)} left"
+                self.say(f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {format_rate(rate, unit)}{rest}")
 
         return advance
 
@@ -120,23 +123,14 @@ class _Lines:
         return nullcontext()
 
 
-def _rate(per_second: float, unit: str) -> str:
-    """Return a rate, per minute if it is less than one per second."""
-    return f"{per_second:,.0f} {unit}/s" if per_second >= 1 else f"{60 * per_second:,.0f} {unit}/min"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 @contextmanager
 def reporter(quiet: bool = False) -> Iterator[Reporter]:
-    """Yield a reporter that writes to standard error."""
+    """Yield a reporter that writes to standard error, or below a notebook's cell, where that would be red."""
     console = Console(stderr=True)
     if quiet:
         yield Silent()
+    elif in_notebook():
+        yield NotebookProgress()
     elif not console.is_terminal:
         yield _Lines()
     else:
