@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.criteria.criterion import find_criterion
-from brinell.engine import pace, progress
+from brinell.engine import progress, units
 from brinell.engine.evaluator import Evaluator
-from brinell.engine.pace import Pace
 from brinell.engine.plan import plan
 from brinell.engine.progress import reporter
 from brinell.engine.runner import execute
 from brinell.engine.setup import assemble
 from brinell.engine.threads import CORES, batches, halving, one_each_core
+from brinell.engine.units import Countdown
 from brinell.errors import ModelError
 from brinell.lenses.method import Trials
 from brinell.perturb.difference import difference
@@ -189,8 +189,8 @@ def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_time_left_comes_from_finished_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change without finished images counts as the mean of the others, until it has some."""
     now = 0.0
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now)
-    own = Pace({"slow": 4, "fast": 4})
+    monkeypatch.setattr(units.time, "monotonic", lambda: now)
+    own = Countdown({"slow": 4, "fast": 4})
     now = 3.0
     assert own.seconds_left() is None
     now = 10.0
@@ -228,7 +228,7 @@ def test_units_of_a_slow_model_are_small_and_stay_as_they_are(
     lens = {"name": "profile", "operators": ["white_fog"], "levels": 20}
 
     def measure(rate: float, **execution: Any) -> brinell.Run:
-        monkeypatch.setattr(pace, "images_per_second", lambda model, batch: rate)
+        monkeypatch.setattr(units, "images_per_second", lambda model, batch: rate)
         given = brinell.Execution(runtime="torch", batch=4, **execution)
         out = tmp_path / f"run{execution}"
         return brinell.run("fake:grey", greys, lens=lens, out=out, execution=given, quiet=True)

@@ -18,9 +18,8 @@ from brinell.criteria.verdict import Verdict
 from brinell.lenses.method import Done, Outcome
 from brinell.perturb.difference import no_difference
 from brinell.runs.schema import Unit
-from brinell.runs.store import Store
+from brinell.runs.store import UNFINISHED, Store
 
-FOLDER = "unfinished"
 EVERY = 20.0  # seconds between two files of results of tasks
 
 
@@ -34,7 +33,7 @@ class Journal:
     def __init__(self, store: Store, unit: Unit, *, trials: bool = False) -> None:
         self.store, self.trials = store, trials
         names = (quote(part, safe="") for part in (unit.lens, unit.model, unit.operator))
-        self.parts = FOLDER, *names, f"{unit.shard:05d}"
+        self.parts = UNFINISHED, *names, f"{unit.shard:05d}"
         self._pending: dict[str, np.ndarray] = {}
         self._files, self._written = 0, time.monotonic()
         self._stored: dict[int, Done] | None = None

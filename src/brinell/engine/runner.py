@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
@@ -14,13 +13,19 @@ import torch
 from torch import Tensor
 
 from brinell.datasets.objects import object_rule
-from brinell.engine.clean import answer_clean, readable, select_kept
+from brinell.engine.clean import answer_clean, label_indices, readable, select_kept
 from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator, Known
 from brinell.engine.exhibits import draw_exhibits
 from brinell.engine.journal import Journal
-from brinell.engine.manifest import count_queries, new_manifest, refuse_other_images, refuse_other_settings
-from brinell.engine.pace import Pace, unit_size
+from brinell.engine.manifest import (
+    count_queries,
+    holds_run,
+    new_manifest,
+    refuse_other_images,
+    refuse_other_settings,
+    refuse_replaced,
+)
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.renderer import Renderer
 from brinell.engine.rows import write_rows
@@ -29,6 +34,7 @@ from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numb
 from brinell.engine.survey import select_indices, survey
 from brinell.engine.threads import torch_alone
 from brinell.engine.truth import Truth
+from brinell.engine.units import JobProgress, fix_unit_size, unit_size
 from brinell.lenses.method import Columns
 from brinell.perturb.change import Change
 from brinell.runs.run import Run
@@ -51,9 +57,11 @@ def execute(
         refuse_other_settings(store, config, setup.models)
         samples = _samples(setup, pool, reporter)
         refuse_other_images(store, setup.dataset, samples)
+        _check(jobs, samples, reporter)
+        for model in setup.models:
+            label_indices(samples, setup.dataset, config.data, model)  # raises before anything is written
         manifest = _begin(store, setup, jobs, samples)
         with count_queries(store, setup.models, manifest):
-            _check(jobs, samples, reporter)
             context = RunContext(store, setup, samples, manifest, pool, reporter, {})
             clean = _clean(context)
             kept, truth = _kept(samples, clean), Truth.of(clean)
@@ -99,10 +107,14 @@ def _samples(setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter) -> p
 
 def _begin(store: Store, setup: RunSetup, jobs: list[Job], samples: pa.Table) -> dict[str, Any]:
     """Return the manifest of the run in this folder; a new one is written first, and then the samples."""
-    if store.exists("manifest.json"):
+    if holds_run(store, setup, samples):
         manifest = store.manifest()
     else:
         manifest = new_manifest(setup, jobs, samples)
+        refuse_other_settings(store, setup.config, setup.models)  # again: another run may have started meanwhile
+        refuse_other_images(store, setup.dataset, samples)
+        for table in ("samples", "clean"):  # of a run that was refused before it measured anything
+            store.remove(f"{table}.parquet")
         store.write_manifest(manifest)
     if setup.config.execution.batch is not None:
         manifest["execution"]["batch"] = dict.fromkeys(manifest["execution"]["batch"], setup.config.execution.batch)
@@ -137,6 +149,28 @@ def _kept(samples: pa.Table, clean: pa.Table) -> list[Entry]:
     return [entry for entry in readable(samples) if entry.index in kept]
 
 
+def missing_units(
+    store: Store, job: Job, kept: list[Entry], execution: Mapping[str, Any]
+) -> tuple[list[list[Entry]], set[Unit]]:
+    """Return the images of a job's units, and the units that have no rows yet."""
+    size = unit_size(execution, job, kept)
+    shards = [kept[start : start + size] for start in range(0, len(kept), size)]
+    units = [unit for number in range(len(shards)) for unit, _ in _units_of(job, number)]
+    return shards, set(store.missing(units))
+
+
+def share_left(store: Store, job: Job) -> float:
+    """Return the share of a job's trials that are still to do, in a folder that holds its run."""
+    if not store.exists("samples.parquet") or not store.exists("clean.parquet"):
+        return 1.0
+    kept = _kept(store.table("samples"), store.table("clean"))
+    shards, missing = missing_units(store, job, kept, store.manifest()["execution"])
+    changes = {change.id: change for change in job.changes}
+    left = sum(job.trials(changes[unit.operator], shards[unit.shard]) for unit in missing)
+    total = sum(job.trials(change, kept) for change in job.changes)
+    return left / total if total else float(bool(missing))
+
+
 def _boxes_of(entries: Sequence[Entry]) -> Tensor:
     """Return the objects' boxes in the pixels of their images (N, 4), NaN where unknown."""
     return torch.tensor([entry.box or [torch.nan] * 4 for entry in entries])
@@ -144,10 +178,8 @@ def _boxes_of(entries: Sequence[Entry]) -> Tensor:
 
 def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> None:
     """Measure every unit of a job that has no rows yet, shard by shard."""
-    size = unit_size(context, job, kept)
-    shards = [kept[start : start + size] for start in range(0, len(kept), size)]
-    units = [unit for number in range(len(shards)) for unit, _ in _units_of(job, number)]
-    missing = set(context.store.missing(units))
+    fix_unit_size(context, job, kept)
+    shards, missing = missing_units(context.store, job, kept, context.manifest["execution"])
     if not missing:
         return
     numbers = sorted({unit.shard for unit in missing})
@@ -157,7 +189,7 @@ def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> 
         for unit, change in _units_of(job, number)
         if unit in missing
     }
-    progress = _Progress(context.reporter, job, most, shards)
+    progress = JobProgress(context.reporter, job, most, shards)
     batch = context.batch(job.model)
 
     def load(number: int) -> tuple[int, Images]:
@@ -165,43 +197,14 @@ def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> 
 
     for number, images in one_ahead(load, numbers):
         entries = shards[number]
-        evaluator = _evaluator(context, job, entries, images, truth, batch, progress.queried)
+        evaluator = make_evaluator(context, job, entries, images, truth, batch, progress.queried)
         for unit, change in _units_of(job, number):
             if unit in missing:
                 before = evaluator.queries
-                _measure_unit(context.store, job, evaluator, unit, change, entries, most[unit])
+                _measure_unit(context, job, evaluator, unit, change, entries, most[unit])
                 progress.finish(unit, evaluator.queries - before)
         batch = evaluator.batch  # what memory allowed here holds for the next shard
         del evaluator, images  # or they would stay until the next ones are loaded
-
-
-class _Progress:
-    """Reports the progress of a job: its trials, or where only the end shows how many a search needs, its searches."""
-
-    def __init__(self, reporter: Reporter, job: Job, trials: Mapping[Unit, int], shards: Sequence[Sequence[Entry]]) -> None:
-        self._trials, self._images = trials, {unit: len(shards[unit.shard]) for unit in trials}
-        what, self._searches = f"{job.lens.name}: {job.model.name}", job.method.search
-        if not self._searches:
-            self._advance = reporter.stage(what, sum(trials.values()), job.unit)
-            return
-        each: Counter[str] = Counter()
-        for unit, count in self._images.items():
-            each[unit.operator] += count
-        self._pace = Pace(each)
-        self._advance = reporter.stage(what, sum(each.values()), "searches", self._pace.seconds_left)
-
-    def queried(self, count: int) -> None:
-        """Report queries."""
-        if not self._searches:
-            self._advance(count)
-
-    def finish(self, unit: Unit, queries: int) -> None:
-        """Report a unit whose rows are written, after a number of queries."""
-        if not self._searches:
-            self._advance(self._trials[unit] - queries)  # those that were not needed
-            return
-        self._pace.finish(unit.operator, self._images[unit])
-        self._advance(self._images[unit])
 
 
 def _load(context: RunContext, job: Job, entries: list[Entry]) -> Images:
@@ -211,9 +214,16 @@ def _load(context: RunContext, job: Job, entries: list[Entry]) -> Images:
     return load_images(context.setup.dataset, entries, preprocess, context.pool, with_originals=originals, ready=ready)
 
 
-def _evaluator(
-    context: RunContext, job: Job, entries: list[Entry], images: Images, truth: Truth, batch: int, advance: Any
+def make_evaluator(
+    context: RunContext,
+    job: Job,
+    entries: list[Entry],
+    images: Images,
+    truth: Truth,
+    batch: int,
+    advance: Callable[[int], None] = lambda done: None,
 ) -> Evaluator:
+    """Return the evaluator of a job on a shard's images."""
     model = job.model
     renderer = Renderer(
         model.preprocess,
@@ -229,10 +239,10 @@ def _evaluator(
 
 
 def _measure_unit(
-    store: Store, job: Job, evaluator: Evaluator, unit: Unit, change: Change, entries: Sequence[Entry], most: int
+    context: RunContext, job: Job, evaluator: Evaluator, unit: Unit, change: Change, entries: Sequence[Entry], most: int
 ) -> None:
     """Measure one change and write its rows. What a long unit has computed is kept in a journal while it runs."""
-    began = time.perf_counter()
+    store, began = context.store, time.perf_counter()
     journal = Journal(store, unit, trials=most > (job.method.trials_per_unit or most))
     try:
         columns = evaluator.drive(job.method.measure(evaluator.shard(), change, job.options), journal)
@@ -243,6 +253,7 @@ def _measure_unit(
         columns["seconds"] = _constant(columns, (time.perf_counter() - began) / len(entries))
     if not job.model.scores:
         columns = {name: column for name, column in columns.items() if name not in SCORES}
+    refuse_replaced(store, context.manifest)
     write_rows(store, unit, entries, evaluator.labels.cpu(), columns, job.lens.reader.columns)
     journal.clear()
     give_back_freed_memory()
