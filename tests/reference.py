@@ -111,9 +111,9 @@ def pairs(image: np.ndarray, chance: Chance) -> list[tuple[int, int]]:
     return list(zip(first, second, strict=True))
 
 
-def neighbours(image: np.ndarray, chance: Chance, share: int) -> list[tuple[int, int]]:
+def neighbours(image: np.ndarray, chance: Chance) -> list[tuple[int, int]]:
     height, width = image.shape[:2]
-    count = max(1, (width - 1) * (height - 1) // share)
+    count = max(1, (width - 1) * (height - 1) // 2)
     found = []
     columns = zip(chance.below(0, count, width - 1), chance.below(1, count, height - 1), chance.bits(2, count), strict=True)
     for x, y, bits in columns:
@@ -141,15 +141,28 @@ def pixel_exchange(image: np.ndarray, chance: Chance, step: int) -> None:
 
 
 def pixel_exchange_paper(image: np.ndarray, chance: Chance, step: int) -> None:
-    swap(image, pairs(image, chance))
+    """Section 1.2: pairs of locations are selected at random and their colours exchanged, wh/20 per level."""
+    height, width = image.shape[:2]
+    count = width * height // 20
+    swap(image, list(zip(chance.below(0, count, width * height), chance.below(1, count, width * height), strict=True)))
 
 
 def adjacent_exchange(image: np.ndarray, chance: Chance, step: int) -> None:
-    copy(image, neighbours(image, chance, 2))
+    copy(image, neighbours(image, chance))
 
 
 def adjacent_exchange_paper(image: np.ndarray, chance: Chance, step: int) -> None:
-    swap(image, neighbours(image, chance, 20))
+    """Section 1.2: the first location is any pixel, the second one of the eight adjacent locations, wh/20 per level."""
+    height, width = image.shape[:2]
+    count = width * height // 20
+    exchanged = []
+    for first, bits in zip(chance.below(0, count, width * height), chance.bits(1, count), strict=True):
+        y, x = divmod(first, width)
+        around = [(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0)]
+        inside = [(row, column) for row, column in around if 0 <= row < height and 0 <= column < width]
+        row, column = inside[bits * len(inside) >> 32]
+        exchanged.append((first, row * width + column))
+    swap(image, exchanged)
 
 
 def white_fog(image: np.ndarray, chance: Chance, step: int) -> None:
@@ -213,8 +226,10 @@ STEPS = {
     "noise:published": noise,
     "pixel_exchange:published": pixel_exchange,
     "pixel_exchange:paper": pixel_exchange_paper,
+    "pixel_exchange:standard": pixel_exchange_paper,
     "adjacent_exchange:published": adjacent_exchange,
     "adjacent_exchange:paper": adjacent_exchange_paper,
+    "adjacent_exchange:standard": adjacent_exchange_paper,
     "white_fog:published": white_fog,
     "fade_black:published": fade_black,
     "fade_white:published": fade_white,
@@ -227,6 +242,7 @@ LEVELS = {
     "posterise:paper": lambda image, level: posterise_to(image, 32 - level, paper=True),
     "jpeg:published": lambda image, level: compress_jpeg(image, 32 - level, paper=False),
     "jpeg:paper": lambda image, level: compress_jpeg(image, 32 - level, paper=True),
+    "jpeg:standard": lambda image, level: compress_jpeg(image, int(np.linspace(95, 5, 30).round()[level - 1]), paper=True),
 }
 
 

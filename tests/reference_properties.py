@@ -84,6 +84,10 @@ def fog_equations(picture: np.ndarray, e: float, chance: Chance) -> np.ndarray:
     return picture + 255 * e * 3.5 * plasma(picture, chance, e)
 
 
+def fog_standard(picture: np.ndarray, e: float, chance: Chance) -> np.ndarray:
+    return (1 - e) * picture + e * 255 * plasma(picture, chance, 0.25)
+
+
 def snow(picture: np.ndarray, e: float, chance: Chance) -> np.ndarray:
     height, width = picture.shape[:2]
     side, length = max(1, height // 10), max(1, int(0.9 * (height // 10 // 2)))
@@ -117,6 +121,7 @@ def frost_equations(picture: np.ndarray, e: float, chance: Chance) -> np.ndarray
 Loop = Callable[[np.ndarray, float, Chance], np.ndarray]
 LOOPS: dict[str, Loop] = {
     "brightness:dsn2020": lambda x, e, chance: x * (1 + 254 * e if e > 0 else 1 + e * 254 / 255),
+    "brightness:standard": lambda x, e, chance: x * 2 ** (8 * e),
     "brightness:equations": lambda x, e, chance: x + 255 * e,
     "contrast:dsn2020": lambda x, e, chance: (1 - e) * x + e * 255 / 2,
     "uniform_noise:dsn2020": uniform_noise,
@@ -126,18 +131,23 @@ LOOPS: dict[str, Loop] = {
     "salt_and_pepper:dsn2020": salt_and_pepper,
     "fog:dsn2020": fog,
     "fog:equations": fog_equations,
+    "fog:standard": fog_standard,
     "snow:dsn2020": snow,
     "frost:dsn2020": frost,
     "frost:equations": frost_equations,
+    "frost:standard": frost_equations,
 }
 
 #: properties that a test in laws/test_property_references.py compares with OpenCV or SciPy, and the name of that test
 COMPARED_WITH_LIBRARIES = {
     "rotation:dsn2020": "test_rotation_is_that_of_opencv",
     "horizontal_translation:dsn2020": "test_translation_shifts_the_array",
+    "horizontal_translation:standard": "test_translation_shifts_the_array",
     "vertical_translation:dsn2020": "test_translation_shifts_the_array",
+    "vertical_translation:standard": "test_translation_shifts_the_array",
     "spatial:dsn2020": "test_spatial_turns_and_then_moves",
     "motion_blur:dsn2020": "test_motion_blur_is_a_filter_of_opencv",
+    "motion_blur:standard": "test_motion_blur_is_a_filter_of_opencv",
     "motion_blur:equations": "test_motion_blur_is_a_filter_of_opencv",
     "gaussian_blur:dsn2020": "test_gaussian_blur_is_that_of_scipy",
 }

@@ -158,15 +158,25 @@ def test_a_run_shows_itself(run: brinell.Run) -> None:
     assert repr(run) == f"Run({run.folder!r})"
     shown = run._repr_html_()
     assert shown.count("<table>") == 1 and shown.count("<tr>") == 2 + 2
-    for text in ("grey:0.25 is right on 100% of the clean images", "fade to black", "mean accuracy over all levels"):
+    for text in ("grey:0.25 is right on 100% [61–100%] of the clean images", "fade to black", "Mean over all levels"):
         assert text in shown
+
+
+def test_findings_print_as_the_summary_does(run: brinell.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    found = run.summary()
+    printed = str(found)
+    assert printed.startswith("grey:0.25\n") and " ".join(printed.split()).endswith("Only 6 images were tested.")
+    assert "fade to black" in printed and "…" not in printed and max(map(len, printed.splitlines())) <= 80
+    start = "<ProfileFindings: 1 model, 2 operators; "
+    assert repr(found).startswith(start) and len(repr(found)) < 120
 
 
 def test_rows_answer_questions(run: brinell.Run) -> None:
     assert len(run.rows().fetchall()) == 2 * 6 * 21
     assert run.rows("select count(*) from samples").fetchall() == [(6,)]
     assert run.rows("select model, count(*) from clean group by 1 order by 1").fetchall()[0] == ("grey:0.25", 6)
-    table = run.rows("select * from rows").arrow().read_all()
+    table = run.rows("select * from rows").arrow()
     assert table.num_rows == 252 and "probability" in table.column_names
     with pytest.raises(RunError, match=r"the query failed: .*[Ss]yntax [Ee]rror"):
         run.rows("selec")

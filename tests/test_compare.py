@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -444,10 +445,44 @@ def test_the_leaderboard(runs: dict[str, brinell.Run], capsys: pytest.CaptureFix
         assert one["rank"]["low"] <= one["rank"]["value"] <= one["rank"]["high"]
     board = brinell.leaderboard(*(runs[name] for name in ("soft", "hard", "soft knob", "hard knob")))
     assert len(board.rows) == 2 and {measure.lens for measure in board.measures} == {None, "profile", "knob"}
-    assert runs["hard"].folder in board.rows[0].model, "two of one name are told apart by their folders"
-    assert runs["hard knob"].folder in board.rows[0].model, "one model's runs, by its content"
+    assert board.rows[0].model == "grey (hard, hard-knob)", "two of one name are told apart by the names of their runs"
     main(["leaderboard", runs["two"].folder])
     assert "area: mean accuracy over all levels, mean over 3 operators; higher is better" in capsys.readouterr().out
+
+
+def test_models_that_can_t_be_told_apart_share_a_place(runs: dict[str, brinell.Run], data: Path, tmp_path: Path) -> None:
+    clear = brinell.leaderboard(runs["two"])
+    assert [row.position for row in clear.rows] == [1, 2] and clear.verdict() == "hard is clearly ahead of the others."
+    twins = made(data, tmp_path / "twins", ["fake:grey:0.35?name=one", "fake:grey:0.35?name=other"])
+    tied = brinell.leaderboard(twins)
+    assert [(row.model, row.position) for row in tied.rows] == [("one", 1), ("other", 1)]
+    assert tied.verdict() == "No model is clearly ahead: one and other are tied."
+
+
+def test_runs_that_can_t_be_ranked_are_skipped_by_name(
+    runs: dict[str, brinell.Run], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(runs["soft"].folder, tmp_path / "unfinished")
+    manifest = json.loads((tmp_path / "unfinished" / "manifest.json").read_text())
+    (tmp_path / "unfinished" / "manifest.json").write_text(json.dumps(manifest | {"finished": False}))
+    (tmp_path / "notes").mkdir()
+    other = made(data, tmp_path / "other", lens={**PROFILE, "levels": 3})
+    folders = [
+        str(tmp_path / "notes"),
+        str(tmp_path / "unfinished"),
+        other.folder,
+        runs["soft"].folder,
+        runs["hard"].folder,
+    ]
+    main(["leaderboard", *folders])
+    shown = capsys.readouterr().out
+    assert "grey (hard)" in shown and "grey (soft)" in shown
+    assert f"skipped {folders[0]}: not the folder of a brinell run" in shown
+    assert f"skipped {folders[1]}: not finished; rerun its command to finish it" in shown
+    assert f"skipped {folders[2]}: the profile lens has levels" in shown, "the odd one, though it comes first"
+    assert list(brinell.leaderboard(*folders).to_json()["skipped"]) == folders[:3]
+    with pytest.raises(brinell.ConfigError, match=r"needs two models or more; .*; skipped .*unfinished: not finished"):
+        brinell.leaderboard(folders[1], runs["hard"])
 
 
 def test_comparing_and_ranking_need_no_torch(runs: dict[str, brinell.Run], tmp_path: Path) -> None:

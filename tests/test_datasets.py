@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+import brinell
 from brinell.config.data import DataOptions
 from brinell.datasets.decode import from_array
 from brinell.datasets.groups import group_by_name
@@ -276,3 +278,30 @@ def test_groups_keep_origins_and_credits() -> None:
 def test_a_sequence_has_no_origins_and_no_credits() -> None:
     dataset: Any = open_dataset([(picture(), 1)])
     assert (dataset.name, dataset.classes, dataset.origin(0), dict(dataset.credits(0))) == ("list", None, None, {})
+
+
+def test_names_that_are_not_unicode(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    save_images(folder, "a.png", os.fsdecode(b"b\xff.png"))
+    dataset = open_dataset(tmp_path)
+    assert dataset.classes == ("caf\\xe9",)
+    assert [dataset[index].name for index in range(2)] == ["caf\\xe9/a.png", "caf\\xe9/b\\xff.png"]
+    lens = {"name": "profile", "operators": ["noise"], "levels": 1}
+    data = {"source": str(tmp_path), "labels": "prediction"}
+    run = brinell.run("fake:grey", data, lens=lens, out=tmp_path / "run", quiet=True)
+    assert run.finished and set(run.image_names.values()) == {"caf\\xe9/a.png", "caf\\xe9/b\\xff.png"}
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.jsonl"])
+def test_manifests_with_a_byte_order_mark(tmp_path: Path, name: str) -> None:
+    save_images(tmp_path, "a.png")
+    text = "file_name,label\na.png,cat\n" if name.endswith("csv") else '{"file_name": "a.png", "label": "cat"}\n'
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert open_dataset(tmp_path / name)[0].label == "cat"
+
+
+def test_coco_images_are_found_though_the_first_is_missing(tmp_path: Path) -> None:
+    save_images(tmp_path / "images", "b.png", "c.png")
+    entries = [{"id": index, "file_name": name} for index, name in enumerate(["a.png", "b.png", "c.png"])]
+    (tmp_path / "instances.json").write_text(json.dumps({"images": entries, "annotations": [], "categories": []}))
+    assert open_dataset(tmp_path)[1].image.shape == (3, 20, 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -83,3 +84,31 @@ def test_a_file_with_broken_exif_is_one_unreadable_image(tmp_path: Path) -> None
     Image.new("RGB", (9, 9)).save(tmp_path / "odd.png", exif=b"Exif\x00\x00no such thing")
     with pytest.raises(UnreadableImage):
         read_image(tmp_path / "odd.png")
+
+
+def test_kinds_that_start_other_programs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow would give an EPS file to Ghostscript, whatever the file is called."""
+
+    def started(*arguments: object, **options: object) -> None:
+        raise AssertionError("a program was started")
+
+    monkeypatch.setattr("subprocess.check_call", started)
+    file = tmp_path / "photo.jpg"
+    file.write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n")
+    with Image.open(file) as known:
+        assert known.format == "EPS"
+    with pytest.raises(UnreadableImage, match="not an image of a known kind"):
+        read_image(file)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "loop", "folder"])
+def test_only_regular_files_are_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "photo.png"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else path)
+    with pytest.raises(UnreadableImage, match=r"not a regular file|symbolic links"):
+        read_image(path)

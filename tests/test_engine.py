@@ -128,7 +128,7 @@ def test_nan_in_the_middle_of_a_run_names_operator_and_level(greys: Path, tmp_pa
         str(caught.value),
     )
     files = [path.parent.name for path in (tmp_path / "run").glob("rows/*/*/*/*.parquet")]
-    assert files == ["jpeg%3Apublished"], "finished units are kept"
+    assert files == ["jpeg%3Astandard"], "finished units are kept"
 
 
 def test_nan_on_a_clean_image_names_it(greys: Path, tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_an_image_at_every_position_on_black(pictures: Path, tmp_path: Path) -> 
     assert (
         found_in(run)
         .verdict("lighter")
-        .startswith("With the whole image on black (8 px), a one-pixel shift changes lighter's")
+        .startswith("With the whole image at 8 px on black, a one-pixel shift changes lighter's")
     )
 
 
@@ -437,7 +437,7 @@ def test_summary_figures_and_report(pictures: Path, tmp_path: Path, capsys: pyte
     assert len(record["shares"]) == 2 * 8 + 2 * 4 and json.dumps(record, allow_nan=False)
     main(["summary", run.folder])
     shown = capsys.readouterr().out
-    assert "P = 0.6" in shown and "on black (P = 0.3)" in shown
+    assert "60 % windows" in shown and "30 % on black" in shown
     main(["summary", run.folder, "--json"])
     assert json.loads(capsys.readouterr().out)["lenses"]["fragility"]["stride"] == 1
     page = Path(run.report()).read_text()
@@ -455,7 +455,7 @@ def test_summary_figures_and_report(pictures: Path, tmp_path: Path, capsys: pyte
         with Image.open(Path(run.folder) / "figures" / files[0]) as sheet:
             assert 200 < sheet.width <= width
     assert run.figure("fragile", kind="loose shrink").to_dict()
-    assert "P = 0.3" in run._repr_html_()
+    assert "30 % windows" in run._repr_html_()
     with pytest.raises(ConfigError, match="loose shrink"):
         run.figure("fragile", kind="loose shrunk")
 

@@ -377,7 +377,7 @@ def test_the_guide_is_true(run: brinell.Run, tmp_path: Path, capsys: pytest.Capt
     (rules,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "rules.yaml").write_text(rules)
     lenses = [
-        {"name": "profile", "operators": ["white_fog", "jpeg", "noise"], "levels": 10},
+        {"name": "profile", "operators": ["white_fog", "jpeg", "noise"], "levels": 24},
         {"name": "knob", "operators": ["rotation", "fog"], "points": 20},
     ]
     few = {"source": str(Path(run.source["data"]["source"])), "limit": 12}

@@ -102,11 +102,11 @@ def test_it_finds_the_fake_model_s_breaking_point(greys: Path, tmp_path: Path) -
         greys_below = [
             place
             for place in range(1, 501)
-            if np.rint(np.clip(image * (1 - place / 500 * 254 / 255), 0, 1) * 255).mean() < 0.25 * 255
+            if np.rint(np.clip(image * 2 ** (-8 * place / 500), 0, 1) * 255).mean() < 0.25 * 255
         ]
         rows = run.rows(
             f"select direction, status, level from rows join samples using (image) where name = '{name}' and "
-            "operator = 'brightness:dsn2020' order by 1"
+            "operator = 'brightness:standard' order by 1"
         ).fetchall()
         assert rows[0][:2] == ("darker", "broken")
         assert abs(rows[0][2] - greys_below[0]) <= 1, "one point of a grid of 500, for the last bit of a float"
@@ -170,13 +170,13 @@ def test_bands_are_all_intervals_in_which_the_model_fails(greys: Path, tmp_path:
         inside = [
             -place / 100
             for place in range(1, 101)
-            if 0.15 < np.rint(np.clip(image * (1 - place / 100 * 254 / 255), 0, 1) * 255).mean() / 255 < 0.2
+            if 0.15 < np.rint(np.clip(image * 2 ** (-8 * place / 100), 0, 1) * 255).mean() / 255 < 0.2
         ]
         assert (severity, until) == (inside[0], inside[-1])
         assert queries == 100 and smallest
     summary = run.summary()
     assert isinstance(summary, KnobFindings)
-    share = summary.hardness["window", "brightness:dsn2020"].non_monotone
+    share = summary.hardness["window", "brightness:standard"].non_monotone
     assert share is not None and share.value == 1.0, "all of them recover"
 
 
@@ -232,7 +232,7 @@ def test_outcomes_are_never_mixed(greys: Path, tmp_path: Path) -> None:
         assert status[name] == ({"skipped"} if wrong else {"broken", "survived"})
     summary = skipped.summary()
     assert isinstance(summary, KnobFindings)
-    one = summary.hardness["grey:0.6", "brightness:dsn2020"]
+    one = summary.hardness["grey:0.6", "brightness:standard"]
     assert one.skipped == sum("skipped" in found for found in status.values()) and one.tested == 12 - one.skipped
     failed = turned(greys, tmp_path / "failed", model=windowed(-1, 0.1, blind=0.995), points=20)
     assert found_statuses(failed, "direction") == {"lighter": {"failed"}, "darker": {"broken"}}
@@ -251,9 +251,9 @@ def test_a_model_that_could_not_be_tested_is_not_called_robust(greys: Path, tmp_
     run = turned(greys, tmp_path / "run", model=[blind, windowed(-1, 0.1)], points=9)
     found = run.summary()
     assert isinstance(found, KnobFindings)
-    assert (found.models, found.best_model("brightness:dsn2020")) == (["window", "blind"], "window")
+    assert found.models == ["window", "blind"] and found.best_model("brightness:standard") is None
     assert found.verdict("blind").startswith("blind could not be tested")
-    assert found.hardness["blind", "brightness:dsn2020"].half_broken_at == "no image was tested"
+    assert found.hardness["blind", "brightness:standard"].half_broken_at == "no image was tested"
     page = Path(run.report()).read_text()
     assert "never broken" not in page and "<b>" in page
 
@@ -305,7 +305,7 @@ def test_images_that_recover_are_counted_once_and_no_answer_is_no_recovery(greys
     run = turned(greys, tmp_path / "run", model=[holed, windowed(0.1, 0.2)], search="bands", points=200)
     found = run.summary()
     assert isinstance(found, KnobFindings)
-    shares = {model: found.hardness[model, "brightness:dsn2020"].non_monotone for model in ("holed", "window")}
+    shares = {model: found.hardness[model, "brightness:standard"].non_monotone for model in ("holed", "window")}
     assert {model: share and share.value for model, share in shares.items()} == {"holed": 0.0, "window": 1.0}
     bands = run.rows("select model, count(*) from rows where status = 'broken' group by all").fetchall()
     assert dict(bands) == {"holed": 12, "window": 12}
@@ -398,14 +398,14 @@ def test_figures_are_those_of_the_rows(greys: Path, tmp_path: Path) -> None:
     found = run.summary()
     assert isinstance(found, KnobFindings)
     table = run.rows(
-        "select model, operator, status, mse from rows where smallest and operator = 'brightness:dsn2020'"
+        "select model, operator, status, mse from rows where smallest and operator = 'brightness:standard'"
     ).fetchall()
     everyone = [row[3] for row in table if row[2] == "broken"]
     for name in ("grey:0.25", "grey:0.4"):
         mine = [row for row in table if row[0] == name]
         broken = [row[3] for row in mine if row[2] == "broken"]
         tested = [row for row in mine if row[2] in ("broken", "survived")]
-        one = found.hardness[name, "brightness:dsn2020"]
+        one = found.hardness[name, "brightness:standard"]
         assert one.robustness.value == pytest.approx(np.mean(broken))
         half_width = 1.96 * np.std(broken, ddof=1) / np.sqrt(len(broken))
         assert one.robustness.high - one.robustness.value == pytest.approx(half_width, rel=0.2)
@@ -416,7 +416,7 @@ def test_figures_are_those_of_the_rows(greys: Path, tmp_path: Path) -> None:
         assert curve[-1]["share"] == pytest.approx(len(broken) / len(tested))
         assert curve[-2]["distance"] == pytest.approx(max(broken))
         assert curve[-1]["distance"] == pytest.approx(max(everyone)), "all lines end at the same distance"
-    assert found.best_model("brightness:dsn2020") == "grey:0.25", "it takes more darkness to break"
+    assert found.best_model("brightness:standard") == "grey:0.25", "it takes more darkness to break"
     assert found.models[0] == "grey:0.25"
     assert "breaks most easily under" in found.verdict("grey:0.4")
     shown = find_smallest_breaks(run, 2)
@@ -428,7 +428,7 @@ def test_figures_are_those_of_the_rows(greys: Path, tmp_path: Path) -> None:
 def test_half_of_the_images_are_broken_at_the_median_strength(exact: brinell.Run) -> None:
     summary = exact.summary()
     assert isinstance(summary, KnobFindings)
-    found = summary.hardness["grey:0.25", "brightness:dsn2020"]
+    found = summary.hardness["grey:0.25", "brightness:standard"]
     amounts = sorted(
         (row[0] for row in exact.rows("select amount from rows where direction = 'darker'").fetchall()), reverse=True
     )

@@ -67,7 +67,7 @@ def test_the_lens_queries_in_order_and_sees_no_device() -> None:
     from brinell.lenses.profile.lens import METHOD
     from brinell.lenses.profile.options import ProfileOptions
 
-    measuring = METHOD.measure(Shard(3, 8, 8, _outcome(3)), find_operator("jpeg"), ProfileOptions(levels=4))
+    measuring = METHOD.measure(Shard(3, 8, 8, _outcome(3)), find_operator("jpeg:published"), ProfileOptions(levels=4))
     trials = next(measuring)
     assert isinstance(trials, Trials)
     assert trials.samples.tolist() == [0, 1, 2] * 4
@@ -191,7 +191,7 @@ def test_natural_units(cifar_run: brinell.Run) -> None:
     assert at("black_lines:published", 1).startswith("1 line, ")
     assert at("black_lines:published", 6).startswith("6 lines, ")
     assert at("boxes:published", 5).startswith("30 boxes, ")
-    assert at("jpeg:published", 10) == "quality 22"
+    assert at("jpeg:standard", 10) == "quality 67"
     assert at("posterise:published", 10).endswith("colours left (22 values per channel)")
     assert at("white_fog:published", 3).startswith("mean grey ")
 

@@ -148,8 +148,8 @@ def test_a_run_is_a_parent_and_a_nested_run_for_each_lens_model_and_operator(
             if (each.model, each.operator, each.threshold) == (model, operator, 0.5) and each.level is not None
         ]
     # the other lenses' figures
-    hard = found["knob"].hardness["a", "brightness:dsn2020"]
-    metrics = nested["knob", "a", "brightness:dsn2020"].data.metrics
+    hard = found["knob"].hardness["a", "brightness:standard"]
+    metrics = nested["knob", "a", "brightness:standard"].data.metrics
     assert metrics["robustness"] == approx(hard.robustness.value) and metrics["broken"] == hard.broken > 0
     assert {name: value for name, value in metrics.items() if name.startswith("median/")} == approx(
         {f"median/{way}": value for way, value in hard.median.items() if value is not None}

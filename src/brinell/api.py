@@ -48,6 +48,7 @@ def run(
     data: Any,
     *,
     lens: Any = None,
+    preset: str | None = None,
     select: str = "all",
     seed: int = 0,
     saliency: bool | Mapping[str, Any] = False,
@@ -59,10 +60,11 @@ def run(
 
     Models are strings ("timm:resnet50", "onnx:FILE"), or modules wrapped by `wrap`. Data is a path, a mapping with a
     `source` and options (limit, shuffle, labels), or any sequence of (image, label). `lens` is a name, a mapping with a
-    `name` and options, or a list of them (default: profile). `saliency` (True, or options) also compares where torch
+    `name` and options, or a list of them (default: profile). `preset` names options that are not given: "quick", "full" or
+    a paper's (`brinell ls presets`). `saliency` (True, or options) also compares where torch
     models look.
     """
-    options = {"lens": lens, "select": select, "seed": seed, "saliency": saliency, "out": out}
+    options = {"lens": lens, "preset": preset, "select": select, "seed": seed, "saliency": saliency, "out": out}
     setup = open_setup(model, data, options, execution or Execution())
     with reporter(quiet) as progress:
         return execute_setup(setup, progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from brinell.comparison.compare import Comparison, compare_runs
 from brinell.comparison.gates import GateResult, check_gate, check_run, store_gate
 from brinell.comparison.leaderboard import Leaderboard, rank_models
 from brinell.comparison.rules import Gate, read_gate
+from brinell.errors import RunError
 from brinell.results import Run
 from brinell.runs.run import Run as OpenedRun
 
@@ -52,5 +54,22 @@ def gate(
 
 
 def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) -> Leaderboard:
-    """Rank the models of several runs over everything that they were measured by."""
-    return rank_models([one if isinstance(one, OpenedRun) else Run(one) for one in runs], other_draws=other_draws)
+    """Rank the models of several runs over everything that they were measured by.
+
+    Folders that hold no run, unfinished runs and those that can't be compared are skipped, and listed in `skipped`.
+    """
+    opened: list[OpenedRun] = []
+    skipped = {}
+    for one in runs:
+        if isinstance(one, OpenedRun):
+            opened.append(one)
+            continue
+        folder = os.fspath(one)
+        try:
+            opened.append(Run(folder))
+        except RunError as error:
+            skipped[folder] = str(error).removeprefix(f"{folder} is ")
+    if not opened:
+        raise RunError("; ".join(skipped.values()) or "no run was given; give the folders of finished runs")
+    board = rank_models(opened, other_draws=other_draws)
+    return replace(board, skipped={**skipped, **board.skipped})

@@ -1,4 +1,4 @@
-"""Images as files for people: arrays or tensors to Pillow images, and those to bytes. Importing this needs no torch."""
+"""Image files: bytes to Pillow images, arrays or tensors to Pillow images, and those to bytes. It needs no torch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import io
 import numpy as np
 from numpy.typing import ArrayLike
 from PIL import Image
+
+# Pillow goes by the content, and for some kinds, such as EPS, it starts other programs
+FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "JPEG2000")
+
+
+def open_picture(data: bytes) -> Image.Image:
+    """Open the bytes of an image file of a known kind."""
+    return Image.open(io.BytesIO(data), formats=FORMATS)
 
 
 def to_picture(image: ArrayLike) -> Image.Image:

@@ -22,6 +22,8 @@ from brinell.errors import PluginError, UnknownName
 
 T = TypeVar("T")
 
+DEFAULT_VARIANT = "standard"  # of what is given by name alone; parts without it have their first
+
 
 def nearest(name: str, known: list[str]) -> str:
     """Return the hint that follows a miss: the closest names, or all names if none is close."""
@@ -174,6 +176,18 @@ def find_variant(parts: Registry[R], text: str, preferred: str) -> R:
     if variant and variant not in variants:
         raise UnknownName(f"{parts.kind} {name!r} has no variant {variant!r}; it has {', '.join(variants)}")
     return variants.get(variant or preferred, next(iter(variants.values())))
+
+
+def list_variants(parts: Registry[R]) -> list[R]:
+    """Return all parts by name, the default variant of each name first."""
+    every = parts.values()
+    names = dict.fromkeys(part.name for part in every)
+    defaults = {name: find_variant(parts, name, DEFAULT_VARIANT) for name in names}
+    return [
+        part
+        for name in names
+        for part in [defaults[name], *(other for other in every if other.name == name and other is not defaults[name])]
+    ]
 
 
 def select_variants(parts: Registry[R], names: Iterable[str], preferred: str) -> list[R]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from brinell.errors import ConfigError, RunError
 from brinell.lenses.analysis import analyses_of, find, find_one, require_rows
 from brinell.lenses.reader import Findings
 from brinell.registry import nearest
+from brinell.report.rows import Rows, sql_errors
 from brinell.report.show import Chart, NamedChart
 from brinell.runs.run import Run as OpenedRun
 from brinell.runs.store import GATE
@@ -57,13 +57,13 @@ class Run(OpenedRun):
         for lens in lenses:
             self._found.pop(lens, None)
 
-    def rows(self, sql: str = "select * from rows") -> duckdb.DuckDBPyRelation:
+    def rows(self, sql: str = "select * from rows") -> Rows:
         """Query the tables `rows`, `samples` and `clean`. The result has .df(), .arrow(), .fetchall() and more."""
         with sql_errors():
             result: duckdb.DuckDBPyRelation | None = self.connection.sql(sql)
         if result is None:
             raise RunError("the query returns nothing; start it with select")
-        return result
+        return Rows(result, self)
 
     def summary(self, lens: str | None = None, **options: Any) -> Findings:
         """Return what a lens found (default: the run's first one). Options are those of `brinell summary`."""
@@ -148,15 +148,17 @@ class Run(OpenedRun):
         *,
         models: Sequence[Model] | None = None,
         data: Any = None,
+        trust: bool = False,
         quiet: bool = False,
     ) -> Findings:
         """Compare where the models look on clean and on changed images.
 
-        Models and data are opened again as the run names them; what was given as an object has to be given again.
+        Models and data are opened again as the run names them; what was given as an object has to be given again. `trust`
+        allows models that run code when they are opened.
         """
         from brinell.saliency.rerun import add_saliency  # imports torch
 
-        add_saliency(self, options, models=models, data=data, quiet=quiet)
+        add_saliency(self, options, models=models, data=data, trust=trust, quiet=quiet)
         self.refresh("saliency")
         return self.findings_of("saliency")
 
@@ -188,12 +190,3 @@ class Run(OpenedRun):
 
     def _repr_html_(self) -> str:
         return "".join(findings._repr_html_() for findings in self.found.values())
-
-
-@contextmanager
-def sql_errors() -> Iterator[None]:
-    """Turn DuckDB's errors, which can come as late as a result is read, into ours."""
-    try:
-        yield
-    except duckdb.Error as error:
-        raise RunError(f"the query failed: {str(error).strip()}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +17,9 @@ from brinell.config.execution import Execution
 from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
 from brinell.config.saliency import SaliencyOptions
-from brinell.errors import ConfigError
+from brinell.errors import ConfigError, UnknownName
 from brinell.lenses.lens import LENSES, default_lens
+from brinell.registry import nearest
 from brinell.validation import Location, validate
 
 
@@ -37,6 +38,25 @@ def one_lens(value: Any) -> Any:
             own = ", ".join(name for name in lens.options.model_fields if name != "name")
             raise ConfigError(f"{key} is an option of the {owners[0]} lens; {lens.name} has {own}")
     return lens.options.model_validate(value)
+
+
+def lay_preset(lenses: Sequence[Any], preset: str) -> list[Any]:
+    """Return lenses under a preset: those that have it and don't name one of their own. Raise if no lens has it."""
+    named = [{"name": lens} if isinstance(lens, str) else lens for lens in lenses]
+    names = [lens["name"] for lens in named if isinstance(lens, Mapping) and "name" in lens]
+    known = {name: LENSES[name].options.known_presets() for name in names}
+    if known and not any(preset in presets for presets in known.values()):
+        owners = [lens.name for lens in LENSES.values() if preset in lens.options.known_presets()]
+        if owners:
+            raise ConfigError(
+                f"{preset} is a preset of the {owners[0]} lens, and the run has {', '.join(known)}; add --lens {owners[0]}"
+            )
+        listed = list(dict.fromkeys(name for presets in known.values() for name in presets))
+        raise UnknownName(f"there is no preset {preset!r}; {nearest(preset, listed)}")
+    takers = {name for name, presets in known.items() if preset in presets}
+    return [
+        {"preset": preset, **lens} if isinstance(lens, Mapping) and lens.get("name") in takers else lens for lens in named
+    ]
 
 
 class TrackOptions(BaseModel):
@@ -81,7 +101,7 @@ class RunConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _single(cls, value: Any) -> Any:
-        """Let one model be `model`, and one lens be `lens`."""
+        """Let one model be `model`, one lens be `lens`, and `preset` be that of all lenses."""
         if not isinstance(value, Mapping):
             return value
         value = dict(value)
@@ -90,6 +110,11 @@ class RunConfig(BaseModel):
                 value[many] = [value.pop(one)]
             if isinstance(value.get(many), (str, Mapping)):
                 value[many] = [value[many]]
+        preset = value.pop("preset", None)
+        if isinstance(preset, str) and isinstance(lenses := value.get("lenses", [default_lens()]), (list, tuple)):
+            value["lenses"] = lay_preset(lenses, preset)
+        elif preset is not None:
+            raise ConfigError(f"expected the name of a preset (see `brinell ls presets`), got {preset!r}")
         return value
 
     @model_validator(mode="after")
@@ -179,7 +204,7 @@ def _known_keys(location: Location) -> list[str]:
         "execution": Execution,
     }
     if len(location) == 1:
-        return [*RunConfig.model_fields, "model", "lens"]
+        return [*RunConfig.model_fields, "model", "lens", "preset"]
     if location[0] == "lenses":
         return sorted({key for lens in LENSES.values() for key in lens.options.model_fields})
     return list(parts.get(str(location[0]), RunConfig).model_fields)

@@ -59,15 +59,15 @@ def test_zero_contrast_is_mid_grey(photographs: Tensor) -> None:
 
 def test_brightness_starts_with_the_steps_of_the_authors() -> None:
     """The first step is 0.508 up or 0.002 down; 500 steps end at 255 and 1/255."""
-    found = find_property("brightness")
+    found = find_property("brightness:dsn2020")
     up, down = found.tracks(SIDE, SIDE)
     assert float(found.amounts(up[:1], SIDE, SIDE)) == pytest.approx(1.508)
     assert float(found.amounts(up[-1:], SIDE, SIDE)) == 255
     assert float(found.amounts(down[:1], SIDE, SIDE)) == pytest.approx(1 - 254 / 255 / 500)
     assert float(found.amounts(down[-1:], SIDE, SIDE)) == pytest.approx(1 / 255)
-    assert at("brightness", grey(100), 1 / 500).unique().tolist() == [151]
-    assert at("brightness", grey(1), 1.0).unique().tolist() == [255]
-    assert at("brightness", grey(255), -1.0).unique().tolist() == [1]
+    assert at("brightness:dsn2020", grey(100), 1 / 500).unique().tolist() == [151]
+    assert at("brightness:dsn2020", grey(1), 1.0).unique().tolist() == [255]
+    assert at("brightness:dsn2020", grey(255), -1.0).unique().tolist() == [1]
 
 
 def test_brightness_as_written_adds() -> None:
@@ -76,7 +76,7 @@ def test_brightness_as_written_adds() -> None:
 
 
 def test_a_step_of_rotation_is_0_36_degrees_and_of_translation_4_pixels() -> None:
-    rotation, along = find_property("rotation"), find_property("horizontal_translation")
+    rotation, along = find_property("rotation"), find_property("horizontal_translation:dsn2020")
     assert float(rotation.amounts(rotation.tracks(SIDE, SIDE)[0][:1], SIDE, SIDE)) == pytest.approx(0.36)
     assert along.amounts(along.tracks(SIDE, SIDE)[1], SIDE, SIDE)[:5].tolist() == [-4, -8, -13, -17, -22]
 
@@ -97,16 +97,39 @@ def test_salt_and_pepper_change_their_share_of_pixels() -> None:
 
 
 def test_the_weakest_frost_on_black_is_three_tenths_of_the_template() -> None:
-    least, most = at("frost", grey(0, 1), 1e-6).double(), at("frost", grey(0, 1), 1.0).double()
+    least, most = at("frost:dsn2020", grey(0, 1), 1e-6).double(), at("frost:dsn2020", grey(0, 1), 1.0).double()
     template = most / 0.8
     assert float((least - 0.3 * template).abs().max()) <= 1
     # the authors' template gives 2.3e-2
     assert float((least / 255).square().mean()) == pytest.approx(2.25e-2, rel=0.02)
 
 
+@pytest.mark.parametrize("name", ["brightness", "fog", "frost", "horizontal_translation", "vertical_translation"])
+def test_standard_variants_start_at_the_clean_image(name: str, photographs: Tensor) -> None:
+    """The first point of a search changes an image by little, unlike that of the authors."""
+    first = {
+        variant: find_property(name, variant).tracks(SIDE, SIDE)[0][:1].expand(len(photographs), -1)
+        for variant in ("standard", "dsn2020")
+    }
+    changes = {
+        variant: difference(
+            photographs, find_property(name, variant).apply(photographs, given, seed=1, ids=torch.arange(len(photographs)))
+        ).mse.mean()
+        for variant, given in first.items()
+    }
+    assert changes["standard"] < changes["dsn2020"] / 1.9
+    assert find_property(name).variant == "standard"
+
+
+def test_standard_fog_is_the_authors_in_shares(photographs: Tensor) -> None:
+    """(x + p·F)·m/(m + p) is a blend with a share of p/(m + p); for white images it starts at a half."""
+    assert torch.equal(at("fog:standard", photographs, 1e-6), photographs)
+    assert at("fog:standard", grey(255), 0.5).min() >= 127 and at("fog:standard", grey(0), 0.5).max() <= 128
+
+
 def test_frost_as_written_starts_at_the_clean_image(photographs: Tensor) -> None:
     assert torch.equal(at("frost:equations", photographs, 1e-6), photographs)
-    assert torch.equal(at("frost:equations", photographs, 1.0), at("frost", photographs, 1.0))
+    assert torch.equal(at("frost:equations", photographs, 1.0), at("frost:dsn2020", photographs, 1.0))
 
 
 def test_the_weakest_fog_is_strong(assets: Path) -> None:
@@ -114,7 +137,7 @@ def test_the_weakest_fog_is_strong(assets: Path) -> None:
     files = sorted((assets / "images" / "imagenet_dev_300").glob("*.png"))[:150]
     pictures = [np.array(Image.open(file).convert("RGB").resize((SIDE, SIDE))) for file in files]
     many = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
-    assert 2.5e-2 < float(difference(many, at("fog", many, 0.001)).mse.mean()) < 3.2e-2
+    assert 2.5e-2 < float(difference(many, at("fog:dsn2020", many, 0.001)).mse.mean()) < 3.2e-2
 
 
 def test_fog_as_written_starts_at_the_clean_image(photographs: Tensor) -> None:
@@ -122,15 +145,15 @@ def test_fog_as_written_starts_at_the_clean_image(photographs: Tensor) -> None:
 
 
 def test_fog_keeps_the_brightest_value_and_black_images() -> None:
-    assert int(at("fog", grey(0), 0.5).max()) == 0
-    assert int(at("fog", grey(90), 0.5).max()) == 90
+    assert int(at("fog:dsn2020", grey(0), 0.5).max()) == 0
+    assert int(at("fog:dsn2020", grey(90), 0.5).max()) == 90
 
 
 def test_fog_gets_rougher_with_severity() -> None:
     """Octaves decay less and less; at severity 1 they all have one amplitude."""
 
     def roughness(severity: float) -> float:
-        made = at("fog", grey(128), severity)[:, 0].double()
+        made = at("fog:dsn2020", grey(128), severity)[:, 0].double()
         return float(made.diff(dim=2).std() / made.std())
 
     assert roughness(0.001) < 0.1

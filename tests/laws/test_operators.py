@@ -230,7 +230,8 @@ def test_an_unknown_name_suggests_the_nearest_ones() -> None:
 
 
 def test_an_operator_without_the_preferred_variant_has_its_first() -> None:
-    assert find_operator("global_blur", "paper").variant == "published"
+    assert find_operator("jpeg").variant == "standard"
+    assert find_operator("global_blur").variant == find_operator("global_blur", "paper").variant == "published"
     assert find_operator("boxes", "paper").variant == "paper"
     assert find_operator("gradient_descent", "paper").variant == "sign"
 
@@ -257,8 +258,8 @@ def test_jpeg_in_tensors_equals_the_codec_to_the_bit(channels: int, size: tuple[
     smooth = images(*size, channels, count=2)
     noise = torch.randint(0, 256, smooth.shape, generator=generator).to(torch.uint8)
     pixels = torch.cat([smooth, noise, (noise > 127).to(torch.uint8) * 255])
-    for level in range(1, 31, 3):
-        levels = torch.full((len(pixels),), level)
+    for quality in (2, 5, 8, 11, 14, 17, 20, 23, 26, 29, 31, 40, 49, 50, 51, 65, 80, 89, 95):
+        qualities = torch.full((len(pixels),), quality)
         for swapped in (True, False):
-            expected = codec._compress_by_codec(pixels, levels, swapped)
-            assert torch.equal(codec._compress_in_tensors(pixels, levels, swapped), expected)
+            expected = codec._compress_by_codec(pixels, qualities, swapped)
+            assert torch.equal(codec._compress_in_tensors(pixels, qualities, swapped), expected), quality

@@ -230,12 +230,13 @@ def test_the_matrices_of_a_motion_move_points_as_the_image_moves(found: Property
 
 
 def test_names_variants_and_near_misses() -> None:
-    assert find_property("brightness").variant == "dsn2020"
+    assert find_property("brightness").variant == "standard"
+    assert find_property("contrast").variant == "dsn2020"
     assert find_property("brightness", "equations").variant == "equations"
     assert find_property("contrast", "equations").variant == "dsn2020"
     with pytest.raises(UnknownName, match="did you mean brightness"):
         find_property("brightnes")
-    with pytest.raises(UnknownName, match="no variant 'paper'; it has dsn2020, equations"):
+    with pytest.raises(UnknownName, match="no variant 'paper'; it has dsn2020, standard, equations"):
         find_property("fog:paper")
 
 
@@ -246,7 +247,8 @@ def test_amounts_are_shown_with_their_units() -> None:
         return found.facts.format(float(amount))
 
     assert shown("rotation", -0.07) == "-12.6 degrees"
-    assert shown("brightness", 1 / 500) == "× 1.51"
+    assert shown("brightness", 1 / 500) == "× 1.01"
+    assert shown("brightness:dsn2020", 1 / 500) == "× 1.51"
     assert shown("brightness:equations", -1 / 255) == "-1 grey level"
     assert shown("horizontal_translation", 0.02) == "4 px"
     assert shown("motion_blur", 0.1) == "22 px"

@@ -42,9 +42,10 @@ def test_rotation_is_that_of_opencv() -> None:
 
 
 @pytest.mark.parametrize(("name", "axis"), [("horizontal_translation", 1), ("vertical_translation", 0)])
+@pytest.mark.parametrize("variant", ["standard", "dsn2020"])
 @pytest.mark.parametrize("size", [(224, 224), (33, 20), (100, 50)], ids=str)
-def test_translation_shifts_the_array(name: str, axis: int, size: tuple[int, int]) -> None:
-    found = find_property(name)
+def test_translation_shifts_the_array(name: str, axis: int, variant: str, size: tuple[int, int]) -> None:
+    found = find_property(f"{name}:{variant}")
     clean = images(*size, count=1)
     for track, sign in zip(found.tracks(*size), (1, -1), strict=True):
         moved = at(found, clean.expand(len(track), -1, -1, -1).contiguous(), track)
@@ -122,17 +123,18 @@ def test_gaussian_blur_is_that_of_scipy(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", [(224, 224), (33, 20), (8, 60)], ids=str)
-@pytest.mark.parametrize("variant", ["dsn2020", "equations"])
+@pytest.mark.parametrize("variant", ["standard", "dsn2020", "equations"])
 def test_motion_blur_is_a_filter_of_opencv(size: tuple[int, int], variant: str) -> None:
-    """The authors' k×k kernel with its line in row round((k-1)/2), or a single column. Sums are equal to the bit."""
+    """The authors' k×k kernel with its line in row round((k-1)/2), a single row or a single column, equal to the bit."""
     shorter = min(size)
     lengths = [1, 2, 3, 4, 5, 6, 7, shorter - 2, shorter - 1, shorter]
     clean = images(*size, count=len(lengths))
     severities = torch.tensor(lengths, dtype=torch.float64)[:, None] / shorter
     ours = at(find_property(f"motion_blur:{variant}"), clean, severities).permute(0, 2, 3, 1).numpy()
     for row, length in enumerate(lengths):
-        kernel = np.zeros((length, length)) if variant == "dsn2020" else np.ones((length, 1))
-        if variant == "dsn2020":
+        kernel = {"standard": np.ones((1, length)), "equations": np.ones((length, 1))}.get(variant)
+        if kernel is None:
+            kernel = np.zeros((length, length))
             kernel[round((length - 1) / 2)] = 1
         picture = np.ascontiguousarray(clean[row].permute(1, 2, 0).numpy()).astype(np.float64)
         sums = cv2.filter2D(picture, -1, kernel).round()
@@ -200,6 +202,9 @@ def test_an_image_file_as_frost_template(tmp_path: Path) -> None:
         assert frosted[:, :, 50:].unique().tolist() == [160]
         assert at(found, black[:, :1], 1.0)[0, :, :, 50:].unique().tolist() == [160]
         Image.fromarray(ice // 2).save(tmp_path / "window_7.png")
+        weak = use_frost_template(tmp_path / "window_7.png", "standard")
+        assert re.fullmatch("frost:window_7-[0-9a-f]{6}-standard", weak.id)
+        assert torch.equal(at(weak, black, 1e-6), black) and not torch.equal(at(found, black, 1e-6), black)
         other = use_frost_template(tmp_path / "window_7.png")
         assert other is not found and at(other, black, 1.0)[0, :, :, 50:].unique().tolist() == [80]
     finally:

@@ -29,7 +29,7 @@ COMMANDS = (
     Command("rows", INSPECT, "Query a run's rows in SQL.", "brinell.cli.inspect:rows"),
     Command("saliency", INSPECT, "Compare where a run's models look.", "brinell.cli.saliency:saliency"),
     Command("show", INSPECT, "Draw an image under operators, as a contact sheet.", "brinell.cli.inspect:show"),
-    Command("ls", INSPECT, "List lenses, operators, models, datasets or criteria.", "brinell.cli.inspect:ls"),
+    Command("ls", INSPECT, "List lenses, presets, operators, models, datasets or criteria.", "brinell.cli.inspect:ls"),
     Command("gate", DECIDE, "Check a run against rules: pass or fail, for CI.", "brinell.cli.decide:gate"),
     Command("compare", DECIDE, "Compare runs image by image, and gate a release.", "brinell.cli.decide:compare"),
     Command("leaderboard", DECIDE, "Rank the models of several runs.", "brinell.cli.decide:leaderboard"),

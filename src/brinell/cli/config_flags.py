@@ -40,6 +40,14 @@ def run_flags() -> list[Flag]:
                 f"Lens (default: {default_lens()}; see `brinell ls lenses`); may be repeated.",
                 _MAIN,
             ),
+            Flag(
+                ("preset",),
+                "preset",
+                str,
+                "Options by name: quick (minutes), standard (the defaults), full, or those of a paper (see `brinell ls "
+                "presets`). Options that are given win.",
+                _MAIN,
+            ),
             *flags_of(RunConfig, panel=_MAIN, skip=("models", "data", "lenses", "saliency", "track", "execution")),
             *flags_of(DataOptions, ("data",), panel=_DATA, skip=("source",)),
             *_lens_flags(),
@@ -54,7 +62,11 @@ def run_flags() -> list[Flag]:
 
 def _lens_flags() -> list[Flag]:
     """Return the flags of all lenses, those that several share first."""
-    flags = [flag for lens in LENSES.values() for flag in flags_of(lens.options, ("lens",), panel=f"Lens: {lens.name}")]
+    flags = [
+        flag
+        for lens in LENSES.values()
+        for flag in flags_of(lens.options, ("lens",), panel=f"Lens: {lens.name}", skip=("preset",))
+    ]
     names = [flag.name for flag in flags]
     shared = [flag for flag in flags if names.count(flag.name) > 1]
     common = [Flag(**{**vars(flag), "panel": "All lenses"}) for flag in unique(shared)]
@@ -74,6 +86,8 @@ def config_of(file: Path | None, given: Mapping[str, Any]) -> RunConfig:
             content[path[0]] = value
         else:
             content[path[0]] = {**_section(content, path[0]), path[1]: value}
+    if "preset" in given:
+        _forget_presets(content)
     if given.get("saliency"):
         content["saliency"] = content.get("saliency") or {}
     if given.get("model"):
@@ -114,6 +128,15 @@ def _given_lenses(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     given = content.get("lenses", content.get("lens", default_lens()))
     listed = given if isinstance(given, list) else [given]
     return [{"name": lens} if isinstance(lens, str) else {"name": default_lens(), **lens} for lens in listed]
+
+
+def _forget_presets(content: Mapping[str, Any]) -> None:
+    """Remove the presets that lenses of a config name themselves, so that the flag's replaces them."""
+    for key in ("lens", "lenses"):
+        listed = content.get(key)
+        for lens in listed if isinstance(listed, list) else [listed]:
+            if isinstance(lens, dict):
+                lens.pop("preset", None)
 
 
 def _own(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.padding import Padding
-from rich.table import Table
 
 from brinell.cli.console import out, print_json, say
 from brinell.comparison.compare import Comparison, format_change
@@ -16,7 +14,9 @@ from brinell.comparison.gates import GateResult
 from brinell.comparison.leaderboard import Leaderboard, format_operators
 from brinell.comparison.measures import describe_measure, format_value
 from brinell.lenses.reader import Measure
+from brinell.report.grid import Grid
 from brinell.runs.statistics import Estimate
+from brinell.runs.words import format_mean, format_share
 
 GATE_FAILED = 1  # exit code
 JSON_VERSION = 1
@@ -116,14 +116,11 @@ def leaderboard(runs: Runs, other_draws: OtherDraws = False, as_json: AsJson = F
     if as_json:
         print_json({"version": JSON_VERSION, **board.to_json()})
         return
-    out.print(_board_table(board))
-    out.print(
-        "rank: 1 is best; the mean over columns of the mean over operators. Second lines: 95 % intervals over images."
-    )
+    out.print(_board_table(board), board.verdict(), sep="\n")
     for measure in board.measures:
         out.print(f"{measure.name}: {board.heading(measure)} ({format_operators(board, measure)})")
-    for note in board.left_out:
-        out.print(f"left out: {note}")
+    say(*(f"left out: {note}" for note in board.left_out))
+    say(*(f"skipped {folder}: {reason}" for folder, reason in board.skipped.items()))
 
 
 def _print(comparison: Comparison, result: GateResult | None) -> None:
@@ -139,30 +136,24 @@ def _print(comparison: Comparison, result: GateResult | None) -> None:
         _print_gate(result)
 
 
-def _measure_table(comparison: Comparison, number: int, measure: Measure) -> Table:
+def _measure_table(comparison: Comparison, number: int, measure: Measure) -> Grid:
     """Return one measure of a pair, the worst change first."""
     unit = "percentage points" if measure.unit == "points" else "percent of the old value"
-    title = f"\n{describe_measure(measure)} ({measure.better} is better; changes in {unit})"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for head in ("", "before", "after", "change [95 %]", "p", "images", " "):
-        table.add_column(head, justify="right" if head.strip() else "left", no_wrap=head != "")
+    title = f"{describe_measure(measure)} ({measure.better} is better; changes in {unit})"
     deltas = comparison.select(number, measure.name)
+    rows, styles = [], []
     for delta in deltas:
         verdict = delta.verdict(comparison.alpha)
         unpaired = f"\n+{delta.unpaired[0]}/+{delta.unpaired[1]}" if delta.unpaired != (0, 0) else ""
-        table.add_row(
-            delta.title,
-            format_value(measure, delta.old),
-            format_value(measure, delta.new),
-            format_change(delta, unit=False),
-            "–" if delta.adjusted != delta.adjusted else f"{delta.adjusted:.2g}",
-            f"{delta.images}{unpaired}",
-            "" if verdict == "no clear difference" else verdict,
-            style=_STYLES.get(verdict),
-        )
-    if any(delta.unpaired != (0, 0) for delta in deltas):
-        table.caption = "images with a value in both (+ only in the old / + only in the new, which don't count)"
-    return table
+        p = "–" if delta.adjusted != delta.adjusted else f"{delta.adjusted:.2g}"
+        values = (format_value(measure, value) for value in (delta.old, delta.new))
+        shown = "" if verdict == "no clear difference" else verdict
+        rows.append((delta.title, *values, format_change(delta, unit=False), p, f"{delta.images}{unpaired}", shown))
+        styles.append(_STYLES.get(verdict, ""))
+    some = any(delta.unpaired != (0, 0) for delta in deltas)
+    note = "images with a value in both (+ only in the old / + only in the new, which don't count)" if some else ""
+    heads = ("under", "before", "after", "change [95 %]", "p", "images", "")
+    return Grid(heads, tuple(rows), title, note, frozenset({0, 6}), tuple(styles))
 
 
 def _print_gate(result: GateResult) -> None:
@@ -178,18 +169,20 @@ def _print_gate(result: GateResult) -> None:
 
 def _figure(measure: Measure, value: Estimate) -> str:
     """Return a mean above its interval."""
-    scale, spec = (100, ".0f") if measure.unit == "points" else (1, ".2g")
-    if value.low != value.low:
-        return format_value(measure, value.value)
-    return f"{format_value(measure, value.value)}\n{scale * value.low:{spec}}–{scale * value.high:{spec}}"
+    text = format_share(value) if measure.unit == "points" else format_mean(value)
+    return text.replace(" ", "\n")
 
 
-def _board_table(board: Leaderboard) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for head in ("", "model", "rank", *(measure.name for measure in board.measures)):
-        table.add_column(head, justify="left" if head == "model" else "right", overflow="fold")
-    for position, row in enumerate(board.rows, 1):
+def _board_table(board: Leaderboard) -> Grid:
+    rows = []
+    for row in board.rows:
+        shared = sum(other.position == row.position for other in board.rows) > 1
         figures = (_figure(measure, row.figures[measure.name]) for measure in board.measures)
-        rank = f"{row.rank.value:.2f}\n{row.rank.low:.2f}–{row.rank.high:.2f}"
-        table.add_row(str(position), row.model, rank, *figures)
-    return table
+        rank = format_mean(row.rank, ".2f").replace(" ", "\n")
+        rows.append((f"{row.position}{'=' * shared} {row.model}", rank, *figures))
+    heads = ("model", "mean rank", *(measure.name for measure in board.measures))
+    note = (
+        "Places: 1 + the number of models that are clearly better; = marks ties. Mean rank: 1 is best; over columns, of "
+        "the mean over operators. Brackets: 95 % intervals over images."
+    )
+    return Grid(heads, tuple(rows), note=note)

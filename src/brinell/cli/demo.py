@@ -11,7 +11,7 @@ from brinell.run_config import load_config
 #: sized for about four minutes on two cores; the first lens is done within the first one
 CONFIG: dict[str, Any] = {
     "models": ["efficientnet_lite0", "efficientnet_lite1"],
-    "data": {"source": "demo-photos", "limit": 8, "shuffle": True},
+    "data": {"source": "demo-photos", "limit": 16, "shuffle": True},
     "saliency": {"pairs": 1},
     "lenses": [
         {
@@ -36,6 +36,6 @@ CONFIG: dict[str, Any] = {
 def run_demo(folder: str) -> None:
     """Run the demo into a folder."""
     say(
-        "Five lenses, two networks and eight photographs: about four minutes on two cores. Interrupt and rerun as you like."
+        "Five lenses, two networks and 16 photographs: about four minutes on two cores. Interrupt and rerun as you like."
     )
     execute(load_config({**CONFIG, "out": folder}))

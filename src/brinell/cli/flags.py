@@ -92,6 +92,8 @@ def _kind(annotation: Any) -> tuple[Any, bool]:
         return _kind(get_args(annotation)[0])
     if origin in (Union, types.UnionType):
         parts = [part for part in get_args(annotation) if part is not type(None)]
+        if set(parts) == {int, float}:
+            return float, False
         return _kind(parts[0]) if len(parts) == 1 else (str, False)
     if origin is Literal:
         values = get_args(annotation)

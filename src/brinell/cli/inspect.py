@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from brinell.cli.console import out, print_findings, print_json, say
-from brinell.results import Run, sql_errors
+from brinell.report.rows import shown_by_lens, sql_errors
+from brinell.results import Run
+from brinell.runs.plain import to_plain
 from brinell.runs.queries import describe_queries
 
 Folder = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a run.")]
@@ -61,20 +63,36 @@ def summary(
 def rows(
     folder: Folder,
     sql: Annotated[
-        str, typer.Argument(help="SQL over the tables rows, samples and clean (DuckDB).")
-    ] = "select * from rows limit 20",
-    csv: Annotated[Path | None, typer.Option(help="Write the result to a CSV file.")] = None,
+        str | None, typer.Argument(help="SQL over the tables rows, samples and clean (DuckDB; default: the rows).")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns to print, as a,b,c (default: those with values that fit).")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write the whole result to a CSV file.")] = None,
+    parquet: Annotated[Path | None, typer.Option(help="Write the whole result to a Parquet file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
 ) -> None:
     """Query a run's rows in SQL.
 
+    Prints the first rows with the names of images and classes; files and JSON hold everything, as it is stored.
+
     Example: [bold]brinell rows runs/first "select operator, avg(correct::int) from rows group by all order by 2"[/]
     """
-    result = Run(folder).rows(sql)
+    run = Run(folder)
+    names = [name.strip() for name in (columns or "").split(",") if name.strip()]
+    if sql is None and not (csv or parquet or as_json):
+        out.print(*shown_by_lens(run.rows, run, names, out.width), sep="\n")
+        return
+    result = run.rows("select * from rows" if sql is None else sql)
     with sql_errors():
         if csv is not None:
             result.write_csv(str(csv))
-        else:
-            print(result)
+        if parquet is not None:
+            result.write_parquet(str(parquet))
+        if as_json:
+            print_json(to_plain(result.arrow().to_pylist()))
+        elif csv is None and parquet is None:
+            out.print(*result.shown(names, out.width), sep="\n")
 
 
 def show(
@@ -103,9 +121,9 @@ def show(
 
 
 def ls(
-    what: Annotated[str, typer.Argument(metavar="KIND", help="lenses, operators, models, datasets or criteria.")],
+    what: Annotated[str, typer.Argument(metavar="KIND", help="lenses, presets, operators, models, datasets or criteria.")],
 ) -> None:
-    """List lenses, operators, models, datasets or criteria.
+    """List lenses, presets, operators, models, datasets or criteria.
 
     Example: [bold]brinell ls operators[/]
     """

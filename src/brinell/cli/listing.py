@@ -15,6 +15,7 @@ def listing(what: str) -> Table:
     """Return a table of everything that is registered under a kind."""
     kinds: dict[str, Callable[[], Table]] = {
         "lenses": _lenses,
+        "presets": _presets,
         "operators": _operators,
         "models": _models,
         "datasets": _datasets,
@@ -38,6 +39,17 @@ def _lenses() -> Table:
     table = _table("lens", "question", "what it measures")
     for lens in LENSES.values():
         table.add_row(lens.name, lens.question, f"{lens.summary} ({lens.source})" if lens.source else lens.summary)
+    return table
+
+
+def _presets() -> Table:
+    from brinell.lenses.lens import LENSES
+
+    table = _table("lens", "preset", "what it is")
+    for lens in LENSES.values():
+        for number, (name, preset) in enumerate(lens.options.known_presets().items()):
+            table.add_row("" if number else lens.name, name, preset.description)
+        table.add_section()
     return table
 
 

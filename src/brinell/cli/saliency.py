@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from brinell.cli.console import print_findings, say
-from brinell.cli.flags import flags_of, with_flags
+from brinell.cli.flags import Flag, flags_of, with_flags
 from brinell.cli.inspect import Folder
 from brinell.config.saliency import SaliencyOptions
 from brinell.results import Run
@@ -17,10 +17,13 @@ def _saliency(given: Mapping[str, Any], folder: Folder) -> None:
 
     Example: [bold]brinell saliency runs/first --pairs 500[/]
     """
-    run = Run(folder)
-    run.saliency({key.replace("-", "_"): value for key, value in given.items()})
+    run, trust = Run(folder), bool(given.get("trust"))
+    options = {key.replace("-", "_"): value for key, value in given.items() if key != "trust"}
+    run.saliency(options, trust=trust)
     print_findings([shown for shown in run.shown() if shown[1] == "saliency"])
     say(f"report: {run.report()}")
 
 
-saliency = with_flags(_saliency, flags_of(SaliencyOptions, panel="Options"))
+_TRUST = Flag(("trust",), "trust", bool, "Allow the run's models to run code when they are opened.", "Options")
+
+saliency = with_flags(_saliency, [*flags_of(SaliencyOptions, panel="Options"), _TRUST])

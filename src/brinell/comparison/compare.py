@@ -106,6 +106,8 @@ class Comparison:
         if len(deltas) == 1:
             return f"{start}: {format_change(deltas[0])} ({deltas[0].verdict(self.alpha)})."
         average = f"{format_change(deltas[0])} on average; " if deltas[0].operator == AVERAGE else ""
+        if all(math.isnan(one.p) for one in deltas):
+            return f"{start}: {average}fewer than {MIN_IMAGES} images, too few to test."
         parts = []
         for word in ("worse", "better"):
             names = [one.title for one in deltas if one.operator != AVERAGE and one.verdict(self.alpha) == word]

@@ -36,14 +36,24 @@ class Pair:
         old, new = self.old, self.new
         if old.run.folder == new.run.folder:
             return f"{new.model} against {old.model}"
+        before, after = shorten_folders([old.run.folder, new.run.folder])
         if old.model == new.model:
-            return f"{new.model} in {new.run.folder} against {old.run.folder}"
-        return f"{new.model} ({new.run.folder}) against {old.model} ({old.run.folder})"
+            return f"{new.model} in {after} against {before}"
+        return f"{new.model} ({after}) against {old.model} ({before})"
 
     def operator_title(self, operator: str) -> str:
         """Return the name for people of an operator that one of the runs has."""
         owner = self.old.run if self.old.run.facts(operator) else self.new.run
         return TITLES.get(operator) or owner.title(operator)
+
+
+def shorten_folders(folders: Sequence[str]) -> list[str]:
+    """Return names of runs for people: the ends of their paths that tell them apart."""
+    parts = [folder.rstrip("/").split("/") for folder in folders]
+    most = max(map(len, parts))
+    distinct = len({tuple(each) for each in parts})
+    depth = next(depth for depth in range(1, most + 1) if len({tuple(each[-depth:]) for each in parts}) == distinct)
+    return ["/".join(each[-depth:]) for each in parts]
 
 
 def pair_models(

@@ -25,7 +25,7 @@ from brinell.lenses.lens import LENSES
 from brinell.lenses.reader import Failures
 from brinell.models.model import Model
 from brinell.models.preprocess import Preprocess
-from brinell.models.sources import open_model
+from brinell.models.sources import open_stored_model
 from brinell.perturb.change import Change
 from brinell.runs.run import ModelRecord, Run
 from brinell.types import Dataset, Label
@@ -212,7 +212,8 @@ class ModelOpener:
             options = next(one for one in every if one.label == known.own)
             precision = source.run.config["precision"]
             try:
-                model = open_model(options, self.execution.model_copy(update={"precision": precision}))
+                execution = self.execution.model_copy(update={"precision": precision})
+                model = open_stored_model(options, execution, file=source.run.store.place("manifest.json"))
             except BrinellError as error:
                 raise ConfigError(f"{reason}, and model {known.own} can't be opened: {error}") from error
         if model.fingerprint != known.fingerprint:

@@ -16,6 +16,8 @@ from brinell.datasets.files import find_credits
 from brinell.errors import DataError
 from brinell.types import Sample
 
+SEARCHED = 100  # images that decide in which folder they are; some may be missing
+
 
 @dataclass(frozen=True)
 class Coco:
@@ -56,7 +58,7 @@ def open_instances(folder: Path, options: DataOptions) -> Coco:
 def open_coco(path: Path, options: DataOptions) -> Coco:
     """Open an annotation file. Images are in `options.images`, next to the file, or in a folder `images` next to it."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
         entries = content["images"]
         annotations = content["annotations"]
         categories = content["categories"]
@@ -78,7 +80,7 @@ def open_coco(path: Path, options: DataOptions) -> Coco:
     folders = [path.parent, path.parent / "images", path.parent.parent / "images"]
     if options.images:
         folders = [Path(options.images)]
-    root = next((folder for folder in folders if (folder / entries[0]["file_name"]).is_file()), folders[0])
+    root = max(folders, key=lambda folder: sum((folder / entry["file_name"]).is_file() for entry in entries[:SEARCHED]))
     names = tuple(category["name"] for category in categories)
     licences = {licence.get("id"): licence for licence in content.get("licenses") or []}
     return Coco(path.parent.resolve().name, root, entries, boxes, box_classes, names, licences)

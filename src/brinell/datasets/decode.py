@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import stat
 import warnings
 from pathlib import Path
 
@@ -12,16 +12,19 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from brinell.errors import UnreadableImage
+from brinell.pictures import open_picture
 
 # brinell raises an error for images that are too large; warning filters are global, so threads can't set them
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".jp2"})
+SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".jp2"})
 
 
 def read_image(path: Path) -> Tensor:
     """Read an image file as uint8 (C, H, W), with C = 1 or 3."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UnreadableImage(str(path), "not a regular file")
         data = path.read_bytes()
     except OSError as error:
         raise UnreadableImage(str(path), error.strerror or str(error)) from error
@@ -33,7 +36,7 @@ def decode(data: bytes, name: str) -> Tensor:
     if not data:
         raise UnreadableImage(name, "the file is empty")
     try:
-        picture = Image.open(io.BytesIO(data))
+        picture = open_picture(data)
         if Image.MAX_IMAGE_PIXELS is not None and picture.width * picture.height > Image.MAX_IMAGE_PIXELS:
             raise UnreadableImage(name, f"{picture.width}x{picture.height} pixels exceed Pillow's limit")
         picture.load()
@@ -41,7 +44,7 @@ def decode(data: bytes, name: str) -> Tensor:
     except UnreadableImage:
         raise
     except UnidentifiedImageError as error:
-        raise UnreadableImage(name, "not an image that Pillow can read") from error
+        raise UnreadableImage(name, "not an image of a known kind") from error
     except Exception as error:  # Pillow's plugins raise many kinds for damaged files
         raise UnreadableImage(name, str(error)) from error
 

@@ -47,7 +47,8 @@ class Files:
     def __getitem__(self, index: int, /) -> Sample:
         path = self.paths[index]
         original, variant = self.groups[index] if self.groups is not None else (None, None)
-        return Sample(read_image(self.root / path), self.labels[index], path, original=original, variant=variant)
+        image = read_image(self.root / path)
+        return Sample(image, self.labels[index], to_text(path), original=original, variant=variant)
 
     def credits(self, index: int) -> Mapping[str, str]:
         """Return what is known about an image's author and licence."""
@@ -56,6 +57,11 @@ class Files:
     def origin(self, index: int) -> Origin | None:
         """Return the origin of an image, if it is known."""
         return self.origins[index] if self.origins else None
+
+
+def to_text(name: str) -> str:
+    """Return the name of a file as valid Unicode; file systems allow any bytes."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def find_credits(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -75,9 +81,10 @@ def open_folders(root: Path, options: DataOptions) -> Files:
                 f"there are no images in {root}: expected class folders with images, a metadata.jsonl next to images, or "
                 f"images (known endings: {' '.join(sorted(SUFFIXES))})"
             )
-        return Files(root.resolve().name, root, unlabelled, [None] * len(unlabelled))
+        return Files(to_text(root.resolve().name), root, unlabelled, [None] * len(unlabelled))
     pairs = [(path, index) for index, folder in enumerate(classes) for path in found[folder]]
-    return Files(root.resolve().name, root, [path for path, _ in pairs], [index for _, index in pairs], classes)
+    names = tuple(map(to_text, classes))
+    return Files(to_text(root.resolve().name), root, [path for path, _ in pairs], [index for _, index in pairs], names)
 
 
 def list_images(root: Path, folder: str = "") -> list[str]:
@@ -138,7 +145,7 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
             import pyarrow.parquet
 
             return list(pyarrow.parquet.read_table(path).to_pylist())
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             if path.suffix == ".csv":
                 return list(csv.DictReader(file))
             return [json.loads(line) for line in file if line.strip()]

@@ -40,7 +40,8 @@ def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dic
     return {
         "format": FORMAT,
         "identity": {**_settings(config, models), "data": _data(setup.dataset, samples)},
-        "source": config.model_dump(mode="json", exclude={"track"}),  # a URI may hold a password
+        # a URI may hold a password, and whether code may run is for whoever opens the run to say
+        "source": config.model_dump(mode="json", exclude={"track": True, "execution": {"trust"}}),
         "models": {model.name: {**_described(model), **model.facts} for model in models},
         "operators": {change.id: change.describe() for change in changes},
         "unsupported": unsupported,

@@ -18,7 +18,7 @@ from brinell.hardening.options import AugmentOptions, OperatorOptions
 from brinell.perturb.highlight import add_highlights
 from brinell.perturb.operator import OPERATORS, find_operator, operator_names
 from brinell.perturb.property import PROPERTIES, find_property, property_names
-from brinell.registry import nearest
+from brinell.registry import DEFAULT_VARIANT, nearest
 from brinell.resizing.resample import resize
 from brinell.types import Interpolation
 
@@ -58,7 +58,7 @@ def find_augmenter(options: OperatorOptions, interpolation: Interpolation) -> Au
 
 
 def _operator(options: OperatorOptions) -> Apply:
-    operator = find_operator(options.name, options.variant or "published")
+    operator = find_operator(options.name, options.variant or DEFAULT_VARIANT)
     if operator.white_box:
         raise ConfigError(
             f"{operator.name} follows a model's gradient and can't be used in training; choose another operator"
@@ -72,7 +72,7 @@ def _operator(options: OperatorOptions) -> Apply:
 
 
 def _property(options: OperatorOptions) -> Apply:
-    found = find_property(options.name, options.variant or "dsn2020")
+    found = find_property(options.name, options.variant or DEFAULT_VARIANT)
 
     def apply(images: Tensor, strengths: Tensor, spare: Tensor, seed: int, ids: Tensor) -> Tensor:
         tracks = found.tracks(*images.shape[2:])

@@ -227,7 +227,8 @@ def _open_hardened(store: Store, config: HardenConfig, before: Model, *, named: 
     """Return the hardened model, opened from its folder."""
     name = f"{before.name}-hardened"
     if named:
-        return open_model({"source": f"hardened:{store.place()}", "name": name}, config.execution)
+        trusted = config.execution.model_copy(update={"trust": True})  # the folder names the model that the config names
+        return open_model({"source": f"hardened:{store.place()}", "name": name}, trusted)
     folder = Path(store.place())
     facts = read_facts(folder)
     module = restore(copy.deepcopy(require_trainable(before)), facts, folder)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import pyarrow as pa
 
+from brinell.registry import load_reference
 from brinell.report.exhibits import Exhibit
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate
@@ -46,6 +47,30 @@ class Findings(Protocol):
         ...
 
     def _repr_html_(self) -> str: ...
+
+
+class PrintedFindings:
+    """Findings that print themselves as `brinell summary` does, by the `show.py` next to their module."""
+
+    def __str__(self) -> str:
+        text: str = load_reference("brinell.report.grid:to_text")(self._shown())
+        return text
+
+    def __repr__(self: Findings) -> str:
+        models, operators = len(self.models), len(self.operators)
+        counts = f"{models} model{'s' * (models != 1)}, {operators} operator{'s' * (operators != 1)}"
+        return f"<{type(self).__name__}: {counts}; print it, or use .verdict(model), .table(), .to_json()>"
+
+    def _repr_html_(self) -> str:
+        """Return the tables and verdicts, for notebooks."""
+        text: str = load_reference("brinell.report.grid:to_html")(self._shown())
+        return text
+
+    def _shown(self) -> list[Any]:
+        """Return what a terminal prints; `show.py` is loaded late, because findings don't depend on it."""
+        package = type(self).__module__.rpartition(".")[0]
+        shown: list[Any] = load_reference(f"{package}.show:SHOW").table(self)
+        return shown
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from brinell.errors import ModelError
 from brinell.models.excitation import REDUCTION, add_excitation
 from brinell.models.model import Model
 from brinell.models.modules import model_from_module
-from brinell.models.sources import open_model
+from brinell.models.sources import open_stored_model
 from brinell.validation import validate
 
 WEIGHTS_FILE, FACTS_FILE = "model.safetensors", "hardened.json"
@@ -57,7 +57,8 @@ def open_hardened(rest: str, options: ModelOptions, execution: Execution) -> Mod
             f"the model in {folder} was hardened as a Python object, which can't be opened by name; harden "
             "torch:package.module:factory to get one that can"
         )
-    base = open_model(facts.base, Execution(device="cpu", runtime="torch", channels_last=False, trust=execution.trust))
+    plain = Execution(device="cpu", runtime="torch", channels_last=False, trust=execution.trust)
+    base = open_stored_model(facts.base, plain, file=str(folder / FACTS_FILE))
     assert base.internals is not None
     module = restore(base.internals.module, facts, folder)
     known = replace(base.preprocess, mean=facts.mean, std=facts.std)

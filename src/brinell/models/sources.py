@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 class Source:
     """A kind of model: how it is written, a one-line description, and its opener, a function or "module:function".
 
-    `checkpoints`: whether it opens a checkpoint of fine-tuned weights.
+    `checkpoints`: whether it opens a checkpoint of fine-tuned weights. `runs_code`: whether naming such a model runs Python
+    code of the user's choice.
     """
 
     form: str
     description: str
     opener: str | Opener
     checkpoints: bool = False
+    runs_code: bool = False
 
     def open(self, rest: str, options: ModelOptions, execution: Execution) -> Model:
         """Open a model of this kind."""
@@ -53,8 +55,18 @@ def open_model(model: str | Mapping[str, Any] | ModelOptions, execution: Executi
     return source.open(rest, options, execution or Execution())
 
 
-def _add(name: str, form: str, description: str, opener: str, *, checkpoints: bool = False) -> None:
-    SOURCES.add(name, Source(form, description, f"brinell.models.{opener}", checkpoints))
+def open_stored_model(model: Mapping[str, Any] | ModelOptions, execution: Execution, *, file: str) -> Model:
+    """Open a model that a file names: whoever wrote the file may not decide which code is run here."""
+    options = model if isinstance(model, ModelOptions) else validate(ModelOptions, model)
+    if SOURCES[options.source.partition(":")[0]].runs_code and not execution.trust:
+        raise ConfigError(f"{file} names Python code to run ({options.source}); use --trust if you trust it")
+    return open_model(options, execution)
+
+
+def _add(
+    name: str, form: str, description: str, opener: str, *, checkpoints: bool = False, runs_code: bool = False
+) -> None:
+    SOURCES.add(name, Source(form, description, f"brinell.models.{opener}", checkpoints, runs_code))
 
 
 for _name in ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"):
@@ -67,6 +79,7 @@ _add(
     "torch:package.module:factory | torch:FILE.safetensors?factory=…",
     "your own torch module",
     "factory:open_torch",
+    runs_code=True,
 )
 _add(
     "timm",

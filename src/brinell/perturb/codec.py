@@ -1,8 +1,13 @@
-"""JPEG compression (Swingler 2022): OpenCV's codec with one thread per image on a CPU, equal tensor code elsewhere."""
+"""JPEG compression (Swingler 2022): OpenCV's codec with one thread per image on a CPU, equal tensor code elsewhere.
+
+The paper starts at quality 31, below what anyone uses, and its code swaps red and blue. The standard variant goes through
+the whole range of qualities with the channels in their order.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -15,55 +20,73 @@ from brinell.perturb.dct import jpeg_in_tensors
 from brinell.perturb.operator import Facts, level_operator, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 
+Quality = Callable[[int], int]  # level to JPEG quality
+
+
+def standard_quality(level: int) -> int:
+    """Return the JPEG quality of a level: 95 at level 1, evenly down to 5 at level 30 and above."""
+    return 100 if level == 0 else max(5, round(95 - 90 * (level - 1) / 29))
+
 
 def quality(level: int) -> int:
-    """Return the JPEG quality of a level: 31 at level 1 down to 2 at level 30 and above."""
+    """Return the paper's JPEG quality of a level: 31 at level 1 down to 2 at level 30 and above."""
     return 100 if level == 0 else max(2, 32 - level)
 
 
-_JPEG = Facts("JPEG", "quality", lambda level, h, w: quality(level), "global", "colour", source=SWINGLER_2022)
+def _jpeg_facts(quality: Quality) -> Facts:
+    return Facts("JPEG", "quality", lambda level, h, w: quality(level), "global", "colour", source=SWINGLER_2022)
 
 
-@level_operator("jpeg", _JPEG)
+@level_operator("jpeg", _jpeg_facts(quality))
 def jpeg(images: Tensor, levels: Tensor) -> Tensor:
-    """Compress as JPEG, one quality step lower, with red and blue swapped inside the codec as in the published code."""
-    return _compress(images, levels, swapped=True)
+    """Compress as JPEG of quality 31 to 2, with red and blue swapped inside the codec as in the published code."""
+    return _compress(images, _qualities(levels, quality), swapped=True)
 
 
-@level_operator("jpeg", _JPEG, variant="paper")
+@level_operator("jpeg", _jpeg_facts(quality), variant="paper")
 def jpeg_as_written(images: Tensor, levels: Tensor) -> Tensor:
-    """Compress as JPEG, one quality step lower, with the channels in their right order."""
-    return _compress(images, levels, swapped=False)
+    """Compress as JPEG of quality 31 to 2 ("from 32 to 2": level 0, the clean image, stands for 32)."""
+    return _compress(images, _qualities(levels, quality), swapped=False)
 
 
-@step_operator("jpeg", _JPEG, variant="cumulative")
+@step_operator("jpeg", _jpeg_facts(quality), variant="cumulative")
 def jpeg_cumulative(images: Tensor, step: int) -> Tensor:
-    """Compress the image of the level below as JPEG, one quality step lower."""
+    """Compress the image of the level below as JPEG, one quality step lower, with red and blue swapped."""
     return jpeg(images, torch.full((len(images),), step + 1))
 
 
-def _compress(images: Tensor, levels: Tensor, *, swapped: bool) -> Tensor:
-    return (_compress_by_codec if images.device.type == "cpu" else _compress_in_tensors)(images, levels, swapped)
+@level_operator("jpeg", _jpeg_facts(standard_quality), variant="standard")
+def jpeg_standard(images: Tensor, levels: Tensor) -> Tensor:
+    """Compress as JPEG, of quality 95 at level 1 down to 5 at level 30."""
+    return _compress(images, _qualities(levels, standard_quality), swapped=False)
 
 
-def _compress_in_tensors(images: Tensor, levels: Tensor, swapped: bool) -> Tensor:
-    qualities = torch.tensor([quality(level) for level in range(32)], device=images.device)[levels.clamp(max=31)]
+def _qualities(levels: Tensor, quality: Quality) -> Tensor:
+    return torch.tensor([quality(level) for level in range(32)], device=levels.device)[levels.clamp(max=31)]
+
+
+def _compress(images: Tensor, qualities: Tensor, *, swapped: bool) -> Tensor:
+    return (_compress_by_codec if images.device.type == "cpu" else _compress_in_tensors)(images, qualities, swapped)
+
+
+def _compress_in_tensors(images: Tensor, qualities: Tensor, swapped: bool) -> Tensor:
+    qualities = qualities.to(images.device)
     return jpeg_in_tensors(images.flip(1), qualities).flip(1) if swapped else jpeg_in_tensors(images, qualities)
 
 
-def _compress_by_codec(images: Tensor, levels: Tensor, swapped: bool) -> Tensor:
+def _compress_by_codec(images: Tensor, qualities: Tensor, swapped: bool) -> Tensor:
     pictures = images.permute(0, 2, 3, 1).numpy()
     # OpenCV's codec expects blue first, so passing red first swaps the two
     order = slice(None) if swapped else slice(None, None, -1)
 
-    def compress(picture: np.ndarray, level: int) -> np.ndarray:
-        options = [cv2.IMWRITE_JPEG_QUALITY, quality(level)]
+    def compress(picture: np.ndarray, quality: int) -> np.ndarray:
+        options = [cv2.IMWRITE_JPEG_QUALITY, quality]
         _, code = cv2.imencode(".jpg", np.ascontiguousarray(picture[..., order]), options)
         decoded = cv2.imdecode(code, cv2.IMREAD_UNCHANGED)
         assert decoded is not None
         return decoded.reshape(picture.shape)[..., order]
 
-    decoded = np.stack(list(_threads().map(compress, pictures, levels.tolist())))
+    decoded = np.stack(list(_threads().map(compress, pictures, qualities.tolist())))
     return torch.from_numpy(decoded).permute(0, 3, 1, 2).contiguous()
 
 

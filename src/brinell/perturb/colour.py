@@ -78,7 +78,9 @@ def fade_grey(images: Tensor) -> Tensor:
     """Multiply the saturation by 0.9 in 8-bit HSV (rounded down); grey images stay as they are.
 
     8-bit HSV is OpenCV's: hue in 0..179, computed in 12-bit fixed point; the way back to RGB is in float32, truncated to
-    whole grey levels, as OpenCV's vector code does.
+    whole grey levels. OpenCV itself depends on the processor: its AVX2 code truncates, its scalar code (processors without
+    AVX2, and the last pixels of a row) rounds, so that values differ by one grey level. Ours is the portable result: the
+    same on every device, equal to OpenCV's with AVX2.
     """
     if images.shape[1] == 1:
         return images.clone()
@@ -157,7 +159,7 @@ def posterise(images: Tensor, levels: Tensor) -> Tensor:
 
 @level_operator("posterise", _POSTERISE, variant="paper")
 def posterise_as_written(images: Tensor, levels: Tensor) -> Tensor:
-    """Reduce each channel by one value: b equal bins, bin i becomes (i+1)·255/b, so black is lost."""
+    """Reduce each channel by one value: b equal bins, bin i becomes (i+1)·255/b (rounded down), so black is lost."""
     return _posterise(images, levels, lambda index, count: (index + 1) * 255 // count)
 
 

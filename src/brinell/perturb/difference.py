@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,15 @@ class Difference:
 
 
 def difference(clean: Tensor, changed: Tensor) -> Difference:
-    """Return the distances between two batches of uint8 images."""
-    return _by_bytes(clean, changed) if clean.device.type == "cpu" else _by_norms(clean, changed)
+    """Return the distances between two batches of images, in grey levels: uint8, or floats.
+
+    Distances of uint8 images come from sums of whole numbers, so that every device gives the same.
+    """
+    on_cpu = clean.device.type == "cpu" and not changed.is_floating_point()
+    return _by_bytes(clean, changed) if on_cpu else _by_norms(clean, changed)
+
+
+_RUN = 256  # values per sum in float32: 256 · 255² < 2²⁴, so that it is exact in any order
 
 
 def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
@@ -36,39 +44,49 @@ def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
     gap = torch.maximum(clean, changed).sub_(torch.minimum(clean, changed))
     pixels = functools.reduce(torch.bitwise_or, gap.unbind(1)).flatten(1)
     flat = gap.flatten(1)
-    wide = flat.to(torch.float32)
-    return _from_norms(
+    runs = pad(flat, (0, -flat.shape[1] % _RUN)).to(torch.float32).view(len(flat), -1, _RUN)
+    total = runs.sum(2).sum(1, dtype=torch.float64)
+    squares = runs.square_().sum(2).sum(1, dtype=torch.float64)
+    return _from_sums(
         changed=pixels.clamp(max=1).sum(1, dtype=torch.float32) / pixels.shape[1],
         l0=flat.clamp(max=1).sum(1, dtype=torch.float32),
-        l1=wide.sum(1) / 255,
-        l2=torch.linalg.vector_norm(wide, dim=1) / 255,
         linf=flat.amax(1) / 255,
+        total=total,
+        squares=squares,
         values=flat.shape[1],
     )
 
 
 def _by_norms(clean: Tensor, changed: Tensor) -> Difference:
-    """Measure on an accelerator: float16 holds -255..255 exactly, and norms read it once and sum in float32."""
-    gap = changed.to(torch.float16).sub_(clean).flatten(2)
+    """Measure on an accelerator, and floats: norms read the gaps once and sum in float64."""
+    whole = not changed.is_floating_point()
+    # float16 holds -255..255 exactly
+    gap = (changed.to(torch.float16).sub_(clean) if whole else changed - clean).flatten(2)
     pixels = torch.linalg.vector_norm(gap, torch.inf, dim=1)
     flat = gap.flatten(1)
 
-    def norm(values: Tensor, order: float) -> Tensor:
-        found: Tensor = torch.linalg.vector_norm(values, order, dim=1, dtype=torch.float32)
+    def norm(values: Tensor, order: float, dtype: torch.dtype = torch.float32) -> Tensor:
+        found: Tensor = torch.linalg.vector_norm(values, order, dim=1, dtype=dtype)
         return found
 
-    return _from_norms(
+    total, squares = norm(flat, 1, torch.float64), norm(flat, 2, torch.float64).square_()
+    if whole:  # the square of a rounded square root may miss a whole number by a little
+        squares = squares.round_()
+    return _from_sums(
         changed=norm(pixels, 0) / pixels.shape[1],
         l0=norm(flat, 0),
-        l1=norm(flat, 1) / 255,
-        l2=norm(flat, 2) / 255,
         linf=norm(flat, torch.inf) / 255,
+        total=total,
+        squares=squares,
         values=flat.shape[1],
     )
 
 
-def _from_norms(*, changed: Tensor, l0: Tensor, l1: Tensor, l2: Tensor, linf: Tensor, values: int) -> Difference:
-    return Difference(changed, l0, l1, l2, linf, mae=l1 / values, mse=l2 * l2 / values)
+def _from_sums(*, changed: Tensor, l0: Tensor, linf: Tensor, total: Tensor, squares: Tensor, values: int) -> Difference:
+    """Return all distances from the sums of the absolute and of the squared gaps in grey levels, float64."""
+    l1, l2 = total / 255, squares.sqrt() / 255
+    mae, mse = total / (255 * values), squares / (255**2 * values)
+    return Difference(changed, l0, l1.float(), l2.float(), linf, mae.float(), mse.float())
 
 
 def no_difference(count: int, device: torch.device) -> Difference:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -30,61 +33,76 @@ def noise(images: Tensor, draws: Draws) -> Tensor:
     return out.scatter_(2, pixels[:, None].expand(-1, channels, -1), colours).view(images.shape)
 
 
-_RANDOM = Facts(
-    "random pixel exchange",
-    "exchanges",
-    lambda level, h, w: level * ((w - 1) * (h - 1) // 20),
-    "local",
-    "pixel",
-    source=SWINGLER_2022,
-)
+def _exchange_facts(title: str, count: Callable[[int, int], int]) -> Facts:
+    return Facts(title, "exchanges", lambda level, h, w: level * count(h, w), "local", "pixel", source=SWINGLER_2022)
 
 
-@step_operator("pixel_exchange", _RANDOM)
+def _twentieth(height: int, width: int) -> int:
+    """Return a twentieth of the pixels: the number of exchanges per level in the paper's text."""
+    return max(1, width * height // 20)
+
+
+def _published_count(height: int, width: int, share: int) -> int:
+    return max(1, (width - 1) * (height - 1) // share)
+
+
+_RANDOM, _ADJACENT = "random pixel exchange", "adjacent pixel exchange"
+
+
+@step_operator("pixel_exchange", _exchange_facts(_RANDOM, partial(_published_count, share=20)))
 def pixel_exchange(images: Tensor, draws: Draws) -> Tensor:
     """Copy the colour of a random pixel to another, (w-1)(h-1)/20 more times: the published swap copies one way."""
-    return _replay(images, *_random_pairs(images, draws))
-
-
-@step_operator("pixel_exchange", _RANDOM, variant="paper")
-def pixel_exchange_as_written(images: Tensor, draws: Draws) -> Tensor:
-    """Swap the colours of (w-1)(h-1)/20 more pairs of random pixels."""
-    return _replay(images, *_both_ways(*_random_pairs(images, draws)))
-
-
-def _random_pairs(images: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
     height, width = images.shape[-2:]
-    count = max(1, (width - 1) * (height - 1) // 20)
-    return draws.below(0, count, width * height), draws.below(1, count, width * height)
+    return _replay(images, *_random_pairs(images, draws, _published_count(height, width, share=20)))
 
 
-def _adjacent(share: int) -> Facts:
-    return Facts(
-        "adjacent pixel exchange",
-        "exchanges",
-        lambda level, h, w: level * ((w - 1) * (h - 1) // share),
-        "local",
-        "pixel",
-        source=SWINGLER_2022,
-    )
+@step_operator("pixel_exchange", _exchange_facts(_RANDOM, _twentieth), variant="paper")
+@step_operator("pixel_exchange", _exchange_facts(_RANDOM, _twentieth), variant="standard")
+def swap_pixels(images: Tensor, draws: Draws) -> Tensor:
+    """Swap the colours of w·h/20 more pairs of random pixels, as the paper's text says."""
+    return _replay(images, *_both_ways(*_random_pairs(images, draws, _twentieth(*images.shape[-2:]))))
 
 
-@step_operator("adjacent_exchange", _adjacent(2))
+def _random_pairs(images: Tensor, draws: Draws, count: int) -> tuple[Tensor, Tensor]:
+    area = images.shape[-2:].numel()
+    return draws.below(0, count, area), draws.below(1, count, area)
+
+
+@step_operator("adjacent_exchange", _exchange_facts(_ADJACENT, partial(_published_count, share=2)))
 def adjacent_exchange(images: Tensor, draws: Draws) -> Tensor:
-    """Copy the colour of a neighbour to (w-1)(h-1)/2 more pixels."""
-    return _replay(images, *_neighbours(images, draws, share=2))
+    """Copy the colour of a neighbour to (w-1)(h-1)/2 more pixels: ten times as many as the paper's text says."""
+    return _replay(images, *_published_neighbours(images, draws))
 
 
-@step_operator("adjacent_exchange", _adjacent(20), variant="paper")
-def adjacent_exchange_as_written(images: Tensor, draws: Draws) -> Tensor:
-    """Swap the colours of (w-1)(h-1)/20 more pairs of neighbours."""
-    return _replay(images, *_both_ways(*_neighbours(images, draws, share=20)))
+@step_operator("adjacent_exchange", _exchange_facts(_ADJACENT, _twentieth), variant="paper")
+@step_operator("adjacent_exchange", _exchange_facts(_ADJACENT, _twentieth), variant="standard")
+def swap_neighbours(images: Tensor, draws: Draws) -> Tensor:
+    """Swap w·h/20 more pixels, each with one of its eight neighbours, as the paper's text says.
+
+    At the border the neighbours are those inside the image.
+    """
+    height, width = images.shape[-2:]
+    pixels = draws.below(0, _twentieth(height, width), height * width)
+    return _replay(images, *_both_ways(pixels, _draw_neighbours(pixels, draws, height, width)))
 
 
-def _neighbours(images: Tensor, draws: Draws, share: int) -> tuple[Tensor, Tensor]:
+def _draw_neighbours(pixels: Tensor, draws: Draws, height: int, width: int) -> Tensor:
+    """Draw one of the up to eight neighbours of each pixel (B, n); a single pixel is its own neighbour."""
+    x, y = pixels % width, pixels // width
+    left, top = (x - 1).clamp(min=0), (y - 1).clamp(min=0)
+    across, down = (x + 2).clamp(max=width) - left, (y + 2).clamp(max=height) - top
+    # number the block of neighbours row by row, leaving out the pixel itself
+    own = (y - top) * across + (x - left)
+    bits = draws.bits(1, pixels.shape[1]).to(torch.int64).bitwise_and_(0xFFFFFFFF)
+    chosen = bits.mul_(across * down - 1).bitwise_right_shift_(32)
+    chosen += ((chosen >= own) & (across * down > 1)).to(torch.int64)
+    return (top + chosen // across) * width + left + chosen % across
+
+
+def _published_neighbours(images: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
     """Draw pixels in [0, w-2] × [0, h-2], and for each one a pixel of its 3×3 neighbourhood inside the image."""
     height, width = images.shape[-2:]
-    count = max(1, (width - 1) * (height - 1) // share)
+    count = _published_count(height, width, share=2)
     x, y = draws.below(0, count, width - 1), draws.below(1, count, height - 1)
     bits = draws.bits(2, count).to(torch.int64)
     dx = _offset(bits & 0xFFFF, x)

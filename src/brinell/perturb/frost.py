@@ -7,7 +7,6 @@ border inwards with branches at 60 degrees, as bright as theirs. `use_frost_temp
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -24,11 +23,13 @@ from brinell.errors import ConfigError
 from brinell.perturb.papers import ZHONG_2020
 from brinell.perturb.property import PROPERTIES, Property, PropertyFacts, per_image, pixel_property
 from brinell.perturb.weather import POINTS
+from brinell.pictures import open_picture
 
 SIDE = 512  # of the generated template, pixels
 CLEAR, CLEAR_LEAST = 1.0, 0.5  # weight of the image at severities 0 and 1
 FROST, FROST_MOST = 0.3, 0.8  # weight of the template at severities 0 and 1
 BRIGHTNESS = 0.5  # RMS of the template: (0.3·0.5)² = 2.3e-2 is the smallest mean squared error in the paper
+DSN_2020 = "dsn2020"
 _TINT = np.array([0.90, 0.97, 1.0])  # colour of ice
 
 # returns a template of the images' size, float32 (C, H, W) in grey levels
@@ -61,47 +62,58 @@ def frost(images: Tensor, severities: Tensor) -> Tensor:
     return _add_frost(images, severities, _default_template())
 
 
-@pixel_property(
-    "frost",
-    PropertyFacts(
-        "frost", "weather", "% frost", lambda s, h, w: 100 * FROST_MOST * s[:, 0], points=POINTS, source=ZHONG_2020
-    ),
-    variant="equations",
+_FROM_NOTHING = PropertyFacts(
+    "frost", "weather", "% frost", lambda s, h, w: 100 * FROST_MOST * s[:, 0], points=POINTS, source=ZHONG_2020
 )
+
+
+def _add_frost_from_nothing(images: Tensor, severities: Tensor, template: Template) -> Tensor:
+    share = severities[:, 0]
+    ice = template(images) * per_image(FROST_MOST * share, images)
+    return images.mul_(per_image(1 - (CLEAR - CLEAR_LEAST) * share, images)).add_(ice)
+
+
+@pixel_property("frost", _FROM_NOTHING, variant="standard")
+def frost_from_nothing(images: Tensor, severities: Tensor) -> Tensor:
+    """Overlay a template T of frost, from nothing on: (1 - 0.5e)·x + 0.8e·T."""
+    return _add_frost_from_nothing(images, severities, _default_template())
+
+
+@pixel_property("frost", _FROM_NOTHING, variant="equations")
 def frost_as_written(images: Tensor, severities: Tensor) -> Tensor:
     """Overlay a template T of frost: Eq. 11, taken as (1 - 0.5e)·x + 0.8e·T.
 
     The printed equation, e·p·x + e·q·T, gives a black image without frost; the weights are those of the authors' code at
     e = 1.
     """
-    share = severities[:, 0]
-    ice = _default_template()(images) * per_image(FROST_MOST * share, images)
-    return images.mul_(per_image(1 - (CLEAR - CLEAR_LEAST) * share, images)).add_(ice)
+    return _add_frost_from_nothing(images, severities, _default_template())
 
 
-def use_frost_template(path: str | Path) -> Property:
+def use_frost_template(path: str | Path, variant: str = DSN_2020) -> Property:
     """Register an image file as the property `frost:NAME-DIGITS`: the file's name and digits of a hash of its content.
 
+    Its weights are those of a variant; other variants than the authors' follow in the name: `frost:NAME-DIGITS-VARIANT`.
     The image should show white ice on black; it is resized to each image that it is laid over, whatever its shape.
     """
     path = Path(path).expanduser()
     try:
         content = path.read_bytes()
-        with Image.open(io.BytesIO(content)) as picture:
+        with open_picture(content) as picture:
             template = _template(picture.convert("RGB"))
     except OSError as error:
         raise ConfigError(f"can't read {path} as an image of frost: {error.strerror or error}") from error
-    variant = f"{path.stem}-{hashlib.blake2b(content, digest_size=3).hexdigest()}"
-    name = f"frost:{variant}"
-    if name in PROPERTIES:
-        return PROPERTIES[name]
+    facts, add = (_FACTS, _add_frost) if variant == DSN_2020 else (_FROM_NOTHING, _add_frost_from_nothing)
+    own = f"{path.stem}-{hashlib.blake2b(content, digest_size=3).hexdigest()}"
+    own = own if variant == DSN_2020 else f"{own}-{variant}"
+    if f"frost:{own}" in PROPERTIES:
+        return PROPERTIES[f"frost:{own}"]
 
     def add_frost_of_file(images: Tensor, severities: Tensor) -> Tensor:
         """Overlay your own template of frost."""
-        return _add_frost(images, severities, template)
+        return add(images, severities, template)
 
-    pixel_property("frost", _FACTS, variant=variant)(add_frost_of_file)
-    return PROPERTIES[name]
+    pixel_property("frost", facts, variant=own)(add_frost_of_file)
+    return PROPERTIES[f"frost:{own}"]
 
 
 def _template(picture: Image.Image) -> Template:

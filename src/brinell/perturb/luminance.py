@@ -17,6 +17,11 @@ def _factor(severities: Tensor, height: int = 0, width: int = 0) -> Tensor:
     return torch.where(size > 0, 1 + 254 * size, 1 + size * (254 / 255))
 
 
+def _exposure(severities: Tensor, height: int = 0, width: int = 0) -> Tensor:
+    """Return the factor of a severity: up to 8 stops lighter or darker, in equal parts of a stop."""
+    return torch.exp2(8 * severities[:, 0])
+
+
 def _whole_levels(severities: Tensor, height: int = 0, width: int = 0) -> Tensor:
     return (severities[:, 0] * 255).round()
 
@@ -28,6 +33,16 @@ def _whole_levels(severities: Tensor, height: int = 0, width: int = 0) -> Tensor
 def brightness(images: Tensor, severities: Tensor) -> Tensor:
     """Multiply every value by a factor: 1.508 at the first step up, 0.998 at the first step down."""
     return images.mul_(per_image(_factor(severities), images))
+
+
+@pixel_property(
+    "brightness",
+    PropertyFacts("brightness", "luminance", "×", _exposure, points=500, directions=_TWO_SIDED, source=ZHONG_2020),
+    variant="standard",
+)
+def brightness_in_stops(images: Tensor, severities: Tensor) -> Tensor:
+    """Multiply every value by a factor, up to 8 stops (× 256 or 1/256): the first step is 1.1 % either way."""
+    return images.mul_(per_image(_exposure(severities), images))
 
 
 @pixel_property(

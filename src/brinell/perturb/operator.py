@@ -8,7 +8,8 @@ parameters say what else it needs: `draws` (random numbers), `step` (the number 
 (int64 (B,), level operators only), `gradient` (of the model's loss at the images). The signature therefore shows whether
 an operator is stochastic, and whether it is a white-box operator.
 
-Where a paper's text and its published code differ, the name is registered once per variant.
+Where a paper's text and its published code differ, the name is registered once per variant. A name alone means the
+variant `standard`, which is registered where the paper's definition is not what a practitioner wants; otherwise the first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch import Tensor
 from brinell.draws import Draws, key
 from brinell.errors import ModelError
 from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Gradient, Renderer, rows_of
-from brinell.registry import Registry, find_variant
+from brinell.registry import DEFAULT_VARIANT, Registry, find_variant
 from brinell.units import format_amount
 
 Amount = Callable[[int, int, int], float]
@@ -233,6 +234,6 @@ def operator_names() -> list[str]:
     return list(dict.fromkeys(operator.name for operator in OPERATORS.values()))
 
 
-def find_operator(text: str, variant: str = "published") -> Operator:
+def find_operator(text: str, variant: str = DEFAULT_VARIANT) -> Operator:
     """Find an operator by `name` or `name:variant`; a name alone selects the preferred variant, if there is one."""
     return find_variant(OPERATORS, text, variant)

@@ -18,7 +18,8 @@ A function with a parameter `draws` is stochastic. It draws one random field per
 varies the severity of one field; other `fields` are drawn afresh.
 
 Where the paper's equations and its authors' code differ, the name is registered once per variant: `dsn2020` has the
-constants of the paper's figures, `equations` follows its text.
+constants of the paper's figures, `equations` follows its text. A name alone means the variant `standard`, which is
+registered where the paper's definition is not what a practitioner wants; otherwise the first.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from brinell.draws import Draws, key
 from brinell.errors import ConfigError
 from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Layout, Renderer, rows_of
 from brinell.perturb.warp import warp
-from brinell.registry import Registry, find_variant
+from brinell.registry import DEFAULT_VARIANT, Registry, find_variant
 from brinell.units import format_amount
 
 NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
@@ -231,6 +232,6 @@ def property_facts(name: str) -> PropertyFacts:
     return (PROPERTIES[name] if name in PROPERTIES else find_property(name.partition(":")[0])).facts
 
 
-def find_property(text: str, variant: str = "dsn2020") -> Property:
+def find_property(text: str, variant: str = DEFAULT_VARIANT) -> Property:
     """Find a property by `name` or `name:variant`; a name alone selects the preferred variant, if there is one."""
     return find_variant(PROPERTIES, text, variant)

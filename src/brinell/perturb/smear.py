@@ -41,6 +41,12 @@ def motion_blur(images: Tensor, severities: Tensor) -> Tensor:
     return _line_mean(images, length, -1)
 
 
+@pixel_property("motion_blur", _MOTION, variant="standard")
+def horizontal_motion_blur(images: Tensor, severities: Tensor) -> Tensor:
+    """Average along a horizontal line of k pixels, k//2 of them to the left (border reflect-101)."""
+    return _line_mean(images, _length(severities, *images.shape[2:]), -1)
+
+
 @pixel_property("motion_blur", _MOTION, variant="equations")
 def motion_blur_as_written(images: Tensor, severities: Tensor) -> Tensor:
     """Average along a vertical line of k pixels, k//2 of them above (border reflect-101, Eq. 4)."""

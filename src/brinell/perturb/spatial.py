@@ -7,12 +7,14 @@ and to the right of the centre, as in the authors' code.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from brinell.perturb.papers import ZHONG_2020
-from brinell.perturb.property import NEARLY, PropertyFacts, motion_property
+from brinell.perturb.property import NEARLY, Amount, PropertyFacts, motion_property
 
 REACH = 5  # largest shift of `spatial` in each direction, pixels
 
@@ -56,40 +58,40 @@ def rotation(severities: Tensor, height: int, width: int) -> Tensor:
     return _rotate_and_shift(_degrees(severities, height, width), still, still, height, width)
 
 
-@motion_property(
-    "horizontal_translation",
-    PropertyFacts(
-        "horizontal translation",
-        "spatial",
-        "px",
-        _shift_x,
-        points=lambda height, width: min(50, width),
-        directions=("right", "left"),
-        source=ZHONG_2020,
-    ),
-)
+def _shift_facts(
+    title: str, amount: Amount, directions: tuple[str, str], points: Callable[[int, int], int]
+) -> PropertyFacts:
+    return PropertyFacts(title, "spatial", "px", amount, points=points, directions=directions, source=ZHONG_2020)
+
+
+_horizontal = partial(_shift_facts, "horizontal translation", _shift_x, ("right", "left"))
+_vertical = partial(_shift_facts, "vertical translation", _shift_y, ("down", "up"))
+
+
+@motion_property("horizontal_translation", _horizontal(lambda height, width: min(50, width)))
 def horizontal_translation(severities: Tensor, height: int, width: int) -> Tensor:
-    """Shift horizontally by whole pixels, up to the width."""
+    """Shift horizontally by whole pixels in 50 steps, up to the width."""
     still = torch.zeros(len(severities), dtype=torch.float64)
     return _rotate_and_shift(still, _shift_x(severities, height, width), still, height, width)
 
 
-@motion_property(
-    "vertical_translation",
-    PropertyFacts(
-        "vertical translation",
-        "spatial",
-        "px",
-        _shift_y,
-        points=lambda height, width: min(50, height),
-        directions=("down", "up"),
-        source=ZHONG_2020,
-    ),
-)
+@motion_property("vertical_translation", _vertical(lambda height, width: min(50, height)))
 def vertical_translation(severities: Tensor, height: int, width: int) -> Tensor:
-    """Shift vertically by whole pixels, up to the height."""
+    """Shift vertically by whole pixels in 50 steps, up to the height."""
     still = torch.zeros(len(severities), dtype=torch.float64)
     return _rotate_and_shift(still, still, _shift_y(severities, height, width), height, width)
+
+
+@motion_property("horizontal_translation", _horizontal(lambda height, width: width), variant="standard")
+def horizontal_translation_by_pixels(severities: Tensor, height: int, width: int) -> Tensor:
+    """Shift horizontally, pixel by pixel, up to the width."""
+    return horizontal_translation(severities, height, width)
+
+
+@motion_property("vertical_translation", _vertical(lambda height, width: height), variant="standard")
+def vertical_translation_by_pixels(severities: Tensor, height: int, width: int) -> Tensor:
+    """Shift vertically, pixel by pixel, up to the height."""
+    return vertical_translation(severities, height, width)
 
 
 def _angle_and_shifts(severities: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,6 +16,7 @@ from brinell.perturb.property import PropertyFacts, per_image, pixel_property
 POINTS = 999  # the authors' 1000 severities without 0
 FLAKES = 100  # at severity 1
 FOG, FOG_MOST = 1.0, 3.5  # white added at severities 0 and 1, as a multiple of the range
+STANDARD_RATIO = 0.25  # each octave of standard fog is this much as random as the one before: a decay of 2, squared
 DECAY, DECAY_LEAST = 2.3, 1.0  # factor by which the randomness of the fog falls per octave, at severities 0 and 1
 
 
@@ -45,6 +46,22 @@ def fog(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     brightest = images.amax((1, 2, 3), keepdim=True)
     plasma = _plasma(draws, images, 1 / decay**2).mul_(white)
     return images.add_(plasma).mul_(brightest / (brightest + white))
+
+
+@pixel_property(
+    "fog",
+    PropertyFacts("fog", "weather", "% fog", lambda s, h, w: 100 * s[:, 0], source=ZHONG_2020),
+    variant="standard",
+)
+def fog_from_nothing(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
+    """Blend with fog F, from nothing to nothing but fog: (1 - e)·x + e·F.
+
+    F is the authors' plasma with octaves half as wide. Their own fog, (x + p·F)·m/(m + p), is this one at e = p/(m + p):
+    for images that reach white (m = 1) it starts at e = 0.5.
+    """
+    share = severities[:, 0]
+    plasma = _plasma(draws, images, torch.full_like(share, STANDARD_RATIO)).mul_(per_image(255 * share, images))
+    return images.mul_(per_image(1 - share, images)).add_(plasma)
 
 
 @pixel_property(

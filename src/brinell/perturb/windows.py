@@ -26,9 +26,9 @@ CHUNK = 2  # windows per step on a CPU, whose sums stay in the cache
 
 
 def title_of(view: str, size: str) -> str:
-    """Return the name of a view of a size, for people."""
-    text = size.replace("px", " px") if size.endswith("px") else f"P = {size}"
-    return {"windows": text, "location": f"on black ({text})", "minimal": "minimal images"}[view]
+    """Return the name of a view of a size, for people: a share of the shorter side in percent, or pixels."""
+    text = size.replace("px", " px") if size.endswith("px") else f"{100 * float(size or 1):g} %"
+    return {"windows": f"{text} windows", "location": f"{text} on black", "minimal": "minimal images"}[view]
 
 
 def window_view(size: str, fit: Fit, height: int, width: int) -> View:

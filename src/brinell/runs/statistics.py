@@ -86,6 +86,11 @@ def _wilson(share: float, total: float, quantile: float | None = None) -> tuple[
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
+def overlap(one: Estimate, other: Estimate) -> bool:
+    """Whether two intervals overlap; without an interval nothing is known, so they do."""
+    return not (one.high < other.low or other.high < one.low)
+
+
 def first_below(values: Sequence[float], threshold: float) -> int | None:
     """Return the index of the first value below the threshold; None if there is none."""
     return next((index for index, value in enumerate(values) if value < threshold), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from brinell.lenses.reader import Figures, Reader
+from brinell.lenses.reader import Figures, PrintedFindings, Reader
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.runs.schema import NAME
-from brinell.runs.statistics import Estimate, mean, ratio
+from brinell.runs.statistics import Estimate, mean, overlap, ratio
+from brinell.runs.words import format_share
 
 #: the table saliency.parquet: one row per changed image that was compared
 COLUMNS = pa.schema(
@@ -65,8 +65,8 @@ class ShiftRate:
     distance: Estimate
 
 
-@dataclass(frozen=True)
-class SaliencyFindings:
+@dataclass(frozen=True, repr=False)
+class SaliencyFindings(PrintedFindings):
     """Everything about saliency: how often it shifts, from which layers, and which models have no maps (`without`)."""
 
     shifts: list[ShiftRate]
@@ -99,11 +99,12 @@ class SaliencyFindings:
             return f"No change made {model} fail, so there is nothing to compare."
         one = max(failing, key=lambda one: one.pairs)
         change = self.titles.get(one.operator, one.operator)
-        sentence = f"Under {change}, the saliency of {model} shifts in {one.equal_shifted.value:.0%} of failing images"
+        shifts = f"Under {change}, the saliency of {model} shifts in {_describe_rate(one)} failing images"
         control = [each for each in own if not each.failed and (each.lens, each.operator) == (one.lens, one.operator)]
-        if control:
-            sentence += f" and in {control[0].equal_shifted.value:.0%} of images that don't fail"
-        return sentence + "."
+        if not control:
+            return f"{shifts}."
+        clear = ": no clear difference" if overlap(one.equal_shifted, control[0].equal_shifted) else ""
+        return f"{shifts} and in {_describe_rate(control[0])} images that don't fail{clear}."
 
     def table(self) -> list[dict[str, Any]]:
         """Return one record per model, operator and kind of pair."""
@@ -126,9 +127,13 @@ class SaliencyFindings:
             "shifts": self.table(),
         }
 
-    def _repr_html_(self) -> str:
-        """Return the verdicts, for notebooks."""
-        return "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
+
+def _describe_rate(one: ShiftRate) -> str:
+    """Return "1 of 1", or a share with its interval, "36% [12–68%] of 25"."""
+    share = one.equal_shifted
+    if math.isnan(share.low):
+        return "no" if math.isnan(share.value) else f"{round(share.value * one.pairs)} of {one.pairs}"
+    return f"{format_share(share)} of {one.pairs}"
 
 
 _IMAGES = """

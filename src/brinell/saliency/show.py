@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
+from brinell.report.grid import Grid
 from brinell.report.show import Chart, Context, NamedChart, Namer, Picture, Section, Show, inline, lazy_chart
 from brinell.runs.run import Run
-from brinell.runs.statistics import Estimate
+from brinell.runs.words import format_share
 from brinell.saliency import ANALYSIS
 from brinell.saliency.findings import SaliencyFindings
 from brinell.saliency.pairs import SaliencyPair, read_pairs
@@ -19,23 +18,18 @@ shift_bars = lazy_chart("brinell.saliency.charts:shift_bars")
 def table(findings: SaliencyFindings) -> list[Any]:
     """Return how often saliency shifts, where the model fails and where it doesn't."""
     shown: list[Any] = []
+    heads = ("change", "model", "pairs", "shifted", "equal cells", "overlap", "distance")
     for model in findings.models:
-        grid = Table(title=f"\nsaliency of {model}", title_justify="left", title_style="bold")
-        grid.add_column("change")
-        for head in ("model", "pairs", "shifted", "equal cells", "overlap", "distance"):
-            grid.add_column(head, no_wrap=True)
+        rows = []
         for one in findings.of(model):
-            shares = (_format_share(rate) for rate in (one.shifted, one.equal_shifted))
+            shares = (format_share(rate).replace(" ", "\n") for rate in (one.shifted, one.equal_shifted))
             outcome = "fails" if one.failed else "holds"
             means = (f"{one.overlap.value:.2f}", f"{one.distance.value:.3f}")
-            grid.add_row(findings.titles.get(one.operator, one.operator), outcome, str(one.pairs), *shares, *means)
-        shown += [*([grid] if grid.row_count else []), findings.verdict(model)]
+            rows.append((findings.titles.get(one.operator, one.operator), outcome, str(one.pairs), *shares, *means))
+        if rows:
+            shown.append(Grid(heads, tuple(rows), f"saliency of {model}", left=frozenset({0, 1})))
+        shown.append(findings.verdict(model))
     return shown
-
-
-def _format_share(rate: Estimate) -> str:
-    interval = "" if rate.low != rate.low else f"\n{100 * rate.low:.0f}–{100 * rate.high:.0f}"  # one pair has none
-    return f"{rate.value:.0%}{interval}"
 
 
 def section(context: Context, findings: SaliencyFindings) -> Section:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from statistics import stdev
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 
-from brinell.lenses.fragility.fragile import KINDS
 from brinell.lenses.fragility.maps import Maps, unpack
 from brinell.lenses.fragility.options import LOCATION, MINIMAL, SHRINK, WINDOWS
 from brinell.lenses.fragility.queries import (
@@ -26,10 +25,12 @@ from brinell.lenses.fragility.queries import (
     query_smallest,
     query_too_small,
 )
-from brinell.lenses.reader import NO_ANSWER, Failures, Figures, Measure, Reader, named_columns
+from brinell.lenses.reader import NO_ANSWER, Failures, Figures, Measure, PrintedFindings, Reader, named_columns
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.runs.schema import NAME
+from brinell.runs.statistics import mean
+from brinell.runs.words import format_mean, format_share, note_few
 
 HEADLINES = ("loose shift", "loose shrink")
 
@@ -53,8 +54,8 @@ COLUMNS = named_columns(  # one row per image, size (the operator), kind and way
 )
 
 
-@dataclass(frozen=True)
-class FragilityFindings:
+@dataclass(frozen=True, repr=False)
+class FragilityFindings(PrintedFindings):
     """All findings of the fragility lens. `shares` is keyed by (model, operator, kind, judged_by)."""
 
     shares: dict[Key, FragileShare]
@@ -63,9 +64,20 @@ class FragilityFindings:
     minimal: list[MinimalImages]
     smallest: dict[tuple[str, str], int]  # smallest side of a minimal image on the grid, by model and image
     too_small: dict[str, int]  # images by operator
-    stride: int = 1
+    stride: float = 1
     neighbours: int = 8
     titles: Mapping[str, str] = field(default_factory=dict)  # by operator
+
+    @property
+    def sampled(self) -> str:
+        """Which windows were judged, if not all."""
+        if self.stride == 1:
+            return ""
+        return (
+            f"One window in {self.stride} × {self.stride}"
+            if self.stride > 1
+            else (f"One window every {self.stride:.0%} of the shorter side")
+        )
 
     @property
     def models(self) -> list[str]:
@@ -75,7 +87,9 @@ class FragilityFindings:
             rates.setdefault(model, [])
             if kind in HEADLINES and judged_by == "correct" and share.images:
                 rates[model].append(share.share.value)
-        return sorted(rates, key=lambda model: sum(rates[model]) / len(rates[model]) if rates[model] else math.inf)
+        return sorted(
+            rates, key=lambda model: round(sum(rates[model]) / len(rates[model]), 9) if rates[model] else math.inf
+        )
 
     @property
     def operators(self) -> list[str]:
@@ -105,7 +119,10 @@ class FragilityFindings:
         sentences = [*self._window_verdict(model)]
         sentences += self._location_verdict(model, "its" if sentences else f"{model}'s")
         sentences += self._minimal_verdict(model, "It" if sentences else model)
-        return " ".join(sentences) or f"No window of any image could be tested with {model}."
+        if not sentences:
+            return f"No window of any image could be tested with {model}."
+        images = [share.images for (own, *_), share in self.shares.items() if own == model]
+        return " ".join(sentences) + note_few(max([*images, sum(one.model == model for one in self.minimal)]))
 
     def _window_verdict(self, model: str) -> Iterator[str]:
         """Yield how many windows flip at the smallest and the largest size."""
@@ -115,29 +132,31 @@ class FragilityFindings:
             if shift is not None and shrink is not None and shrink.images:
                 measured.append((self.title(operator), shift, shrink))
         for title, shift, shrink in measured[:1]:
-            by_shift = f"{shift.share.value:.1%} of windows after a one-pixel shift and in " if shift.images else ""
+            by_shift = f"{format_share(shift.share)} of windows after a one-pixel shift and in " if shift.images else ""
             of_windows = "" if by_shift else " of windows"
             yield (
-                f"{model} flips between right and wrong in {by_shift}{shrink.share.value:.1%}{of_windows} after a "
+                f"{model} flips between right and wrong in {by_shift}{format_share(shrink.share)}{of_windows} after a "
                 f"two-pixel shrink ({title})."
             )
         for title, shift, shrink in measured[1:][-1:]:
-            by_shift = f"{shift.share.value:.1%} (shift) and " if shift.images else ""
-            yield f"At {title} it is {by_shift}{shrink.share.value:.1%} (shrink)."
+            by_shift = f"{format_share(shift.share)} (shift) and " if shift.images else ""
+            yield f"For {title} it is {by_shift}{format_share(shrink.share)} (shrink)."
 
     def _location_verdict(self, model: str, whose: str) -> Iterator[str]:
         for operator in self.locations:
             share = self.share(model, operator, "loose shift", "label")
             if share is not None and share.images:
-                changes = f"a one-pixel shift changes {whose} label at {share.share.value:.1%} of positions"
-                yield f"With the whole image {self.title(operator)}, {changes}."
+                changes = f"a one-pixel shift changes {whose} label at {format_share(share.share)} of positions"
+                yield f"With the whole image at {self.title(operator)}, {changes}."
 
     def _minimal_verdict(self, model: str, subject: str) -> Iterator[str]:
         mine = [one for one in self.minimal if one.model == model]
         if mine:
-            count = sum(len(one.windows) for one in mine) / len(mine)
+            counts = [len(one.windows) for one in mine]
+            deviation = stdev(counts) if len(counts) > 1 else None
+            average = format_mean(mean(sum(counts) / len(counts), deviation, len(counts)), ".1f")
             bound = "" if all(one.complete for one in mine) else " or more (not all branches were searched)"
-            yield f"{subject} has {count:.1f} minimal images per photograph{bound}."
+            yield f"{subject} has {average} minimal images per photograph{bound}."
 
     def table(self) -> list[dict[str, Any]]:
         """Return one flat record per model, size, kind and way of judging."""
@@ -187,30 +206,11 @@ class FragilityFindings:
         )
         return content
 
-    def _repr_html_(self) -> str:
-        """Return the verdicts and the shares, for notebooks."""
-        verdicts = "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
-        heads = "".join(f"<th>{kind}</th>" for kind in KINDS)
-        rows = ""
-        for model in self.models:
-            for operator in self.operators:
-                cells = "".join(_cell(self.share(model, operator, kind)) for kind in KINDS)
-                rows += f"<tr><th>{html.escape(model)}</th><th>{html.escape(self.title(operator))}</th>{cells}</tr>"
-        caption = "Fragile windows, judged by correctness: mean over images with 95 % intervals"
-        return f"{verdicts}<table><caption>{caption}</caption><tr><th></th><th></th>{heads}</tr>{rows}</table>"
-
 
 def _by_size(operator: str) -> tuple[bool, bool, float]:
     """Return a sort key: windows before locations, shares before pixels, small before large."""
     name, _, size = operator.partition(":")
     return name != WINDOWS, size.endswith("px"), float(size.removesuffix("px"))
-
-
-def _cell(share: FragileShare | None) -> str:
-    if share is None or not share.images:
-        return "<td>–</td>"
-    estimate = share.share
-    return f"<td>{estimate.value:.2%} <small>[{estimate.low:.1%}, {estimate.high:.1%}]</small></td>"
 
 
 def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> FragilityFindings:
@@ -266,7 +266,7 @@ MEASURES = tuple(
         sql=f"""select model, operator, image, fragile / windows as value from rows where lens = 'fragility'
                 and status = 'measured' and kind = 'loose {move}' and judged_by = 'correct' and windows > 0""",
         headline=move == "shift",
-        phrases=((WINDOWS, f"a {move} of windows, {{title}}"),),
+        phrases=((WINDOWS, f"a {move} of {{title}}"),),
     )
     for move in ("shift", "shrink")
 )

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from brinell.errors import ConfigError, DataError, RunError
 from brinell.lenses.fragility.findings import find, read_maps
 from brinell.lenses.fragility.fragile import Mask, WindowAnswers, find_fragile
 from brinell.lenses.fragility.windows import Neighbourhood, WindowGrid
+from brinell.pictures import open_picture
 from brinell.registry import nearest
 from brinell.runs.run import Run
 
@@ -156,7 +156,7 @@ def _iou(first: Mask, second: Mask) -> float:
 
 
 def _read_centres(file: Path) -> NDArray[np.float32]:
-    with Image.open(file) as picture:
+    with open_picture(file.read_bytes()) as picture:
         rows, columns = np.nonzero(np.asarray(picture.convert("L")) > 127)
     centres = np.stack([columns, rows], 1).astype(np.float32) + np.float32(0.5)
     return np.concatenate([centres, centres], 1)

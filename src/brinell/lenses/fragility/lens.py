@@ -34,7 +34,7 @@ from brinell.lenses.fragility.minimal import Descent, descend, largest_windows
 from brinell.lenses.fragility.opposite import opposite_windows
 from brinell.lenses.fragility.options import LOCATION, MINIMAL, SMALLEST, VIEWS, FragilityOptions
 from brinell.lenses.fragility.pictures import draw
-from brinell.lenses.fragility.windows import Array, Neighbourhood, WindowGrid, format_size, window_side
+from brinell.lenses.fragility.windows import Array, Neighbourhood, WindowGrid, format_size, stride_pixels, window_side
 from brinell.lenses.method import Categorical, Files, Measuring, Method, Nullable, Outcome, Shard, Size, Trials
 from brinell.models.activations import activations
 from brinell.models.model import Model
@@ -80,7 +80,7 @@ def measure(shard: Shard, operator: View, options: FragilityOptions) -> Measurin
         counts = count_rows(hood, large, small, _box(shard, sample, located), neighbours=options.neighbours)
         rows += [{"sample": sample, **row} for row in counts]
         name = f"{quote(shard.model, safe='')}/{quote(operator.id, safe='')}/{id_text(int(shard.ids[sample]))}.npz"
-        files[name] = pack(Maps(large, small, options.stride))
+        files[name] = pack(Maps(large, small, stride_pixels(options.stride, *frames[sample])))
     return to_columns(rows) | {"files": Files(files)}
 
 
@@ -93,7 +93,7 @@ def _neighbourhood(size: float, frame: Size, model_input: Size, options: Fragili
     side = window_side(size, *frame)
     if not SMALLEST <= side <= min(frame) or (options.fit == "pad" and side > min(model_input)):
         return None
-    return Neighbourhood.of(side, *frame, options.stride)
+    return Neighbourhood.of(side, *frame, stride_pixels(options.stride, *frame))
 
 
 def _grids(hood: Neighbourhood, located: bool) -> list[WindowGrid]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from brinell.config.lens import LensOptions
+from brinell.config.lens import LensOptions, Preset
 from brinell.errors import ConfigError
+from brinell.lenses.fragility.presets import PRESETS
 
 VIEWS = {
     "windows": "Every square window of a size, and the smaller windows inside it.",
@@ -22,15 +24,20 @@ SMALLEST = SHRINK + 1
 class FragilityOptions(LensOptions):
     """Options of the fragility lens."""
 
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
+
     name: Literal["fragility"] = "fragility"
+    variant: str = Field("published", description="Always published: windows have no variants.")
     operators: tuple[str, ...] = Field((WINDOWS,), description="What to look at: windows, location, minimal or all.")
     sizes: tuple[float, ...] = Field(
         (0.2, 0.4, 0.6, 0.8),
         min_length=1,
         description="Sizes of windows: shares of the shorter side in (0, 1], or pixels.",
     )
-    stride: int = Field(
-        1, ge=1, description="Evaluate one window in stride² (each still against its one-pixel neighbours)."
+    stride: int | float = Field(
+        1,
+        description="Judge one window in stride² (each still against its one-pixel neighbours): pixels, or a share of the "
+        "shorter side below 1.",
     )
     fit: Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"] = Field(
         "bilinear",
@@ -61,6 +68,15 @@ class FragilityOptions(LensOptions):
             if 1 < size < SMALLEST:
                 raise ConfigError(f"windows of {size:g} pixels can't be shrunk by two; use {SMALLEST} or more")
         return tuple(dict.fromkeys(sizes))
+
+    @field_validator("stride")
+    @classmethod
+    def _whole(cls, stride: float) -> float:
+        if not (0 < stride < 1 or float(stride).is_integer()) or stride <= 0:
+            raise ConfigError(
+                f"expected a stride as a share of the shorter side in (0, 1), or a whole number of pixels; got {stride:g}"
+            )
+        return stride if stride < 1 else int(stride)
 
     @model_validator(mode="after")
     def _searchable(self) -> FragilityOptions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,7 @@ from brinell.lenses.fragility.findings import FragilityFindings, map_file, read_
 from brinell.lenses.fragility.fragile import KINDS, find_fragile
 from brinell.lenses.fragility.maps import Maps
 from brinell.lenses.fragility.windows import Array, Neighbourhood
-from brinell.pictures import encode_png
+from brinell.pictures import encode_png, open_picture
 from brinell.report.show import Context, Namer, format_confidence
 from brinell.runs.run import Run
 
@@ -130,7 +129,7 @@ def _pair_sheet(run: Run, pair: PairPicture, name: Namer) -> Image.Image:
 
 
 def _open(run: Run, file: str) -> Image.Image:
-    return Image.open(io.BytesIO(run.store.read(file))).convert("RGB")
+    return open_picture(run.store.read(file)).convert("RGB")
 
 
 def _file_name(text: str) -> str:

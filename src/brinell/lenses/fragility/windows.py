@@ -31,6 +31,11 @@ def window_side(size: float, height: int, width: int) -> int:
     return side if side <= shorter else side - SHRINK
 
 
+def stride_pixels(stride: float, height: int, width: int) -> int:
+    """Return a stride in pixels, from pixels or, below 1, from a share of the image's shorter side."""
+    return int(stride) if stride >= 1 else max(1, round(stride * min(height, width)))
+
+
 def format_size(size: float) -> str:
     """Return a size as operator ids write it: 0.2, or 75px."""
     return f"{size:g}px" if size > 1 else f"{size:g}"

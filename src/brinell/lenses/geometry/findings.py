@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,16 +19,18 @@ from brinell.lenses.geometry.statistics import (
     find_shares,
     find_smallest,
 )
-from brinell.lenses.reader import Figures, Reader
+from brinell.lenses.reader import Figures, PrintedFindings, Reader
 from brinell.motion.names import GROUP_FACTS
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
+from brinell.runs.statistics import Estimate
+from brinell.runs.words import NAMED, format_mean, format_share, note_few
 
 THRESHOLD = 0.5
 
 
-@dataclass(frozen=True)
-class GeometryFindings:
+@dataclass(frozen=True, repr=False)
+class GeometryFindings(PrintedFindings):
     """All findings of the geometry lens. `smallest` and `rates` go by (model, operator); rates are in increasing score."""
 
     smallest: dict[tuple[str, str], Invariance]
@@ -50,9 +51,9 @@ class GeometryFindings:
         """Return less for a model that needs larger motions on average."""
         scores = [one.score.value for (owner, _), one in self.smallest.items() if owner == model and one.fooled]
         if scores:
-            return -sum(scores) / len(scores)
+            return -round(sum(scores) / len(scores), 9)
         rates = [rate.changed.value for (owner, _), own in self.rates.items() if owner == model for rate in own]
-        return sum(rates) / len(rates) if rates else math.inf
+        return round(sum(rates) / len(rates), 9) if rates else math.inf
 
     @property
     def operators(self) -> list[str]:
@@ -70,44 +71,66 @@ class GeometryFindings:
 
         It is interpolated between the scores that were measured; None if the rate stays below.
         """
+        return self._crossing(model, operator, lambda rate: rate.value)
+
+    def threshold_interval(self, model: str, operator: str) -> tuple[float | None, float | None]:
+        """Return where the rate's upper and lower bounds reach the threshold; None where they don't."""
+        upper = self._crossing(model, operator, lambda rate: rate.high)
+        return upper, self._crossing(model, operator, lambda rate: rate.low)
+
+    def _crossing(self, model: str, operator: str, of: Callable[[Estimate], float]) -> float | None:
         before_score, before_rate = 0.0, 0.0
         for rate in self.rates.get((model, operator), []):
-            if rate.draws and rate.changed.value >= self.threshold:
-                rise = rate.changed.value - before_rate
+            value = of(rate.changed)
+            if rate.draws and value >= self.threshold:
+                rise = value - before_rate
                 part = (self.threshold - before_rate) / rise if rise > 0 else 1.0
                 return before_score + part * (rate.score - before_score)
-            before_score, before_rate = rate.score, rate.changed.value if rate.draws else before_rate
+            before_score, before_rate = rate.score, value if rate.draws else before_rate
         return None
+
+    def describe_threshold(self, model: str, operator: str) -> str:
+        """Return the threshold score with its interval: "0.80 [0.55–1.30]", or "[0.55 or more]"."""
+        score = self.threshold_score(model, operator)
+        if score is None:
+            return "not reached"
+        low, high = self.threshold_interval(model, operator)
+        if low is None:  # one image has no interval
+            return f"{score:.2f}"
+        return f"{score:.2f} [{low:.2f} or more]" if high is None else f"{score:.2f} [{low:.2f}–{high:.2f}]"
 
     def verdict(self, model: str) -> str:
         """Return the finding about a model in a sentence."""
         mine = [one for (owner, _), one in self.smallest.items() if owner == model]
         # the search that fooled the most images: a mean over a few of them says little
-        fooled = sorted((one for one in mine if one.fooled), key=lambda one: (-one.fooled, one.score.value))
+        fooled = sorted((one for one in mine if one.fooled), key=lambda one: (-one.fooled, one.score.value, one.operator))
         parts = []
         if fooled:
-            weakest = fooled[0]
+            one = fooled[0]
             parts.append(
-                f"{model} changes its label on {weakest.fooled} of {weakest.fooled + weakest.failed} images under "
-                f"{self.title(weakest.operator)}, at a mean score of {weakest.score.value:.2f}"
+                f"{model} changes its label on {one.fooled} of {one.fooled + one.failed} images "
+                f"({format_share(one.fooled_share)}) under {self.title(one.operator)}, at a mean score of "
+                f"{format_mean(one.score, '.2f')}"
             )
         elif mine:
             parts.append(f"No motion found changes a label of {model}")
-        if any(owner == model for owner, _ in self.rates):
-            parts.append(f"{'' if parts else f'{model}: '}{self._random_verdict(model)}")
-        return "; ".join(parts) + "." if parts else f"No findings for {model}."
+        random = [operator for owner, operator in self.rates if owner == model]
+        if random:
+            parts.append(f"{'' if parts else f'{model}: '}{self._random_verdict(model, random)}")
+        if not parts:
+            return f"No findings for {model}."
+        tested = [one.fooled + one.failed for one in mine] + [self.rates[model, name][0].images for name in random]
+        return f"{'; '.join(parts)}.{note_few(max(tested))}"
 
-    def _random_verdict(self, model: str) -> str:
-        """Return what random motions do, by the group for which the lowest score is enough."""
-        operators = [operator for owner, operator in self.rates if owner == model]
-        scores = {operator: self.threshold_score(model, operator) for operator in operators}
-        reached = sorted((score, operator) for operator, score in scores.items() if score is not None)
+    def _random_verdict(self, model: str, operators: Sequence[str]) -> str:
+        """Return the scores at which random motions change the labels, group by group."""
+        reached = [operator for operator in operators if self.threshold_score(model, operator) is not None]
         share = f"{self.threshold:.0%} of its labels"
         if not reached:
             return f"random motions change fewer than {share} at every score tried"
-        score, operator = reached[0]
-        lowest = f", the lowest of {len(operators)} groups" if len(operators) > 1 else ""
-        return f"random {group_of(operator).title} motions change {share} at a score of {score:.2f}{lowest}"
+        scores = [f"{group_of(operator).title} {self.describe_threshold(model, operator)}" for operator in reached]
+        more = f" and {len(scores) - NAMED} more groups" if len(scores) > NAMED else ""
+        return f"random motions change {share} at these scores: {', '.join(scores[:NAMED])}{more}"
 
     def table(self) -> list[dict[str, Any]]:
         """Return one flat record per model, group and method."""
@@ -141,7 +164,12 @@ class GeometryFindings:
                 "smallest": self.table(),
                 "rates": [rate for rates in self.rates.values() for rate in rates],
                 "threshold_scores": [
-                    {"model": model, "operator": operator, "score": self.threshold_score(model, operator)}
+                    {
+                        "model": model,
+                        "operator": operator,
+                        "score": self.threshold_score(model, operator),
+                        **dict(zip(("low", "high"), self.threshold_interval(model, operator), strict=True)),
+                    }
                     for model, operator in self.rates
                 ],
                 "shares": self.shares,
@@ -149,17 +177,6 @@ class GeometryFindings:
             }
         )
         return content
-
-    def _repr_html_(self) -> str:
-        """Return the verdicts and the table of scores, for notebooks."""
-        verdicts = "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
-        rows = "".join(
-            f"<tr><th>{html.escape(one.model)}</th><td>{html.escape(self.title(one.operator))}</td>"
-            f"<td>{one.score.value:.2f} <small>[{one.score.low:.2f}, {one.score.high:.2f}]</small></td></tr>"
-            for one in self.smallest.values()
-            if one.fooled
-        )
-        return f"{verdicts}<table><caption>mean geodesic score of the smallest motions</caption>{rows}</table>"
 
 
 def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> GeometryFindings:

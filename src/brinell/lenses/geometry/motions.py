@@ -46,7 +46,7 @@ _SMALLEST_MOTIONS = """
     from rows join samples using (image) join clean on clean.model = rows.model and clean.index = samples.index
     where lens = 'geometry' and draw is null and status = 'broken'
     qualify row_number() over (partition by rows.model, operator order by score, image) <= $count
-    order by rows.model, operator, score
+    order by rows.model, operator, score, image
 """
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from brinell.config.lens import LensOptions
+from brinell.config.lens import LensOptions, Preset
+from brinell.lenses.geometry.presets import PRESETS
 
 SearchMethod = Literal["manifool", "manitest", "random", "grid"]
 
@@ -16,8 +18,10 @@ class GeometryOptions(LensOptions):
     """Options of the geometry lens. What is not given is as published for images of the model's size."""
 
     without_gradients: ClassVar[str] = "use the methods random, grid or manitest"
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
 
     name: Literal["geometry"] = "geometry"
+    variant: str = Field("published", description="Always published: motions have no variants.")
     operators: tuple[str, ...] = Field(("similarity", "affine"), description="Groups of motions, or all.")
     methods: tuple[SearchMethod, ...] = Field(
         ("manifool", "random"),

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from brinell.lenses.geometry import LENS
 from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.report.exhibits import pairs
+from brinell.report.grid import Grid
 from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
+from brinell.runs.words import format_mean
 
 coordinate_shares = lazy_chart("brinell.lenses.geometry.charts:coordinate_shares")
 invariance_bars = lazy_chart("brinell.lenses.geometry.charts:invariance_bars")
@@ -24,7 +22,7 @@ def table(findings: GeometryFindings) -> list[Any]:
     lines: list[Any] = []
     for model in findings.models:
         tables = [_smallest_table(findings, model), _random_table(findings, model)]
-        lines += [Text(f"\n{model}", style="bold"), *(one for one in tables if one.row_count)]
+        lines += [one for one in tables if one.rows]
         lines += [
             f"{findings.title(one.operator)}: {one.retry_note}."
             for one in findings.smallest.values()
@@ -34,30 +32,24 @@ def table(findings: GeometryFindings) -> list[Any]:
     return lines
 
 
-def _smallest_table(findings: GeometryFindings, model: str) -> Table:
-    rows = Table(box=box.SIMPLE_HEAD)
-    for head in ("smallest motions", "mean score (95 %)", "fooled / not / skipped", "s", "queries", "gradients"):
-        rows.add_column(head, justify="left" if head == "smallest motions" else "right")
+def _smallest_table(findings: GeometryFindings, model: str) -> Grid:
+    heads = ("smallest motions", "mean score [95 %]", "fooled / not / skipped", "seconds", "queries", "gradients")
+    rows = []
     for operator in findings.operators:
         one = findings.smallest.get((model, operator))
         if one is not None:
-            interval = f" ({one.score.low:.2f}–{one.score.high:.2f})" if one.fooled > 1 else ""
-            score = f"{one.score.value:.2f}{interval}" if one.fooled else "never fooled"
+            score = format_mean(one.score, ".2f") if one.fooled else "never fooled"
             counts = f"{one.fooled} / {one.failed + one.no_answer} / {one.skipped}"
             costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
-            rows.add_row(findings.title(operator), score, counts, *costs)
-    return rows
+            rows.append((findings.title(operator), score, counts, *costs))
+    return Grid(heads, tuple(rows), model, note="Seconds, queries and gradients are means per image.")
 
 
-def _random_table(findings: GeometryFindings, model: str) -> Table:
-    rows = Table(box=box.SIMPLE_HEAD)
-    rows.add_column("random motions")
-    rows.add_column(f"score at which {findings.threshold:.0%} change the label", justify="right")
-    for operator in findings.operators:
-        if (model, operator) in findings.rates:
-            score = findings.threshold_score(model, operator)
-            rows.add_row(findings.title(operator), "not reached" if score is None else f"{score:.2f}")
-    return rows
+def _random_table(findings: GeometryFindings, model: str) -> Grid:
+    heads = ("random motions", f"score at which {findings.threshold:.0%} change the label [95 %]")
+    own = [operator for operator in findings.operators if (model, operator) in findings.rates]
+    rows = [(findings.title(operator), findings.describe_threshold(model, operator)) for operator in own]
+    return Grid(heads, tuple(rows), "" if any(owner == model for owner, _ in findings.smallest) else model)
 
 
 def charts(findings: GeometryFindings) -> dict[str, Chart]:

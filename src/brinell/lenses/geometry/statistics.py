@@ -39,6 +39,11 @@ class Invariance:
     reasons: dict[str, int]
 
     @property
+    def fooled_share(self) -> Estimate:
+        """Share of the tested images that were fooled."""
+        return proportion(self.fooled, self.fooled + self.failed)
+
+    @property
     def retry_note(self) -> str:
         """What the second try found; empty if nothing."""
         if not self.by_retry:
@@ -62,6 +67,7 @@ class Rate:
     worst: Estimate
     draws: int
     rejected: float
+    images: int = 0
 
 
 @dataclass(frozen=True)
@@ -168,6 +174,7 @@ def find_rates(run: Run) -> dict[tuple[str, str], list[Rate]]:
                 worst=proportion(fooled, images),
                 draws=answered,
                 rejected=rejected / max(1, drawn),
+                images=images,
             )
         )
     return rates

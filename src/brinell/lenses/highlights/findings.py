@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -20,10 +19,11 @@ from brinell.lenses.highlights.glare import (
     read_glare,
 )
 from brinell.lenses.highlights.light import LeastLight, read_faintest_breaks, read_least_light
-from brinell.lenses.reader import ANSWER, Failures, Figures, Measure, Reader, parameter_list
+from brinell.lenses.reader import ANSWER, Failures, Figures, Measure, PrintedFindings, Reader, parameter_list
 from brinell.report.exhibits import Exhibit, clean_confidences
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
+from brinell.runs.words import format_mean, format_share, note_few
 
 AT_LEAST = (1, 5)  # the paper's S ≥ 1 and S ≥ 5
 SHOWN = 3  # images in the report for each model and operator, inside and outside of boxes
@@ -40,8 +40,8 @@ COLUMNS = pa.schema(
 PARAMETERS = parameter_list("spot_x", "spot_y", "sigma", "strength")
 
 
-@dataclass(frozen=True)
-class HighlightFindings:
+@dataclass(frozen=True, repr=False)
+class HighlightFindings(PrintedFindings):
     """Everything that the highlights lens found.
 
     `glare` holds the results on grids by model and operator, `least` those of the search by model; `any_model` counts, by
@@ -58,7 +58,7 @@ class HighlightFindings:
         """Models, the most robust first."""
         scores: dict[str, float] = {model: -one.survived_share.value for model, one in self.least.items()}
         scores |= {model: 1 - one.average.value for (model, _), one in self.glare.items()}
-        return sorted(scores, key=lambda model: (math.isnan(scores[model]), scores[model]))
+        return sorted(scores, key=lambda model: (math.isnan(scores[model]), round(scores[model], 9)))
 
     @property
     def operators(self) -> list[str]:
@@ -82,19 +82,19 @@ class HighlightFindings:
         if one is not None and not one.right:
             sentences.append(f"{model} gets no original right, so spots of light can't break it.")
         elif one is not None:
-            where = f", most often in {one.describe_worst_cell()}" if one.failing else ""
+            where = f", most often in {one.describe_worst_cell()}" if one.describe_worst_cell() else ""
             sentences.append(
-                f"{model} is right on {one.top1.value:.1%} of the originals; a spot of light can break "
-                f"{one.failing_images / one.right:.0%} of those. {one.failing / (one.right * one.variants):.1%} of all "
-                f"spots do{where}."
+                f"{model} is right on {format_share(one.top1)} of the originals; a spot of light can break "
+                f"{format_share(one.broken)} of those. {format_share(one.breaking)} of all spots do{where}."
             )
         least = self.least.get(model)
         if least is not None and least.broken:
             sentences.append(
-                f"{'The' if sentences else f'{model}: the'} faintest spot that breaks an image adds {least.median:.2g} "
-                f"grey levels per pixel (median; σ {least.sigma:.0f} px)."
+                f"{'The' if sentences else f'{model}: the'} faintest spot that breaks an image adds "
+                f"{format_mean(least.light)} grey levels per pixel on average (median σ {least.sigma:.0f} px)."
             )
-        return " ".join(sentences) or f"No spot of light broke {model}."
+        tested = max(0 if one is None else one.images, 0 if least is None else least.broken + least.survived)
+        return " ".join(sentences) + note_few(tested) if sentences else f"No spot of light broke {model}."
 
     def table(self) -> list[dict[str, Any]]:
         """Return one flat record per model and grid."""
@@ -128,20 +128,6 @@ class HighlightFindings:
             }
         )
         return plain
-
-    def _repr_html_(self) -> str:
-        """Return the verdicts and the table of accuracies, for notebooks."""
-        verdicts = "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
-        rows = ""
-        for one in self.glare.values():
-            cells = [one.top1, one.average, *one.at_least.values()]
-            values = "".join(
-                f"<td>{each.value:.1%} <small>[{each.low:.1%}, {each.high:.1%}]</small></td>" for each in cells
-            )
-            rows += f"<tr><th>{html.escape(one.model)}</th>{values}</tr>"
-        ks = next(iter(self.glare.values())).at_least if self.glare else {}
-        heads = "".join(f"<th>{head}</th>" for head in ("top-1", "S-average", *(f"S ≥ {k}" for k in ks)))
-        return f"{verdicts}<table><caption>accuracy with 95 % intervals</caption><tr><th></th>{heads}</tr>{rows}</table>"
 
 
 def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> HighlightFindings:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from brinell.runs.ranking import find_extremes
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion, ratio
 
@@ -46,7 +47,9 @@ class Glare:
     `top1` is the accuracy on originals, `average` the accuracy on all variants. `at_least[k]` is the accuracy if an image
     counts as failed once k of its variants fail, or the original does; `over_right[k]` is the same over the `right` images,
     those whose original is right. Failures are counted over the `right` images: `failing` variants of `failing_images`
-    images, `failing_per_image` of those. `cells` holds, row by row, the share of spots in a cell that break the model.
+    images, `failing_per_image` of those; `broken` is the share of these images that some spot breaks, `breaking` the
+    share of spots that do. `cells` holds, row by row, the share of spots in a cell that break the model; `worst_cell` is
+    the index of the cell that clearly breaks it most often, if there is one.
     """
 
     model: str
@@ -64,14 +67,18 @@ class Glare:
     sizes: list[BySize]
     cells: list[float]
     location: ByLocation | None
+    breaking: Estimate
+    worst_cell: int | None = None
 
     @property
-    def worst_cell(self) -> int:
-        """Index of the cell whose spots break the model most often."""
-        return max(range(len(self.cells)), key=self.cells.__getitem__)
+    def broken(self) -> Estimate:
+        """Share of the right images that some spot breaks."""
+        return proportion(self.failing_images, self.right)
 
     def describe_worst_cell(self) -> str:
-        """Return the position of the worst cell for people."""
+        """Return the position of the worst cell for people; empty if there is none."""
+        if self.worst_cell is None:
+            return ""
         cells = math.isqrt(len(self.cells))
         row, column = divmod(self.worst_cell, cells)
         if cells % 2 and (row, column) == (cells // 2, cells // 2):
@@ -98,7 +105,8 @@ _IMAGES = f"""
 _GLARE = f"""
     select model, operator, count(*), count(*) filter (is_right), max(variants), avg(kept), stddev_samp(kept),
            sum(failing) filter (is_right), count(*) filter (is_right and failing > 0),
-           avg(failing) filter (is_right and failing > 0), stddev_samp(failing) filter (is_right and failing > 0)
+           avg(failing) filter (is_right and failing > 0), stddev_samp(failing) filter (is_right and failing > 0),
+           avg(1 - kept) filter (is_right), stddev_samp(1 - kept) filter (is_right)
     from {_IMAGES} group by all order by all
 """
 _AT_LEAST = f"""
@@ -151,7 +159,11 @@ _FAINTEST = f"""
                using (model, operator, image, level))
     where turn = 1
     qualify row_number() over (partition by model, operator, in_box order by mae, image) <= $most
-    order by model, operator, mae
+    order by model, operator, mae, image, in_box
+"""
+_CELLS_BY_IMAGE = f"""
+    select model || chr(10) || operator as owner, cell as name, image, avg(failed::int) as value
+    from {_VARIANTS} group by all
 """
 
 
@@ -159,9 +171,10 @@ def read_glare(run: Run, options: Mapping[str, Any], at_least: tuple[int, ...]) 
     """Return the results of each model under each grid."""
     kept = {tuple(key): count for *key, count in run.query(_AT_LEAST, {"ks": list(at_least)})}
     sizes, cells, locations = _read_sizes(run, options), _read_cells(run, options), _read_locations(run, options)
+    worst = _find_worst_cells(run, options)
     found = {}
     for model, operator, images, right, variants, average, spread, failing, *rest in run.query(_GLARE):
-        key, (failing_images, per_image, deviation) = (model, operator), rest
+        key, (failing_images, per_image, deviation, breaking, breaking_spread) = (model, operator), rest
         found[key] = Glare(
             model=model,
             operator=operator,
@@ -178,6 +191,8 @@ def read_glare(run: Run, options: Mapping[str, Any], at_least: tuple[int, ...]) 
             sizes=sizes.get(key, []),
             cells=cells.get(key, []),
             location=locations.get(key),
+            breaking=mean(math.nan if breaking is None else breaking, breaking_spread, right, most=1),
+            worst_cell=worst.get(key),
         )
     return found
 
@@ -214,6 +229,17 @@ def _read_cells(run: Run, options: Mapping[str, Any]) -> dict[Key, list[float]]:
     for model, operator, _, rate in run.query(_CELLS, _cells_of(options)):
         cells.setdefault((model, operator), []).append(rate)
     return cells
+
+
+def _find_worst_cells(run: Run, options: Mapping[str, Any]) -> dict[Key, int]:
+    """Return the cell whose spots clearly break the model more often than those of any other cell, where there is one."""
+    found = find_extremes(run, _CELLS_BY_IMAGE, _cells_of(options))
+    worst = {}
+    for owner, ends in found.items():
+        model, operator = owner.split("\n")
+        if len(ends.highest) == 1:
+            worst[model, operator] = int(ends.highest[0])
+    return worst
 
 
 def _read_locations(run: Run, options: Mapping[str, Any]) -> dict[Key, ByLocation]:

@@ -44,7 +44,7 @@ _FAINTEST = f"""
     select model, operator, image, 0, spot_x, spot_y, sigma, strength, 255 * mae, label, prediction, confidence, null
     {_SEARCH} and status = 'broken'
     qualify row_number() over (partition by model order by mae, image) <= $most
-    order by model, mae
+    order by model, mae, image
 """
 
 

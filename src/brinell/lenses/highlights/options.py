@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from brinell.config.lens import LensOptions
+from brinell.config.lens import LensOptions, Preset
 from brinell.errors import ConfigError
+from brinell.lenses.highlights.presets import PRESETS
 from brinell.registry import nearest
 
 GRIDS = ("exact", "authors")
@@ -17,6 +19,8 @@ MAX_VARIANTS = 30_000  # spots per image: a level is a 16-bit number
 
 class HighlightOptions(LensOptions):
     """Options of the highlights lens."""
+
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
 
     name: Literal["highlights"] = "highlights"
     variant: str = Field(

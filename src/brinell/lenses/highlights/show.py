@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from brinell.lenses.highlights import LENS
 from brinell.lenses.highlights.findings import HighlightFindings
 from brinell.lenses.highlights.glare import LEAST
 from brinell.report.exhibits import pairs
+from brinell.report.grid import Grid
 from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
+from brinell.runs.words import format_mean, format_share
 
 accuracy_bars = lazy_chart("brinell.lenses.highlights.charts:accuracy_bars")
 cell_map = lazy_chart("brinell.lenses.highlights.charts:cell_map")
@@ -20,40 +20,34 @@ size_bars = lazy_chart("brinell.lenses.highlights.charts:size_bars")
 
 def table(findings: HighlightFindings) -> list[Any]:
     """Return accuracy with and without spots of light, by how many variants may fail, and the least light."""
-    shown: list[Any] = []
-    for operator in findings.grids:
-        shown += [_grid_table(findings, operator), "* over images whose original is right"]
+    shown: list[Any] = [_grid_table(findings, operator) for operator in findings.grids]
     if findings.least:
         shown.append(_search_table(findings))
     return [*shown, *(findings.verdict(model) for model in findings.models)]
 
 
-def _grid_table(findings: HighlightFindings, operator: str) -> Table:
+def _grid_table(findings: HighlightFindings, operator: str) -> Grid:
     results = findings.of_grid(operator)
     counts = list(results[0].at_least)
-    grid = Table(title=f"\n{findings.titles.get(operator, operator)}", title_justify="left", title_style="bold")
-    for head in ("model", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}*" for k in counts)):
-        grid.add_column(head)
-    grid.add_column("failing", no_wrap=True)
+    heads = ("model", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}*" for k in counts), "failing")
+    rows = []
     for one in results:
         figures = [one.top1, one.average, *one.at_least.values(), *one.over_right.values()]
-        shares = (f"{each.value:.1%}\n{100 * each.low:.0f}–{100 * each.high:.0f}" for each in figures)
-        grid.add_row(one.model, *shares, f"{one.failing} of\n{one.failing_images} images")
-    return grid
+        failing = f"{one.failing} in {one.failing_images} images"
+        rows.append((one.model, *(format_share(each).replace(" ", "\n") for each in figures), failing))
+    note = "S ≥ k: an image fails once k of its variants do. * over images whose original is right."
+    return Grid(heads, tuple(rows), findings.titles.get(operator, operator), note)
 
 
-def _search_table(findings: HighlightFindings) -> Table:
-    title = findings.titles.get(LEAST, LEAST)
-    search = Table(title=f"\n{title} that breaks an image", title_justify="left", title_style="bold")
-    heads = ("model", "mean light, grey levels (95 %)", "median", "broken / survived / skipped / failed", "queries")
-    for head in heads:
-        search.add_column(head)
+def _search_table(findings: HighlightFindings) -> Grid:
+    title = f"{findings.titles.get(LEAST, LEAST)} that breaks an image"
+    heads = ("model", "mean light, grey levels [95 %]", "median", "broken / survived / skipped / failed", "queries")
+    rows = []
     for one in findings.least.values():
-        light = f"{one.light.value:.2g} ({one.light.low:.2g}–{one.light.high:.2g})" if one.broken else "–"
         median = "–" if one.median is None else f"{one.median:.2g}"
         counts = " / ".join(map(str, (one.broken, one.survived, one.skipped, one.failed)))
-        search.add_row(one.model, light, median, counts, f"{one.queries:.0f}")
-    return search
+        rows.append((one.model, format_mean(one.light), median, counts, f"{one.queries:.0f}"))
+    return Grid(heads, tuple(rows), title)
 
 
 def section(context: Context, findings: HighlightFindings) -> Section:

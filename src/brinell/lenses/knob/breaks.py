@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from brinell.runs.ranking import Extremes, find_extremes
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
 from brinell.units import format_amount
@@ -142,8 +143,9 @@ _SMALLEST = """
            confidence
     from {images} where status = 'broken'
     qualify row_number() over (partition by model, operator order by {distance}, image) <= $most
-    order by model, operator, {distance}
+    order by model, operator, {distance}, image
 """
+_BREAKS = "select {owner} as owner, {name} as name, image, {{distance}} as value from {{images}} where status = 'broken'"
 
 
 def _query(run: Run, sql: str, distance: str, **given: Any) -> list[tuple[Any, ...]]:
@@ -182,6 +184,19 @@ def compute_hardness(run: Run, distance: str, *, whole_grid: bool) -> dict[Key, 
             non_monotone=non_monotone.get(key),
         )
     return hardness
+
+
+def rank_properties(run: Run, distance: str) -> dict[str, Extremes]:
+    """Return, by model, the properties with the smallest and the largest breaking changes."""
+    sql = _BREAKS.format(owner="model", name="operator")
+    return find_extremes(run, sql.format(distance=distance, images=_IMAGES))
+
+
+def find_contenders(run: Run, distance: str) -> dict[str, tuple[str, ...]]:
+    """Return, by property, the model with the largest breaking changes and those that are not clearly less robust."""
+    sql = _BREAKS.format(owner="operator", name="model")
+    found = find_extremes(run, sql.format(distance=distance, images=_IMAGES))
+    return {operator: extremes.highest for operator, extremes in found.items()}
 
 
 def compute_ranges(run: Run) -> list[BreakingRange]:

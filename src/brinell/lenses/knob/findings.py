@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -18,17 +17,27 @@ from brinell.lenses.knob.breaks import (
     compute_curves,
     compute_hardness,
     compute_ranges,
-    find_smallest_breaks,
+    find_contenders,
+    rank_properties,
 )
+from brinell.lenses.knob.exhibits import select_exhibits
 from brinell.lenses.knob.limits import STATISTICS, broken_within
-from brinell.lenses.reader import ANSWER, Failures, Figures, Measure, Reader, named_columns, parameter_list
-from brinell.report.exhibits import Exhibit, clean_confidences
+from brinell.lenses.reader import (
+    ANSWER,
+    Failures,
+    Figures,
+    Measure,
+    PrintedFindings,
+    Reader,
+    named_columns,
+    parameter_list,
+)
 from brinell.runs.plain import to_plain
+from brinell.runs.ranking import Extremes
 from brinell.runs.run import Run
 from brinell.runs.schema import NAME
 from brinell.runs.statistics import Estimate
-
-SHOWN = 3  # images for each model and property
+from brinell.runs.words import format_share, join_names, list_tied, note_few
 
 COLUMNS = named_columns(  # one row per image and direction, or per breaking interval where the whole grid was queried
     ("direction", NAME),
@@ -41,12 +50,13 @@ COLUMNS = named_columns(  # one row per image and direction, or per breaking int
 )
 
 
-@dataclass(frozen=True)
-class KnobFindings:
+@dataclass(frozen=True, repr=False)
+class KnobFindings(PrintedFindings):
     """All findings of the knob lens. `hardness` is by (model, operator); `distance` measures the size of changes.
 
     `titles` are the properties' names for people, in the order in which properties are shown, and `neutral` the amounts
-    at which they change nothing.
+    at which they change nothing. `extremes` are, by model, the properties with the smallest and the largest breaking
+    changes and those that tie with them; `contenders` are, by property, the models with the largest ones.
     """
 
     distance: str
@@ -57,6 +67,8 @@ class KnobFindings:
     neutral: Mapping[str, float]
     search: str = "exact"
     resample: bool = False
+    extremes: Mapping[str, Extremes] = field(default_factory=dict)
+    contenders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
@@ -66,7 +78,9 @@ class KnobFindings:
             for rank, hardness in enumerate(self.rank_models(operator)):
                 if hardness.tested:
                     ranks[hardness.model].append(rank)
-        return sorted(ranks, key=lambda model: sum(ranks[model]) / len(ranks[model]) if ranks[model] else math.inf)
+        return sorted(
+            ranks, key=lambda model: round(sum(ranks[model]) / len(ranks[model]), 9) if ranks[model] else math.inf
+        )
 
     @property
     def operators(self) -> list[str]:
@@ -83,31 +97,49 @@ class KnobFindings:
         return sorted(own, key=lambda one: (not one.tested, one.broken > 0, -one.robustness.value if one.broken else 0))
 
     def best_model(self, operator: str) -> str | None:
-        """Return the most robust model under one property, if there are several."""
+        """Return the most robust model under one property, if it clearly is."""
         first, *others = self.rank_models(operator)
-        return first.model if others and first.tested else None
+        tested = [one for one in others if one.tested]
+        if not first.tested or not tested:
+            return None
+        if first.broken:
+            return first.model if self.contenders[operator] == (first.model,) else None
+        surviving = max(one.survived_share.high for one in tested)
+        return first.model if first.survived_share.low > surviving else None
 
     def verdict(self, model: str) -> str:
-        """Return the finding about a model in a sentence."""
-        own = [hardness for (owner, _), hardness in self.hardness.items() if owner == model]
-        broken = sorted((one for one in own if one.broken), key=lambda one: one.robustness.value)
-        if not any(one.tested for one in own):
+        """Return the finding about a model in a sentence or two."""
+        own = {operator: hardness for (owner, operator), hardness in self.hardness.items() if owner == model}
+        if not any(one.tested for one in own.values()):
             return f"{model} could not be tested: no clean image was both right and answered."
-        if not broken:
+        few = note_few(max(one.tested for one in own.values()))
+        if not any(one.broken for one in own.values()):
             properties = "the property" if len(own) == 1 else f"all {len(own)} properties"
-            return f"{model} never broke: every image that it gets right survived {properties}."
-        weakest, strongest = broken[0], broken[-1]
-        sentence = f"{model} breaks most easily under {self.title(weakest.operator)} ({_describe_half(weakest)})"
-        if strongest is not weakest:
-            sentence += (
-                f" and needs the largest change under {self.title(strongest.operator)} ({_describe_half(strongest)})"
-            )
-        safest = max(own, key=lambda one: one.survived_share.value)
-        if safest.survived:
-            sentence += (
-                f"; {safest.survived_share.value:.0%} of the images survive the full range of {self.title(safest.operator)}"
-            )
-        return sentence + "."
+            return f"{model} never broke: every image that it gets right survived {properties}.{few}"
+        return f"{model} {self._describe_breaks(model, own)}{self._describe_survivors(own)}.{few}"
+
+    def _describe_breaks(self, model: str, own: Mapping[str, Hardness]) -> str:
+        """Return under what a model breaks most easily, and what it takes the most of."""
+        extremes = self.extremes[model]
+        ends = extremes.separate()
+        if ends is None:
+            easiest = f"{self.title(extremes.lowest[0])} ({_describe_half(own[extremes.lowest[0]])})"
+            count = sum(one.broken > 0 for one in own.values())
+            if count == 1:
+                return f"breaks under {easiest}"
+            return f"breaks under {count} properties, none clearly more easily; the mean change is smallest for {easiest}"
+        weakest, strongest = (
+            list_tied([self.title(name) for name in names], _describe_half(own[names[0]])) for names in ends
+        )
+        return f"breaks most easily under {weakest}; it needs the largest change under {strongest}"
+
+    def _describe_survivors(self, own: Mapping[str, Hardness]) -> str:
+        """Return how many images survive the properties that the most of them do; empty if none survives."""
+        most = max((one.survived_share for one in own.values() if one.tested), key=lambda share: share.value)
+        if not most.value:
+            return ""
+        safest = [self.title(operator) for operator, one in own.items() if one.survived_share == most]
+        return f"; {format_share(most)} of the images survive the full range of {join_names(safest)}"
 
     def table(self) -> list[dict[str, Any]]:
         """Return one flat record per model and property."""
@@ -150,25 +182,6 @@ class KnobFindings:
         )
         return content
 
-    def _repr_html_(self) -> str:
-        """Return the verdicts and the table of robustness, for notebooks."""
-        verdicts = "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
-        heads = "".join(f"<th>{html.escape(model)}</th>" for model in self.models)
-        rows = ""
-        for operator in self.operators:
-            cells = "".join(self._cell(model, operator) for model in self.models)
-            rows += f"<tr><th>{html.escape(self.title(operator))}</th>{cells}</tr>"
-        caption = f"mean smallest breaking change ({self.distance}), with 95 % intervals"
-        return f"{verdicts}<table><caption>{caption}</caption><tr><th></th>{heads}</tr>{rows}</table>"
-
-    def _cell(self, model: str, operator: str) -> str:
-        one = self.hardness.get((model, operator))
-        if one is None or not one.tested:
-            return "<td>–</td>"
-        mean = one.robustness
-        text = f"{mean.value:.2e} <small>[{mean.low:.1e}, {mean.high:.1e}]</small>" if one.broken else "never broken"
-        return f"<td><b>{text}</b></td>" if self.best_model(operator) == model else f"<td>{text}</td>"
-
 
 def _describe_half(hardness: Hardness) -> str:
     known = any(amount is not None for amount in hardness.median.values())
@@ -195,6 +208,8 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Kn
         neutral={operator: run.facts(operator).get("neutral", 0.0) for operator in operators},
         search=options["search"],
         resample=options["resample"],
+        extremes=rank_properties(run, distance),
+        contenders=find_contenders(run, distance),
     )
 
 
@@ -247,28 +262,6 @@ def _query_failures(options: Mapping[str, Any]) -> str:
     """
 
 
-def _select_exhibits(run: Run, options: Mapping[str, Any]) -> list[Exhibit]:
-    """Return, for each model and property, the images that the smallest changes break."""
-    clean = clean_confidences(run)
-    return [
-        Exhibit(
-            lens="knob",
-            model=one.model,
-            operator=one.operator,
-            image=one.image,
-            parameters=one.severities,
-            label=one.label,
-            prediction=one.prediction,
-            confidence=one.confidence,
-            clean_confidence=clean[one.model, one.image],
-            caption=f"{run.format(one.operator, abs(one.amount))}, {options['distance']} {one.distance:.2g}",
-            field=one.level if options["resample"] else 0,
-            level=one.level,
-        )
-        for one in find_smallest_breaks(run, SHOWN, options["distance"])
-    ]
-
-
 READER = Reader(
     columns=COLUMNS,
     find=find,
@@ -278,5 +271,5 @@ READER = Reader(
     measures=MEASURES,
     statistics=STATISTICS,
     failures=Failures(_query_failures, parameters="severities"),
-    exhibits=_select_exhibits,
+    exhibits=select_exhibits,
 )

@@ -21,7 +21,7 @@ from brinell.perturb.change import Change
 from brinell.perturb.frost import use_frost_template
 from brinell.perturb.operator import operator_names
 from brinell.perturb.property import PROPERTIES, Property, find_property, property_names
-from brinell.registry import select_variants
+from brinell.registry import list_variants, select_variants
 
 
 def measure(shard: Shard, change: Property, options: KnobOptions) -> Measuring:
@@ -131,7 +131,7 @@ def select_properties(options: KnobOptions) -> list[Property]:
             raise ConfigError(
                 "a photograph of frost is given, but the property frost is not selected; add --operator frost"
             )
-        own = use_frost_template(options.frost).id
+        own = use_frost_template(options.frost, options.variant).id
         names = [own if name == "frost" else name for name in names]
     return select_variants(PROPERTIES, names, options.variant)
 
@@ -148,7 +148,7 @@ def count_trials(options: KnobOptions, change: Change, image: Size, model_input:
 def replay(options: KnobOptions, name: str, size: Size) -> Property:
     """Return a property by its id, with the options' own photograph of frost."""
     if options.frost is not None and name.partition(":")[0] == "frost":
-        use_frost_template(options.frost)
+        use_frost_template(options.frost, options.variant)
     return find_property(name)
 
 
@@ -160,7 +160,7 @@ def catalogue() -> list[Entry]:
             (found.facts.category, "stochastic" if found.stochastic else "deterministic"),
             (inspect.getdoc(found.function) or "").partition("\n")[0],
         )
-        for found in PROPERTIES.values()
+        for found in list_variants(PROPERTIES)
         if found.function.__module__.startswith("brinell.")  # others are listed by their entry points
     ]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from brinell.config.lens import LensOptions
+from brinell.config.lens import LensOptions, Preset
 from brinell.errors import ConfigError
+from brinell.lenses.knob.presets import PRESETS
+from brinell.registry import DEFAULT_VARIANT
 
 Distance = Literal["mse", "mae", "l1", "l2", "linf", "l0", "changed"]
 
@@ -17,9 +20,13 @@ Distance = Literal["mse", "mae", "l1", "l2", "linf", "l0", "changed"]
 class KnobOptions(LensOptions):
     """Options of the knob lens."""
 
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
+
     name: Literal["knob"] = "knob"
     variant: str = Field(
-        "dsn2020", description="Variant of properties: dsn2020 (the paper's figures) or equations (the paper's text)."
+        DEFAULT_VARIANT,
+        description="Variant of properties that are given by name alone: standard, dsn2020 (the paper's figures) or "
+        "equations (the paper's text).",
     )
     search: Literal["exact", "bracket", "bands"] = Field(
         "exact",
@@ -27,7 +34,7 @@ class KnobOptions(LensOptions):
         "(assumes that a broken model stays broken); bands: the whole grid and every interval that breaks.",
     )
     points: int | None = Field(
-        None, ge=1, le=30_000, description="Grid points per direction (default: as many as in the paper)."
+        None, ge=1, le=30_000, description="Grid points per direction (default: each property's own)."
     )
     resample: bool = Field(
         False, description="Draw random properties afresh at every point, as the paper does, instead of scaling one field."

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from brinell.lenses.knob import LENS
 from brinell.lenses.knob.breaks import Hardness
 from brinell.lenses.knob.findings import KnobFindings
 from brinell.report.exhibits import pairs
+from brinell.report.grid import Grid
 from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart, operators_of
+from brinell.runs.words import format_mean
 
 breaking_ranges = lazy_chart("brinell.lenses.knob.charts:breaking_ranges")
 fooling_bars = lazy_chart("brinell.lenses.knob.charts:fooling_bars")
@@ -24,33 +24,29 @@ def make_tables(findings: KnobFindings) -> list[Any]:
     for model in findings.models:
         tables += [_table(findings, model), findings.verdict(model)]
     if any(findings.best_model(operator) for operator in findings.operators):
-        tables.append("* most robust model under this property")
+        tables.append("* clearly the most robust model under this property")
     if findings.search == "bracket":
         tables.append("Found by bracketing, which assumes that a broken model stays broken as the change grows.")
     return tables
 
 
-def _table(findings: KnobFindings, model: str) -> Table:
-    table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
-    table.add_column("property", no_wrap=True)
-    table.add_column(f"mean {findings.distance} (95 %)")
-    table.add_column("half broken at")
-    table.add_column("broken / survived / skipped / failed")
+def _table(findings: KnobFindings, model: str) -> Grid:
+    heads = ("property", f"mean {findings.distance} [95 %]", "half broken at", "broken / survived / skipped / failed")
+    rows = []
     for operator in findings.operators:
         one = findings.hardness.get((model, operator))
         if one is not None:
             best = " *" if findings.best_model(operator) == model else ""
             counts = " / ".join(map(str, (one.broken, one.survived, one.skipped, one.failed)))
-            table.add_row(findings.title(operator), _format_robustness(one) + best, one.half_broken_at, counts)
-    return table
+            rows.append((findings.title(operator), _format_robustness(one) + best, one.half_broken_at, counts))
+    return Grid(heads, tuple(rows), model, left=frozenset({0, 1, 2}))
 
 
 def _format_robustness(one: Hardness) -> str:
     """Return the mean smallest breaking change, with its interval if there is one."""
     if not one.broken:
         return "never broken" if one.tested else "–"
-    mean = one.robustness
-    return f"{mean.value:.2g}" + (f" ({mean.low:.2g}–{mean.high:.2g})" if one.broken > 1 else "")
+    return format_mean(one.robustness)
 
 
 def make_section(context: Context, findings: KnobFindings) -> Section:

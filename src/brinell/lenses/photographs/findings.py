@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from brinell.errors import RunError
-from brinell.lenses.reader import Figures, Reader, parameter_list
+from brinell.lenses.reader import Figures, PrintedFindings, Reader, parameter_list
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
+from brinell.runs.words import format_share, note_few
 
 AT_LEAST = (1, 2)  # the paper's S ≥ 1 and S ≥ 2: it has five photographs of a scene
 OPERATOR = "photograph:given"
@@ -43,8 +43,8 @@ class Scenes:
     failing_per_scene: Estimate
 
 
-@dataclass(frozen=True)
-class PhotographFindings:
+@dataclass(frozen=True, repr=False)
+class PhotographFindings(PrintedFindings):
     """Everything that the photographs lens found, by model. `unpaired` photographs have no original, or no variant."""
 
     scenes: dict[str, Scenes]
@@ -53,7 +53,7 @@ class PhotographFindings:
     @property
     def models(self) -> list[str]:
         """Models, the most robust first."""
-        return sorted(self.scenes, key=lambda model: -self.scenes[model].average.value)
+        return sorted(self.scenes, key=lambda model: -round(self.scenes[model].average.value, 9))
 
     @property
     def operators(self) -> list[str]:
@@ -63,11 +63,13 @@ class PhotographFindings:
     def verdict(self, model: str) -> str:
         """Return the finding about a model in a sentence or two."""
         one = self.scenes[model]
-        right = f"{one.top1.value:.1%} of {one.scenes} originals and on {one.average.value:.1%} of their variants"
+        originals = "1 original" if one.scenes == 1 else f"{one.scenes} originals"
+        right = f"{format_share(one.top1)} of {originals} and on {format_share(one.average)} of the variants"
+        few = note_few(one.scenes, "scene")
         if not one.right:
-            return f"{model} is right on {right}."
-        lost = f"{one.failing_scenes / one.right:.0%} of the scenes whose original is right"
-        return f"{model} is right on {right}; it loses {lost} in at least one variant."
+            return f"{model} is right on {right}.{few}"
+        lost = f"{format_share(proportion(one.failing_scenes, one.right))} of the scenes whose original is right"
+        return f"{model} is right on {right}; it loses {lost} in at least one variant.{few}"
 
     def table(self) -> list[dict[str, Any]]:
         """Return one record per model."""
@@ -82,10 +84,6 @@ class PhotographFindings:
         """Return everything as plain data."""
         verdicts = {model: self.verdict(model) for model in self.models}
         return {"verdicts": verdicts, "scenes": self.table(), "unpaired": self.unpaired}
-
-    def _repr_html_(self) -> str:
-        """Return the verdicts, for notebooks."""
-        return "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
 
 
 _PHOTOGRAPHS = """

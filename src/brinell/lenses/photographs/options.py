@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from brinell.config.lens import LensOptions
+from brinell.config.lens import LensOptions, Preset
+from brinell.lenses.photographs.presets import PRESETS
 
 
 class PhotographOptions(LensOptions):
     """Options of the photographs lens, which changes nothing: only the criterion can be chosen."""
+
+    presets: ClassVar[Mapping[str, Preset]] = PRESETS
 
     name: Literal["photographs"] = "photographs"
     variant: str = Field("given", description="Always given: photographs are used as they are.")

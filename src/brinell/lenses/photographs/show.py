@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from brinell.lenses.photographs import LENS
 from brinell.lenses.photographs.findings import PhotographFindings
+from brinell.report.grid import Grid
 from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
+from brinell.runs.words import format_share
 
 scene_bars = lazy_chart("brinell.lenses.photographs.charts:scene_bars")
 
 
 def table(findings: PhotographFindings) -> list[Any]:
     """Return accuracy on originals and their variants."""
-    shown = Table(title="\nphotographed variants", title_justify="left", title_style="bold")
     counts = list(next(iter(findings.scenes.values())).at_least)
     heads = ("model", "scenes", "top-1", "S-average", *(f"S ≥ {k}" for k in counts), *(f"S ≥ {k}*" for k in counts))
-    for head in heads:
-        shown.add_column(head)
+    rows = []
     for model in findings.models:
         one = findings.scenes[model]
         figures = [one.top1, one.average, *one.at_least.values(), *one.over_right.values()]
-        shares = (f"{each.value:.1%}\n{100 * each.low:.0f}–{100 * each.high:.0f}" for each in figures)
-        shown.add_row(model, str(one.scenes), *shares)
-    return [shown, "* over scenes whose original is right", *(findings.verdict(model) for model in findings.models)]
+        rows.append((model, str(one.scenes), *(format_share(each).replace(" ", "\n") for each in figures)))
+    note = "S ≥ k: a scene fails once k of its variants do. * over scenes whose original is right."
+    shown = Grid(heads, tuple(rows), "photographed variants", note)
+    return [shown, *(findings.verdict(model) for model in findings.models)]
 
 
 def section(context: Context, findings: PhotographFindings) -> Section:

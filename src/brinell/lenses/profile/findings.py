@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -27,10 +26,22 @@ from brinell.lenses.profile.curves import (
 from brinell.lenses.profile.exhibits import select_exhibits
 from brinell.lenses.profile.limits import STATISTICS, accuracy_at
 from brinell.lenses.profile.precision import require_pycocotools, write_precision
-from brinell.lenses.reader import ANSWER, AVERAGE, Failures, Figures, Measure, Reader, named_columns, parameter_list
+from brinell.lenses.reader import (
+    ANSWER,
+    AVERAGE,
+    Failures,
+    Figures,
+    Measure,
+    PrintedFindings,
+    Reader,
+    named_columns,
+    parameter_list,
+)
 from brinell.runs.plain import to_plain
+from brinell.runs.ranking import Extremes, find_extremes
 from brinell.runs.run import Run
 from brinell.runs.statistics import THRESHOLDS, Estimate
+from brinell.runs.words import format_share, list_tied, note_few
 
 STRONGEST = 30  # the highest level that operators have
 
@@ -40,11 +51,12 @@ COLUMNS = named_columns(
 )
 
 
-@dataclass(frozen=True)
-class ProfileFindings:
+@dataclass(frozen=True, repr=False)
+class ProfileFindings(PrintedFindings):
     """All findings of the profile lens. `curves` and `areas` are by (model, operator), `averages` by model.
 
     `titles` are the operators' names for people; operators in `white_box` are attacks, which count in no average.
+    `extremes` are the operators with the smallest and the largest area of a model, and those that tie with them.
     """
 
     curves: dict[Key, list[Point]]
@@ -54,17 +66,18 @@ class ProfileFindings:
     failure_points: list[FailurePoint]
     titles: Mapping[str, str]
     white_box: frozenset[str] = frozenset()
+    extremes: Mapping[str, Extremes] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
         """Models by their mean area, the most robust first."""
-        return sorted(self.average_areas, key=lambda model: -self.average_areas[model].value)
+        return sorted(self.average_areas, key=lambda model: -round(self.average_areas[model].value, 9))
 
     @property
     def operators(self) -> list[str]:
         """Operators, the most damaging first; attacks last."""
         names = {operator for _, operator in self.areas}
-        return sorted(names, key=lambda name: (name in self.white_box, self.mean_area(name)))
+        return sorted(names, key=lambda name: (name in self.white_box, round(self.mean_area(name), 9), name))
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -97,23 +110,35 @@ class ProfileFindings:
 
     def verdict(self, model: str) -> str:
         """Return the finding about a model in a sentence."""
-        own = [operator for owner, operator in self.areas if owner == model]
-        ranked = sorted(
-            [operator for operator in own if operator not in self.white_box] or own,
-            key=lambda operator: self.areas[model, operator].value,
+        every = [operator for owner, operator in self.areas if owner == model]
+        own = [operator for operator in every if operator not in self.white_box] or every
+        clean = self.curves[model, own[0]][0]
+        start = (
+            f"{model} is right on {format_share(clean.accuracy)} of the clean images and on "
+            f"{format_share(self.average_areas[model])} on average over all"
         )
-        worst, best = ranked[0], ranked[-1]
-        clean = self.curves[model, worst][0].accuracy.value
-        mean = self.average_areas[model].value
-        start = f"{model} is right on {clean:.0%} of the clean images and on {mean:.0%} on average over all"
         precision = self.precision(model)
-        end = "" if precision is None else f" Its mAP is {precision[0]:.1%} on clean images, {precision[1]:.1%} on average."
-        drop = self._describe_drop(model, worst)
-        if worst == best:
-            return f"{start} levels of {self.title(worst)}: {drop}.{end}"
+        end = note_few(clean.images)
+        if precision is not None:
+            end = f" Its mAP is {precision[0]:.1%} on clean images, {precision[1]:.1%} on average (without intervals).{end}"
+        if len(own) == 1:
+            return f"{start} levels of {self.title(own[0])}: {self._describe_drop(model, own[0])}.{end}"
+        return f"{start} degradations. {self._describe_extremes(model)}{end}"
+
+    def _describe_extremes(self, model: str) -> str:
+        """Return what does the most and the least damage, or that nothing clearly does."""
+        extremes = self.extremes[model]
+        ends = extremes.separate()
+        if ends is None:
+            low, high = extremes.lowest[0], extremes.highest[0]
+            shares = (f"{format_share(self.areas[model, name])} ({self.title(name)})" for name in (low, high))
+            return f"No degradation is clearly worse than another: averages go from {' to '.join(shares)}."
+        worst, best = ([self.title(name) for name in names] for names in ends)
+        lowest, highest = (format_share(self.areas[model, names[0]]) for names in ends)
+        drop = self._describe_drop(model, ends[0][0])
         return (
-            f"{start} degradations. It is most sensitive to {self.title(worst)} ({drop}) and least sensitive to "
-            f"{self.title(best)} ({self.areas[model, best].value:.0%} on average).{end}"
+            f"It is most sensitive to {list_tied(worst, f'{lowest} on average; {drop}')}; it is least sensitive to "
+            f"{list_tied(best, f'{highest} on average')}."
         )
 
     def _describe_drop(self, model: str, operator: str) -> str:
@@ -122,7 +147,7 @@ class ProfileFindings:
             return "accuracy never drops below 50%"
         if half.level == 0:
             return "accuracy is below 50% even on clean images"
-        return f"accuracy drops below 50% at {half.caption}"
+        return f"accuracy drops below 50% at {'' if half.latest == half.level else 'about '}{half.caption}"
 
     def table(self) -> list[dict[str, Any]]:
         """Return the curves as flat records, one per model, operator, level and metric."""
@@ -165,26 +190,16 @@ class ProfileFindings:
         )
         return content
 
-    def _repr_html_(self) -> str:
-        """Return the verdicts and a table of areas, for notebooks."""
-        verdicts = "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
-        heads = "".join(f"<th>{html.escape(model)}</th>" for model in self.models)
-        lines: list[tuple[str, list[Estimate | None]]]
-        lines = [(AVERAGE, [self.average_areas[model] for model in self.models])]
-        lines += [(self.title(name), [self.areas.get((model, name)) for model in self.models]) for name in self.operators]
-        rows = "".join(f"<tr><th>{html.escape(name)}</th>{''.join(map(_cell, areas))}</tr>" for name, areas in lines)
-        caption = "mean accuracy over all levels, with 95 % intervals"
-        return f"{verdicts}<table><caption>{caption}</caption><tr><th></th>{heads}</tr>{rows}</table>"
-
-
-def _cell(area: Estimate | None) -> str:
-    """Return an area as a cell of an HTML table."""
-    return "<td>–</td>" if area is None else f"<td>{area.value:.1%} <small>[{area.low:.1%}, {area.high:.1%}]</small></td>"
-
 
 def _record(model: str, operator: str, level: int, metric: str, estimate: Estimate, caption: str = "") -> dict[str, Any]:
     key = {"model": model, "operator": operator, "level": level, "metric": metric}
     return {**key, **vars(estimate), "caption": caption}
+
+
+_AREA_BY_IMAGE = """
+    select model as owner, operator as name, image, avg(correct::int) as value from rows
+    where lens = 'profile' and list_contains($operators, operator) group by all
+"""
 
 
 def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> ProfileFindings:
@@ -194,6 +209,7 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Pr
         raise RunError(f"the run in {run.folder} has no rows of the profile lens yet; rerun its command to finish it")
     areas = compute_areas(run)
     white_box = frozenset(operator for _, operator in areas if run.facts(operator).get("white_box"))
+    ranked = [name for _, name in areas if name not in white_box] or [name for _, name in areas]
     averages, average_areas = compute_averages(run, select_averaged(areas, white_box))
     return ProfileFindings(
         curves=curves,
@@ -207,6 +223,7 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Pr
         ],
         titles={operator: run.title(operator) for _, operator in areas},
         white_box=white_box,
+        extremes=find_extremes(run, _AREA_BY_IMAGE, {"operators": sorted(set(ranked))}),
     )
 
 

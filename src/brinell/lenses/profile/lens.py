@@ -16,7 +16,7 @@ from brinell.lenses.profile.options import ProfileOptions
 from brinell.perturb.change import Change
 from brinell.perturb.operator import OPERATORS, Operator, find_operator, operator_names
 from brinell.perturb.property import property_names
-from brinell.registry import select_variants
+from brinell.registry import list_variants, select_variants
 from brinell.runs.schema import DISTANCES
 
 
@@ -95,7 +95,7 @@ def catalogue() -> list[Entry]:
             (*operator.tags, *(("white box",) if operator.white_box else ())),
             (inspect.getdoc(operator.function) or "").partition("\n")[0],
         )
-        for operator in OPERATORS.values()
+        for operator in list_variants(OPERATORS)
         if operator.function.__module__.startswith("brinell.")  # others are listed by their entry points
     ]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from brinell.lenses.profile import LENS
 from brinell.lenses.profile.findings import ProfileFindings
+from brinell.lenses.reader import AVERAGE
 from brinell.report.exhibits import pairs, read_exhibits
+from brinell.report.grid import Grid
 from brinell.report.show import (
     Chart,
     Context,
@@ -22,6 +22,7 @@ from brinell.report.show import (
     models_of,
 )
 from brinell.runs.statistics import THRESHOLDS
+from brinell.runs.words import format_share
 
 Sheets = list[tuple[str, list[tuple[float, list[Picture]]]]]  # by model and threshold
 
@@ -39,29 +40,29 @@ def make_tables(findings: ProfileFindings) -> list[Any]:
     return tables
 
 
-def _table(findings: ProfileFindings, model: str, thresholds: list[float]) -> Table:
-    table = Table(title=f"\n{model}", title_justify="left", title_style="bold")
-    with_precision = findings.precision(model) is not None
+def _table(findings: ProfileFindings, model: str, thresholds: list[float]) -> Grid:
+    precision = findings.precision(model)
     middle = thresholds[len(thresholds) // 2]
-    table.add_column("operator")
-    table.add_column("mean accuracy")
-    if with_precision:
-        table.add_column("mean mAP")
-    for threshold in thresholds:
-        table.add_column(f"< {threshold:.0%}", justify="right")
-    table.add_column(f"drops below {middle:.0%} at")
+    heads = ["operator", "mean accuracy [95 %]", *(["mean mAP"] if precision is not None else [])]
+    heads += [f"< {threshold:.0%}" for threshold in thresholds]
+    rows: list[tuple[str, ...]] = []
     for operator in findings.operators:
         if (model, operator) not in findings.areas:
             continue
-        area = findings.areas[model, operator]
         failures = [findings.failure_point(model, operator, threshold) for threshold in thresholds]
-        cells = [f"{area.value:.0%} ({area.low:.0%}–{area.high:.0%})"]
-        if with_precision:
+        cells = [findings.title(operator), format_share(findings.areas[model, operator])]
+        if precision is not None:
             maps = [point.map.value for point in findings.curves[model, operator] if point.map is not None]
             cells.append(f"{sum(maps) / len(maps):.1%}" if maps else "")
         cells += ["never" if failure.level is None else str(failure.level) for failure in failures]
-        table.add_row(findings.title(operator), *cells, failures[len(failures) // 2].caption)
-    return table
+        rows.append((*cells, failures[len(failures) // 2].caption))
+    if len(rows) > 1:
+        average = [AVERAGE, format_share(findings.average_areas[model])]
+        average += [f"{precision[1]:.1%}"] if precision is not None else []
+        rows.insert(0, (*average, *[""] * (len(thresholds) + 1)))
+    heads.append(f"drops below {middle:.0%} at")
+    note = f"Mean over all levels; levels at which accuracy drops below {', '.join(f'{each:.0%}' for each in thresholds)}."
+    return Grid(tuple(heads), tuple(rows), model, note, frozenset({0, len(heads) - 1}))
 
 
 def make_section(context: Context, findings: ProfileFindings) -> Section:

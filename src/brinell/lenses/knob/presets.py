@@ -1,0 +1,30 @@
+"""Presets of the knob lens."""
+
+from __future__ import annotations
+
+from brinell.config.lens import STANDARD, Preset
+
+PRESETS = {
+    "quick": Preset(
+        "Six properties by bracketing, on a coarse grid.",
+        {
+            "operators": ("brightness", "contrast", "rotation", "gaussian_blur", "gaussian_noise", "fog"),
+            "search": "bracket",
+            "points": 100,
+        },
+    ),
+    "standard": STANDARD,
+    "full": Preset("All properties; the whole grid and every interval that breaks.", {"search": "bands"}),
+    "dsn2020": Preset(
+        "All properties as in the authors' code, with noise and weather drawn afresh at every point (DSN 2020).",
+        {
+            "operators": ("all",),
+            "variant": "dsn2020",
+            "search": "exact",
+            "points": None,
+            "resample": True,
+            "distance": "mse",
+            "criterion": "misclassification",
+        },
+    ),
+}
