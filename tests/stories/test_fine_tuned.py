@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from story import Story
 from torch import nn
 
 import brinell
-from story import Story
 
 timm = pytest.importorskip("timm", reason="needs timm: make test-zoo", exc_type=ImportError)
 
