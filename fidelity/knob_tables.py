@@ -9,7 +9,7 @@ import numpy as np
 
 import brinell
 from brinell.lenses.knob.findings import KnobFindings
-from brinell.perturb.property import find_property, property_names
+from brinell.perturb.property import find_property
 from fidelity.compare import rank_correlation
 from fidelity.words import grid, title
 
@@ -154,18 +154,6 @@ def resize_table(
         lines.append([title(operator), *(f"{ratio:.2f}" for ratio in ratios)])
     header = ["property", *(f"{network}, {way}" for network in NETWORKS for way in ("smooth", "nearest"))]
     return grid(header, lines)
-
-
-def bracket_table(exact: KnobFindings, bracket: KnobFindings) -> str:
-    """Return the queries of both searches, and the ratio of their R."""
-    lines = []
-    for name in property_names():
-        operator = find_property(name, VARIANT).id
-        pairs = [(exact.hardness[network, operator], bracket.hardness[network, operator]) for network in NETWORKS]
-        queries = [sum(pair[index].queries for pair in pairs) / len(pairs) for index in range(2)]
-        means = [sum(pair[index].robustness.value for pair in pairs) / len(pairs) for index in range(2)]
-        lines.append([title(operator), f"{queries[0]:.0f}", f"{queries[1]:.0f}", f"{means[1] / means[0]:.2f}"])
-    return grid(["property", "queries, exact", "queries, bracket", "R, bracket / exact"], lines)
 
 
 def models_table(found: KnobFindings, names: list[str]) -> str:

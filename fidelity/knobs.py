@@ -1,16 +1,19 @@
 """Compare brinell's smallest breaking changes with the published ones (DSN 2020); writes docs/fidelity-knob.md.
 
-    python -m fidelity.knobs [--device cuda] [--images 300]
+    python -m fidelity.knobs [--device cuda] [--images 300]              measure everything
+    python -m fidelity.knobs --sections searches --images 20 --points 100   measure a section again, on fewer images
+    python -m fidelity.knobs --sections                                  write the page from stored results
 
-The two networks need about 2.7 million forward passes on 300 photographs: minutes on an accelerator, hours on two cores.
-Runs are stored under runs/fidelity-knob-*; finished ones, also from another machine, are not repeated.
+The two networks need about 4 million forward passes on 300 photographs: minutes on an accelerator, a day on two cores.
+Runs are stored under runs/fidelity-knob-*; finished ones, also from another machine, are not repeated. What the page shows
+is kept in results/knob.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,13 +22,14 @@ import jinja2
 
 import brinell
 from brinell.lenses.knob.findings import KnobFindings
+from brinell.lenses.knob.search import PROBES
 from brinell.perturb.property import find_property, property_names
 from brinell.serve.server import Server
+from fidelity.knob_searches import compare_rounding, compare_searches, count_images, no_probes, read_searches
 from fidelity.knob_tables import (
     FACTOR,
     NETWORKS,
     VARIANT,
-    bracket_table,
     draws_table,
     models_table,
     network_facts,
@@ -36,10 +40,12 @@ from fidelity.knob_tables import (
 from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of
 from fidelity.words import listed, title
 
+RESULTS = Path(__file__).parent / "results" / "knob.json"
+IMAGES_USED = 300  # photographs of the test assets
 MODERATED = 32  # photographs that are sent over HTTP
 FEWER = 100  # grid points, and so fresh draws, instead of 1,000
 DETECTORS = ("ssdlite_mobilenet_v2_coco", "yolo_fastest_1.1_coco")
-SCENES = 128  # COCO photographs of the test assets
+SCENES, LARGE = 128, 0.05  # COCO photographs of the test assets, and the share of the image that an object covers at least
 # moderators, and the local port of each one's server
 MODERATORS = {"nsfw_mobilenet_v2_mid": 8471, "open_nsfw": 8472}
 NOT_FOR_MODERATORS = ("motion_blur", "gaussian_blur")  # as in the paper's Fig. 7
@@ -49,13 +55,14 @@ def run(
     given: argparse.Namespace, name: str, properties: Sequence[str], *, interpolation: str = "bicubic", **options: Any
 ) -> brinell.Run:
     """Execute a run of both networks, or resume it."""
-    folder = ROOT / "runs" / f"fidelity-knob-{name}"
+    fewer = f"-{given.images}-{given.points}" if (given.images, given.points) != (IMAGES_USED, None) else ""
+    folder = ROOT / "runs" / f"fidelity-knob-{name}{fewer}"
     if finished(folder):
         return brinell.Run(folder)
     execution = brinell.Execution(device=given.device)
     models = [network_of(network, execution, interpolation) for network in NETWORKS]
     data = {"source": IMAGES, "limit": given.images, "shuffle": True}
-    lens = {"name": "knob", "operators": list(properties), "variant": VARIANT, **options}
+    lens = {"name": "knob", "operators": list(properties), "variant": VARIANT, "points": given.points, **options}
     return brinell.run(models, data, lens=lens, out=folder, execution=execution)
 
 
@@ -96,7 +103,7 @@ def run_detectors(properties: Sequence[str]) -> KnobFindings:
         return found_in(brinell.Run(out))
     options = f"task=detection&classes={ASSETS}/models/coco80.txt&interpolation=bilinear"
     models = [f"onnx:{ASSETS}/models/{name}.onnx?{options}" for name in DETECTORS]
-    data = {"source": ASSETS / "images" / "coco_val_128" / "instances.json", "min_area": 0.05, "limit": SCENES}
+    data = {"source": ASSETS / "images" / "coco_val_128" / "instances.json", "min_area": LARGE, "limit": SCENES}
     lens = {"name": "knob", "operators": list(properties), "variant": VARIANT, "search": "bracket"}
     return found_in(brinell.run(models, data, lens=lens, select="correct", out=out))
 
@@ -106,56 +113,101 @@ RANDOM = [name for name in NAMES if find_property(name, VARIANT).stochastic]
 BLURS = ["motion_blur", "gaussian_blur"]
 
 
-def run_networks(given: argparse.Namespace) -> dict[str, brinell.Run]:
-    """Return all runs of the two networks, by name."""
-    return {
-        "resampled": run(given, "resampled", RANDOM, resample=True),
-        "scaled": run(given, "scaled", NAMES),
-        "bracket": run(given, "bracket", NAMES, search="bracket"),
-        "fewer": run(given, "fewer-draws", RANDOM, resample=True, points=FEWER),
-        "upright": run(given, "upright", ["motion_blur:equations"]),
-        "nearest": run(given, "nearest", BLURS, interpolation="nearest"),
-    }
-
-
-def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the device and the number of photographs."""
-    parser = argparse.ArgumentParser(prog="python -m fidelity.knobs")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--images", type=int, default=300)
-    return parser.parse_args(arguments)
-
-
-def main() -> None:
-    """Measure, compare, and write the page."""
-    names, random, blurs = NAMES, RANDOM, BLURS
-    runs = run_networks(parse_arguments())
-    scaled_run, fresh_run = runs["scaled"], runs["resampled"]
-    scaled, fresh, bracket, fewer, upright, nearest = (
-        found_in(runs[name]) for name in ("scaled", "resampled", "bracket", "fewer", "upright", "nearest")
-    )
-    moderators, queries = run_moderators([name for name in names if name not in NOT_FOR_MODERATORS])
+def measure_networks(given: argparse.Namespace) -> dict[str, Any]:
+    """Compare both networks with the paper's: tables and figures."""
+    scaled_run = run(given, "scaled", NAMES)
+    fresh_run = run(given, "resampled", RANDOM, resample=True)
+    scaled, fresh = found_in(scaled_run), found_in(fresh_run)
+    fewer = found_in(run(given, "fewer-draws", RANDOM, resample=True, points=FEWER))
+    upright = found_in(run(given, "upright", ["motion_blur:equations"]))
+    nearest = found_in(run(given, "nearest", BLURS, interpolation="nearest"))
     reference = json.loads((Path(__file__).parent / "published_knobs.json").read_text(encoding="utf-8"))["robustness"]
     confidence = split_by_confidence(scaled_run) | split_by_confidence(fresh_run)
-    facts = [network_facts(name, reference[NETWORKS[name]], scaled, fresh, confidence) for name in NETWORKS]
-    page = {
-        "networks": facts,
+    return {
         "images": scaled_run.rows("select count(*) from samples").fetchall()[0][0],
-        "moderated": MODERATED,
-        "random": listed(title(find_property(name, VARIANT).id) for name in random),
-        "bracket": bracket_table(scaled, bracket),
-        "fewer": FEWER,
-        "draws": draws_table(random, scaled, fresh, fewer),
+        "networks": [network_facts(name, reference[NETWORKS[name]], scaled, fresh, confidence) for name in NETWORKS],
+        "draws": draws_table(RANDOM, scaled, fresh, fewer),
         "upright": [
             (network, robustness(upright, network, "motion_blur:equations") / reference[paper]["motion_blur"])
             for network, paper in NETWORKS.items()
         ],
-        "nearest": resize_table(blurs, reference, scaled, nearest),
-        "moderators": models_table(moderators, list(MODERATORS)),
-        "moderator_queries": queries,
-        "detectors": models_table(detectors := run_detectors(names), list(DETECTORS)),
-        "scenes": max(one.tested for one in detectors.hardness.values()),
+        "nearest": resize_table(BLURS, reference, scaled, nearest),
+    }
+
+
+def measure_searches(given: argparse.Namespace) -> dict[str, Any]:
+    """Compare exact search with bracketing, and whole grey levels with floats."""
+    exact = read_searches(run(given, "scaled", NAMES))
+    bracket = read_searches(run(given, "bracket", NAMES, search="bracket"))
+    with no_probes():
+        blind = read_searches(run(given, "bracket-without-probes", NAMES, search="bracket"))
+    floats = read_searches(run(given, "floats", NAMES, rounding="none"))
+    return {
+        "images": given.images,
+        "points": given.points,
+        "right": count_images(exact),
+        "bracket": compare_searches(exact, bracket, blind),
+        "rounding": compare_rounding(exact, floats),
+    }
+
+
+def measure_moderators(given: argparse.Namespace) -> dict[str, Any]:
+    """Search two moderators over HTTP."""
+    found, queries = run_moderators([name for name in NAMES if name not in NOT_FOR_MODERATORS])
+    return {"table": models_table(found, list(MODERATORS)), "queries": queries}
+
+
+def measure_detectors(given: argparse.Namespace) -> dict[str, Any]:
+    """Search two detectors."""
+    found = run_detectors(NAMES)
+    return {
+        "table": models_table(found, list(DETECTORS)),
+        "images": max(one.tested for one in found.hardness.values()),
+    }
+
+
+def describe_searched(found: dict[str, Any]) -> str:
+    """Return which photographs and grid the searches were compared on."""
+    counts = listed(f"{count} that {network} gets right" for network, count in found["right"].items())
+    points = "" if found["points"] is None else f", with {found['points']} grid points per direction"
+    return f"{found['images']} of the photographs ({counts}{points})"
+
+
+SECTIONS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+    "networks": measure_networks,
+    "searches": measure_searches,
+    "moderators": measure_moderators,
+    "detectors": measure_detectors,
+}
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the device, the number of photographs and what to measure."""
+    parser = argparse.ArgumentParser(prog="python -m fidelity.knobs")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--images", type=int, default=IMAGES_USED)
+    parser.add_argument("--points", type=int, help="grid points per direction (default: as many as in the paper)")
+    parser.add_argument("--sections", nargs="*", choices=SECTIONS, default=list(SECTIONS), help="what to measure")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Measure, store the results, and write the page."""
+    given = parse_arguments()
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    for name in given.sections:
+        results[name] = SECTIONS[name](given)
+        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    page = {
+        **results,
+        "random": listed(title(find_property(name, VARIANT).id) for name in RANDOM),
+        "moderated": MODERATED,
+        "fewer": FEWER,
         "factor": FACTOR,
+        "scenes": SCENES,
+        "large": LARGE,
+        "probes": PROBES,
+        "searched": describe_searched(results["searches"]),
     }
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "knobs.md.j2").read_text(encoding="utf-8")

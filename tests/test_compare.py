@@ -113,6 +113,17 @@ def test_levels_and_failure_points_are_the_profile_s(fallen: Comparison, runs: d
                 assert point[side] == found.failure_point(model, operator, point["threshold"]).level
 
 
+def test_the_clean_image_counts_as_one_test(fallen: Comparison) -> None:
+    """Level 0 is the same image under all three operators, so there are 3 × 12 + 1 tests, for comparisons and gates."""
+    deltas = fallen.select(0, "accuracy")
+    (clean,) = {(delta.p, delta.adjusted) for delta in deltas if delta.level == 0}
+    least = min(deltas, key=lambda delta: delta.p)
+    assert len(deltas) == 3 * 13 and least.level
+    assert least.adjusted == pytest.approx(37 * least.p) and clean[1] <= min(1.0, 37 * clean[0])
+    checks = brinell.gate(fallen, {"rules": [{"measure": "accuracy", "drop": 0}]}).checks
+    assert min(check.adjusted for check in checks) == pytest.approx(37 * least.p)
+
+
 def test_knobs_keep_survivors_apart(runs: dict[str, brinell.Run]) -> None:
     """Distances are paired where both broke; who survives counts as broken or not, and as the whole range."""
     found = brinell.compare(runs["hard knob"], runs["soft knob"])

@@ -117,6 +117,25 @@ def test_spots_of_light_are_rendered_on_the_original(unlabelled: dict[str, Any],
                 assert float(said.max()) == pytest.approx(failure["after"]["confidence"], abs=1e-6)
 
 
+@pytest.mark.parametrize("relative", [False, True])
+def test_the_intensity_of_a_spot_is_its_share_of_the_largest_spot_s_light(
+    relative: bool, unlabelled: dict[str, Any], tmp_path: Path
+) -> None:
+    model = brinell.open_model("fake:grey:0.55?name=a", PLAIN)
+    sigmas = [0.1, 0.3] if relative else [8, 24]
+    options = {"sigmas": sigmas, "relative": relative, "strength": 0.5, "search_queries": 60, "vary_strength": True}
+    run = measured(model, unlabelled, tmp_path / "run", name="highlights", **options)
+    records = curated(run, tmp_path / "out", every=True, models=[model])
+    sizes = dict(run.rows("select image, least(height, width) from samples").fetchall())
+    for record in records:
+        *_, sigma, strength = record["parameters"]["spot"]
+        largest = 0.3 * sizes[record["original_id"]] if relative else 24
+        assert record["intensity"] == pytest.approx(100 * strength / 0.5 * (sigma / largest) ** 2, abs=1e-4)
+    of_grid = {record["intensity"] for record in records if record["operator"] == "highlight:exact"}
+    assert sorted(of_grid) == pytest.approx([100 / 9, 100], abs=1e-4)
+    assert min(record["intensity"] for record in records if record["operator"] == "highlight:least") < 100 / 9
+
+
 # ---- moved images, and pairs of windows ----
 
 SEEN: list[Tensor] = []  # normalised inputs of a model

@@ -277,7 +277,7 @@ def test_groups_keep_origins_and_credits() -> None:
 
 def test_a_sequence_has_no_origins_and_no_credits() -> None:
     dataset: Any = open_dataset([(picture(), 1)])
-    assert (dataset.name, dataset.classes, dataset.origin(0), dict(dataset.credits(0))) == ("list", None, None, {})
+    assert (dataset.name, dataset.classes, dataset.origin(0), dict(dataset.credits(0))) == ("images", None, None, {})
 
 
 def test_names_that_are_not_unicode(tmp_path: Path) -> None:

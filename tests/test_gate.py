@@ -138,7 +138,7 @@ def test_the_failure_amount_is_the_summary_s_median(run: brinell.Run) -> None:
         median = medians[one.reading.detail]
         expected = math.inf if median is None else abs(median - 1)
         assert one.reading.value.value == pytest.approx(expected)
-        assert one.reading.unit == "from × 1"
+        assert one.reading.unit == "from 1×"
     earlier = check(run, measure="failure_amount", operators="brightness", models="soft", threshold=10, min=0)
     assert all(few.reading.value.value <= half.reading.value.value for few, half in zip(earlier, found, strict=True))
 

@@ -653,7 +653,7 @@ def test_moved_images_are_written_with_their_true_labels(run: brinell.Run, tmp_p
     again = brinell.open_dataset(tmp_path / "random")
     assert len(again) > 0
     assert again[0].label == 0
-    with pytest.raises(ConfigError, match="no random motions of score 2; run it with --radii 2"):
+    with pytest.raises(ConfigError, match="no random motions of score 2; run it with --radius 2"):
         write("x.npz", "similarity:random", score=2.0)
     with pytest.raises(ConfigError, match="did you mean similarity:manifool"):
         write("x.npz", "similarity:manifol")

@@ -42,8 +42,8 @@ def test_its_lens_runs_and_finds_what_mirroring_breaks(run: brinell.Run) -> None
 
 def test_its_options_are_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["run", "--help"])
-    assert "--axe" in capsys.readouterr().out
-    what = ["--model", "left_or_right:", "--data", "bars:4", "--lens", "mirror", "--axe", "vertical"]
+    assert "--axis" in capsys.readouterr().out
+    what = ["--model", "left_or_right:", "--data", "bars:4", "--lens", "mirror", "--axis", "vertical"]
     main(["run", *what, "--out", str(tmp_path / "run")])
     assert brinell.Run(tmp_path / "run").summary().operators == ["mirror:vertical"]
 

@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import brinell
 from brinell.cli.main import main
+from brinell.comparison.pairing import shorten_folders
+from brinell.config.data import name_sequence
+from brinell.engine.notebook import in_notebook
+from brinell.engine.progress import reporter
+from brinell.perturb.operator import OPERATORS
+from brinell.perturb.property import PROPERTIES
 from brinell.report.grid import Grid, to_html, to_text
+from brinell.run_config import load_config, name_data
 from brinell.runs.ranking import Extremes, find_extremes, is_clear
 from brinell.runs.statistics import Estimate, overlap
 from brinell.runs.words import format_mean, format_share, join_names, list_tied, note_few
+from brinell.units import format_amount, singular
 
 RUNS = Path(__file__).parent / "golden" / "runs"
 NAMES = sorted(path.name for path in RUNS.iterdir() if path.is_dir())
@@ -177,7 +187,7 @@ def test_columns_that_don_t_fit_are_named(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("COLUMNS", "80")
     main(["rows", str(KNOB)])
     shown = " ".join(capsys.readouterr().out.split())
-    assert "more columns have values: " in shown and "severity. Select with --columns, or write all with --csv." in shown
+    assert "more columns have values: " in shown and "severity. Select them in the SQL, or with --columns." in shown
     with pytest.raises(SystemExit):
         main(["rows", str(KNOB), "--columns", "operater"])
     assert "error: the result has no column 'operater'; did you mean operator?" in capsys.readouterr().err
@@ -208,4 +218,107 @@ def test_a_data_frame_needs_pandas_and_says_so(monkeypatch: pytest.MonkeyPatch) 
 def test_rows_show_themselves() -> None:
     rows = brinell.Run(PROFILE).rows("select operator, label, amount from rows order by all limit 30")
     assert "The first 20 rows." in repr(rows) and "bull mastiff (243)" in repr(rows)
-    assert rows._repr_html_().count("<tr>") == 21
+    assert rows._repr_html_().count("<tr>") == 21 and not hasattr(rows, "_repr_mimebundle_")
+
+
+# ---- units ----
+
+
+@pytest.mark.parametrize(
+    ("amount", "unit", "text"),
+    [
+        (1, "passes of a 5×5 blur", "1 pass of a 5×5 blur"),
+        (12, "passes of a 5×5 blur", "12 passes of a 5×5 blur"),
+        (1, "values per channel", "1 value per channel"),
+        (1, "grey levels at most", "1 grey level at most"),
+        (1, "boxes", "1 box"),
+        (1, "px rms", "1 px rms"),
+        (225, "% white", "2.25 × white"),
+        (75, "% less contrast", "75 % less contrast"),
+        (1.5, "×", "1.5×"),
+        (3.2, "sigma", "sigma 3.2 px"),
+        (7, "quality", "quality 7"),
+        (1, "geodesic score", "geodesic score 1"),
+        (4480, "blurred boxes", "4,480 blurred boxes"),
+    ],
+)
+def test_amounts_read_well(amount: float, unit: str, text: str) -> None:
+    assert format_amount(amount, unit) == text
+
+
+def test_no_unit_is_odd() -> None:
+    """At any level: no two numbers in a row, no more than 100 %, no plural after 1."""
+    shown = [
+        format_amount(change.facts.amount(level, 224, 224), change.unit)
+        for change in OPERATORS.values()
+        for level in (1, 2, 10, 30)
+    ]
+    for change in PROPERTIES.values():
+        track = change.tracks(224, 224)[0]
+        amounts = change.amounts(track[:: max(1, len(track) // 5)], 224, 224)
+        shown += [format_amount(float(amount), change.unit) for amount in amounts]
+    odd = [text for text in shown if re.search(r"^[\d,.]+ \d|^1\d\d+ %|^[2-9]\d\d+ %|^1 \w+s\b(?<!ss)", text)]
+    assert odd == []
+
+
+def test_flags_are_in_the_singular() -> None:
+    assert [singular(word) for word in ("axes", "radii", "boxes", "sizes", "methods", "class")] == [
+        *("axis", "radius", "box", "size", "method", "class")
+    ]
+
+
+def test_titles_name_runs_and_not_paths() -> None:
+    assert shorten_folders(["/data/runs/old", "/data/runs/new"]) == ["old", "new"]
+    assert shorten_folders(["/a/runs/first/", "/b/runs/first"]) == ["a/runs/first", "b/runs/first"]
+    assert shorten_folders(["s3://bucket/x", "runs/x"]) == ["bucket/x", "runs/x"]
+
+
+# ---- notebooks ----
+
+
+class Subset:
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+
+def test_a_list_is_named_for_people() -> None:
+    assert [name_sequence(items) for items in ([], (), np.zeros(3))] == ["images"] * 3
+    assert name_sequence(Subset([])) == "Subset of images" and name_sequence(SimpleNamespace(name="birds")) == "birds"
+    config, _ = name_data([1, 2])
+    folder = load_config({"model": "fake:grey", "data": config}).folder()
+    assert re.fullmatch(r"runs/profile-images-[0-9a-f]{8}", folder)
+
+
+def test_progress_in_a_notebook_is_one_output_and_nothing_red(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """IPython's display machinery is all that it needs; a kernel is simulated by its shell."""
+    shown: list[tuple[str, dict[str, str]]] = []
+
+    def display(content: dict[str, str], *, raw: bool, display_id: bool) -> Any:
+        assert raw and display_id
+        shown.append(("new", content))
+        return SimpleNamespace(update=lambda content, raw: shown.append(("update", content)))
+
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    with reporter() as progress:
+        progress.say("run: <here>")
+        advance = progress.stage("profile", 4, "images")
+        for _ in range(4):
+            advance(1)
+    assert [how for how, _ in shown].count("new") == 1 and capsys.readouterr().err == ""
+    last = shown[-1][1]
+    assert "<div>run: &lt;here&gt;</div>" in last["text/html"] and "<progress max='4' value='4'>" in last["text/html"]
+    assert last["text/plain"].startswith("run: <here>\nprofile: 4 of 4, ")
+    with reporter(quiet=True) as progress:
+        progress.say("nothing")
+    assert shown[-1][1] is last
+
+
+def test_a_terminal_shell_of_ipython_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace()))
+    assert not in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    assert not in_notebook()

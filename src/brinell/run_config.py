@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
-from brinell.config.data import DataOptions
+from brinell.config.data import DataOptions, name_sequence
 from brinell.config.execution import Execution
 from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
@@ -144,7 +144,7 @@ class RunConfig(BaseModel):
             return self.out
         digest = hashlib.blake2b(json.dumps(self.identity(), sort_keys=True).encode(), digest_size=4).hexdigest()
         lenses = "-".join(lens.name for lens in self.lenses)
-        return f"runs/{lenses}-{Path(self.data.source).stem}-{digest}"
+        return f"runs/{lenses}-{Path(self.data.source.removeprefix('object:')).stem}-{digest}"
 
 
 def load_config(content: Mapping[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
@@ -218,4 +218,4 @@ def name_data(data: Any) -> tuple[dict[str, Any], Any]:
     source = options["source"]
     if isinstance(source, (str, Path)):
         return {**options, "source": str(source)}, None
-    return {**options, "source": f"object:{type(source).__name__}"}, source
+    return {**options, "source": f"object:{name_sequence(source)}"}, source

@@ -1,22 +1,48 @@
-"""Amounts in natural units, for people: "1 line", "4,480 small boxes", "quality 7", "12.6 degrees"."""
+"""Amounts with their units, for people: "1 line", "4,480 boxes", "quality 7", "12.6 degrees", "1.5×"."""
 
 from __future__ import annotations
 
-_PREFIXED = ("quality", "×", "sigma")
+_PREFIXED = ("quality", "geodesic score")
+_SINGULAR = {"axes": "axis", "radii": "radius", "passes": "pass", "classes": "class"}
 
 
 def format_amount(amount: float, unit: str) -> str:
-    """Return an amount with its unit."""
+    """Return an amount with its unit. More than 100 % of something reads as a multiple of it: "2.25 × white"."""
+    if unit.startswith("% ") and amount > 100:
+        return f"{amount / 100:.3g} × {unit[2:]}"
     whole = float(amount).is_integer() or abs(amount) >= 1000
     number = f"{amount:,.0f}" if whole else f"{amount:.3g}"
     if unit in _PREFIXED:
         return f"{unit} {number}"
-    return f"{number} {_singular(unit) if abs(amount) == 1 else unit}"
+    if unit == "sigma":
+        return f"sigma {number} px"
+    if unit == "×":
+        return f"{number}×"
+    return f"{number} {_in_singular(unit) if abs(amount) == 1 else unit}".strip()
 
 
-def _singular(unit: str) -> str:
-    if unit.startswith("%") or unit.endswith(" rms"):  # "1 % of pixels", "1 px rms"
+def format_clock(seconds: float) -> str:
+    """Return a duration as on a clock: "1:05", "2:00:00"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def singular(noun: str) -> str:
+    """Return a plural noun in the singular: "boxes" is "box", "axes" is "axis"."""
+    if noun in _SINGULAR:
+        return _SINGULAR[noun]
+    if noun.endswith(("xes", "ches", "shes", "sses")):
+        return noun[:-2]
+    return noun[:-1] if noun.endswith("s") and not noun.endswith("ss") and len(noun) > 2 else noun
+
+
+def _in_singular(unit: str) -> str:
+    """Return a unit with its noun, the first plural word, in the singular: "pass of a 5×5 blur", "grey level at most"."""
+    if unit.startswith("%"):
         return unit
-    if unit.endswith("xes"):
-        return unit[:-2]
-    return unit[:-1] if unit.endswith("s") and len(unit) > 2 else unit
+    words = unit.split()
+    for index, word in enumerate(words):
+        if word != "rms" and singular(word) != word:
+            return " ".join([*words[:index], singular(word), *words[index + 1 :]])
+    return unit

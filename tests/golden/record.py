@@ -125,7 +125,8 @@ def profile(operators: list[str], levels: int, **options: Any) -> dict[str, Any]
 def knob(properties: list[str], points: int, search: str = "exact", **options: Any) -> dict[str, Any]:
     """The smallest change that breaks the model."""
     defaults = {
-        "variant": "dsn2020", "criterion": "misclassification", "resample": False, "distance": "mse", "frost": None,
+        "variant": "dsn2020", "criterion": "misclassification", "resample": False, "rounding": "whole", "distance": "mse",
+        "frost": None,
     }  # fmt: skip
     return {"name": "knob", "operators": properties, "points": points, "search": search} | defaults | options
 

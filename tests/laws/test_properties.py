@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -51,6 +53,19 @@ def severity_at(found: Property, share: float, size: int) -> Tensor:
     """Return the severity at a share of the first track, (1, P)."""
     track = found.tracks(size, size)[0]
     return track[round(share * len(track)) - 1][None]
+
+
+@pytest.mark.parametrize("found", ALL)
+def test_floats_are_what_whole_grey_levels_are_rounded_from(found: Property) -> None:
+    clean, floats = images(33, 20), replace(found, whole=False)
+    severities = some_severities(found, 33, 20, len(clean))
+    exact = at(floats, clean, severities)
+    assert exact.dtype == torch.float32 and float(exact.min()) >= 0 and float(exact.max()) <= 255
+    assert torch.equal(exact.round().to(torch.uint8), at(found, clean, severities))
+    alone = [at(floats, clean[n, None], severities[n, None], torch.tensor([n * 7919])) for n in range(len(clean))]
+    assert torch.equal(torch.cat(alone), exact), "in any batch"
+    assert torch.equal(at(floats, clean, torch.zeros_like(severities)), clean.to(torch.float32))
+    assert floats.rounded() == found and floats.id == found.id
 
 
 def test_the_properties_of_the_paper_are_registered() -> None:
@@ -247,14 +262,14 @@ def test_amounts_are_shown_with_their_units() -> None:
         return found.facts.format(float(amount))
 
     assert shown("rotation", -0.07) == "-12.6 degrees"
-    assert shown("brightness", 1 / 500) == "× 1.01"
-    assert shown("brightness:dsn2020", 1 / 500) == "× 1.51"
+    assert shown("brightness", 1 / 500) == "1.01×"
+    assert shown("brightness:dsn2020", 1 / 500) == "1.51×"
     assert shown("brightness:equations", -1 / 255) == "-1 grey level"
     assert shown("horizontal_translation", 0.02) == "4 px"
     assert shown("motion_blur", 0.1) == "22 px"
-    assert shown("gaussian_blur", 0.1) == "sigma 4.48"
+    assert shown("gaussian_blur", 0.1) == "sigma 4.48 px"
     assert shown("salt_and_pepper", 0.25) == "25 % of pixels"
     assert shown("salt_and_pepper", 0.01) == "1 % of pixels"
-    assert find_property("spatial").facts.format(1.0) == "1 px rms"
+    assert find_property("spatial").facts.format(1.0) == "1 px (rms)"
     assert shown("snow", 0.5) == "50 flakes"
     assert shown("snow", 0.001) == "1 flake"

@@ -102,7 +102,7 @@ def test_spatial_turns_and_then_moves() -> None:
 def test_a_projective_warp_is_that_of_opencv() -> None:
     clean = images(64, 80, count=2)
     matrix = np.array([[1.1, 0.05, -3], [-0.02, 0.95, 2], [0.0006, -0.0009, 1]])
-    ours = warp(clean, torch.from_numpy(matrix).expand(2, 3, 3)).permute(0, 2, 3, 1).numpy()
+    ours = warp(clean, torch.from_numpy(matrix).expand(2, 3, 3)).round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
     for row, picture in enumerate(clean.permute(0, 2, 3, 1).contiguous().numpy()):
         theirs = cv2.warpPerspective(picture.astype(np.float32), matrix, (80, 64))
         gap = np.abs(np.rint(theirs) - ours[row])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import math
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from brinell import Execution, wrap
+from brinell import Execution, open_dataset, wrap
 from brinell.models.model import Model
 from brinell.saliency.cam import METHODS, gradcam_plus_plus_weights, gradcam_weights
 from brinell.saliency.layers import NoSaliency, arrange_tokens
@@ -139,10 +141,90 @@ def test_maps_do_not_depend_on_the_batch_or_on_threads(plain: Model) -> None:
 
 
 def test_the_last_convolution_is_found_with_what_follows_it(plain: Model) -> None:
-    assert open_mapper(plain).layer.name == "relu"  # of the second convolution, and not the squeeze, which has no places
+    found = open_mapper(plain).layer
+    assert found.name == "relu"  # of the second convolution, and not the squeeze, which has no places
+    assert found.title == "second, after relu", "a name that says where in the network it is"
     with open_mapper(plain, layer="second") as mapper:  # before an activation that overwrites it
         assert mapper.layer.name == "second"
         assert mapper.maps(inputs(2), torch.tensor([0, 1])).shape == (2, 32, 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "title"),
+    [
+        ("squeezenet1_1", "features", "features"),  # and not the classifier, a convolution with a channel per class
+        ("mobilenet_v2", "features", "features"),
+        ("cifar10_resnet20", "blocks", "blocks"),
+        ("mnist_lenet5_clean", "conv2", "conv2"),
+    ],
+)
+def test_the_layer_before_the_classifier_is_chosen(name: str, layer: str, title: str, assets: Path) -> None:
+    found = open_mapper(asset_net(name, assets)).layer
+    assert (found.name, found.title) == (layer, title)
+
+
+def asset_net(name: str, assets: Path) -> Model:
+    spec = importlib.util.spec_from_file_location("nets", assets / "models" / "nets.py")
+    assert spec is not None and spec.loader is not None
+    nets = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(nets)
+    module, (channels, *size), _ = nets.load(name)
+    return wrap(module, size=tuple(size), channels=channels, name=name, execution=EAGER)
+
+
+def test_the_weights_of_channels_matter_in_squeezenet(assets: Path) -> None:
+    """At the classifier, whose channels are the classes, Grad-CAM and Grad-CAM++ would both return the class's channel."""
+    model = asset_net("squeezenet1_1", assets)
+    images = torch.stack(
+        [
+            model.preprocess.model_input(sample.image)
+            for sample in map(open_dataset(assets / "images" / "imagenet_dev_300").__getitem__, range(3))
+        ]
+    )
+    classes = model.predict(images).argmax(1)
+
+    def maps(method: str, layer: str | None = None) -> Tensor:
+        with open_mapper(model, method, layer) as mapper:  # type: ignore[arg-type]
+            return mapper.maps(images, classes)
+
+    assert torch.allclose(maps("gradcam", "head"), maps("gradcam++", "head"), atol=1e-4)
+    assert float((maps("gradcam") - maps("gradcam++")).abs().amax((1, 2)).min()) > 0.05
+
+
+class Classes(nn.Module):
+    """A classifier that is a convolution, in one of several shapes."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.form = form
+        self.features = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU())
+        self.drop = nn.Dropout(0.5)
+        self.classifier = nn.Conv2d(8, 5, 1)
+        self.act = nn.ReLU()
+        self.mix = nn.Linear(5, 5)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = self.classifier(self.drop(self.features(images)))
+        if self.form == "largest":
+            return maps.amax((2, 3))
+        scores: Tensor = self.act(maps).mean((2, 3))
+        if self.form == "mixed":
+            return self.mix(scores)  # type: ignore[no-any-return]
+        return scores.softmax(1) if self.form == "softmax" else scores
+
+
+@pytest.mark.parametrize(
+    ("form", "layer", "title"),
+    [
+        ("mean", "drop", "features"),
+        ("softmax", "drop", "features"),
+        ("largest", "drop", "features"),
+        ("mixed", "act", "classifier, after act"),  # as many channels as classes, but they are not the classes
+    ],
+)
+def test_a_convolution_is_the_classifier_if_each_class_has_its_channel(form: str, layer: str, title: str) -> None:
+    found = open_mapper(wrap(with_weights(Classes(form)), size=16, name=form, execution=EAGER)).layer
+    assert (found.name, found.title) == (layer, title)
 
 
 def test_a_transformer_is_looked_at_before_its_last_attention(tokens: Model) -> None:

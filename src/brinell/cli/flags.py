@@ -12,6 +12,8 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from brinell.units import singular
+
 
 @dataclass(frozen=True)
 class Flag:
@@ -81,8 +83,7 @@ def flags_of(
 
 def _flag_name(option: str, many: bool) -> str:
     """Return an option's name as a flag; an option that takes several values is repeated in the singular."""
-    singular = option[:-1] if many and option.endswith("s") else option
-    return singular.replace("_", "-")
+    return (singular(option) if many else option).replace("_", "-")
 
 
 def _kind(annotation: Any) -> tuple[Any, bool]:

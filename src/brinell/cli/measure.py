@@ -44,7 +44,7 @@ plan = with_flags(_plan, run_flags())
 def demo(
     folder: Annotated[str, typer.Option("--out", help="Folder of the run.")] = "runs/demo",
 ) -> None:
-    """Run every lens on a few photographs and write a report. Needs the extra demo.
+    """Run five lenses on a few photographs and write a report. Needs the extra demo.
 
     Example: [bold]brinell demo[/]
     """

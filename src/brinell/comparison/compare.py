@@ -37,7 +37,7 @@ class Delta:
     `old` and `new` are means over the `images` that have a value in both; `unpaired` counts those with a value in the old
     run only and in the new run only. `effect` is new minus old in the measure's unit: percentage points, or percent of the
     old value. `worse` and `better` count images. `p` is the p-value of this test, `adjusted` the one over all operators
-    (and levels).
+    (and levels; level 0, the clean image, counts once).
     """
 
     pair: int
@@ -223,9 +223,17 @@ def _compare(number: int, pair: Pair, measure: Measure, seed: int) -> tuple[list
         _delta(number, pair, measure, column, (old[:, k], new[:, k]), _at(effects, k)) for k, column in enumerate(columns)
     ]
     operators = [delta for delta in deltas if delta.operator != AVERAGE]
-    adjusted = holm(np.array([delta.p for delta in operators]))
     averages = [delta for delta in deltas if delta.operator == AVERAGE]
-    return averages + [replace(one, adjusted=float(p)) for one, p in zip(operators, adjusted, strict=True)], alone
+    adjusted = adjust_p_values(operators)
+    return averages + [replace(one, adjusted=p) for one, p in zip(operators, adjusted, strict=True)], alone
+
+
+def adjust_p_values(deltas: Sequence[Delta]) -> list[float]:
+    """Return p-values adjusted for the number of tests (Holm); level 0, the clean image, is one test for all operators."""
+    tests = [(AVERAGE, 0, delta.p) if delta.level == 0 else (delta.operator, delta.level, delta.p) for delta in deltas]
+    distinct = list(dict.fromkeys(tests))
+    adjusted = dict(zip(distinct, holm(np.array([p for *_, p in distinct])).tolist(), strict=True))
+    return [adjusted[test] for test in tests]
 
 
 def _effects(measure: Measure, old: Array, new: Array, seed: int) -> Effects:

@@ -7,11 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-import numpy as np
-
-from brinell.comparison.compare import Comparison, Delta, format_change
+from brinell.comparison.compare import Comparison, Delta, adjust_p_values, format_change
 from brinell.comparison.limits import check_limits, matches
-from brinell.comparison.paired import holm
 from brinell.comparison.rules import ALL, Gate, Rule
 from brinell.errors import ConfigError
 from brinell.registry import nearest
@@ -228,10 +225,10 @@ def check_gate(gate: Gate, comparison: Comparison) -> GateResult:
             if not {ALL, pair.new.model} & set(rule.models):
                 continue
             deltas = _select(rule, comparison, number)
-            adjusted = holm(np.array([delta.p for delta in deltas]))
+            adjusted = adjust_p_values(deltas)
             alpha = rule.alpha or gate.alpha
             checks += [
-                DropCheck(rule, delta, pair.title, float(p), _state(rule, delta, float(p), alpha))
+                DropCheck(rule, delta, pair.title, p, _state(rule, delta, p, alpha))
                 for delta, p in zip(deltas, adjusted, strict=True)
             ]
     return GateResult(gate, tuple(checks))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from brinell.comparison.measures import TITLES
 from brinell.config.criterion import DEFAULT_CRITERION, default_criterion
 from brinell.errors import ConfigError, RunError
+from brinell.lenses.lens import LENSES
 from brinell.registry import nearest
 from brinell.runs.run import Run
 
@@ -137,6 +139,12 @@ def _shared_images(first: Run, run: Run, *, common_images: bool) -> tuple[tuple[
     return shared, [f"{left_out} images are in one run only and left out"] if left_out else []
 
 
+def _options_of(run: Run, lens: str) -> dict[str, Any]:
+    """Return a lens's options in a run; those that are newer than the run have their defaults."""
+    fields = LENSES[lens].options.model_fields if lens in LENSES else {}
+    return {**{name: one.default for name, one in fields.items() if not one.is_required()}, **run.lens(lens)}
+
+
 def _shared_lenses(first: Run, run: Run, *, other_draws: bool) -> tuple[tuple[str, ...], list[str]]:
     """Return the lenses of both, which must have the same options."""
     notes = []
@@ -159,7 +167,7 @@ def _shared_lenses(first: Run, run: Run, *, other_draws: bool) -> tuple[tuple[st
             "run both with one --lens"
         )
     for lens in shared:
-        here, there = first.lens(lens), run.lens(lens)
+        here, there = (_options_of(each, lens) for each in (first, run))
         other = next((key for key in {**here, **there} if key != "operators" and here.get(key) != there.get(key)), None)
         if other is not None:
             raise RunError(

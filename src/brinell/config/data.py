@@ -51,3 +51,15 @@ class DataOptions(BaseModel):
     @classmethod
     def _from_text(cls, value: Any) -> Any:
         return {"source": str(value)} if isinstance(value, (str, Path)) else value
+
+
+def name_sequence(items: Any) -> str:
+    """Return a name for a Python sequence: its own, that of its class, or "images" for a plain list or array."""
+    name = getattr(items, "name", None)
+    if isinstance(name, str):
+        return name
+    kind = type(items).__name__
+    if kind in ("list", "tuple", "ndarray", "Tensor"):
+        return "images"
+    parent = getattr(items, "dataset", None)  # of torch's Subset
+    return kind if parent is None else f"{kind} of {name_sequence(parent)}"

@@ -20,8 +20,8 @@ class SaliencyOptions(BaseModel):
     )
     layer: str | dict[str, str] | None = Field(
         None,
-        description="Layer that maps come from, or a layer per model (default: the last convolution, or a transformer's "
-        "last norm).",
+        description="Layer that maps come from, or a layer per model (default: the last convolution before the classifier, "
+        "or a transformer's last norm).",
     )
     cells: int = Field(5, ge=1, le=50, description="Grid cells per side; saliency shifts if another cell is the hottest.")
     pairs: int = Field(

@@ -150,15 +150,18 @@ def _models_table(models: Sequence[RunModel]) -> pa.Table:
 
 
 def _changes_table(measured: Measured, models: Sequence[RunModel]) -> pa.Table:
-    """Return what a replay depends on besides its parameters: the seed of random changes, the model of attacks."""
+    """Return what a replay depends on besides its parameters: the seed of random changes, the model of attacks; and whether
+    rows have the answers to it.
+    """
     rows = []
     for source, lens, operator in measured:
         change = source.change(lens, operator, models[0].preprocess)
         seed = source.seed if change.stochastic else None
-        rows.append((source.number, lens, operator, seed, change.white_box))
-    kinds = (pa.int64(), pa.string(), pa.string(), pa.int64(), pa.bool_())
+        answered = source.has_answers(lens, operator, models[0].preprocess)
+        rows.append((source.number, lens, operator, seed, change.white_box, answered))
+    kinds = (pa.int64(), pa.string(), pa.string(), pa.int64(), pa.bool_(), pa.bool_())
     arrays = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
-    return pa.table(arrays, names=["source", "lens", "operator", "seed", "white_box"])
+    return pa.table(arrays, names=["source", "lens", "operator", "seed", "white_box", "answered"])
 
 
 def filter_failures(connection: duckdb.DuckDBPyConnection, options: CurateOptions) -> None:

@@ -1,7 +1,7 @@
 """Query models about failures where rows don't hold the answers.
 
-Rows of some lenses have no answer to the very image that is written: the model is queried, and images that it gets right
-are dropped.
+Rows of some lenses have no answer to the very image that is written, in whole grey levels: the model is queried, and images
+that it gets right are dropped.
 
 A search finds where each model breaks first. Whether another model that broke earlier still fails there is unknown: it may
 have recovered. So every other model that broke in the same direction is queried about the images on which models break. A
@@ -57,7 +57,7 @@ _OTHERS = """
 
 _CANDIDATES = """
     select owner, source, label, lens, operator, image, direction, replay, parameters, field, seed, intensity, amount
-    from broken where lens in (select unnest($lenses)) order by all
+    from broken where not answered order by all
 """
 _ADD = "insert into {table} by name select found.*, model_input from found join models using (source, owner, model)"
 
@@ -74,9 +74,8 @@ class ModelQueries:
 
     def confirm(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Query models where the table `broken` has no answers, and keep what fails."""
-        lenses = [lens for lens in LENSES if (found := failures_of(lens)) is not None and not found.answers]
-        candidates = _rows(connection, _CANDIDATES, {"lenses": lenses})
-        connection.execute("delete from broken where lens in (select unnest($lenses))", {"lenses": lenses})
+        candidates = _rows(connection, _CANDIDATES, {})
+        connection.execute("delete from broken where not answered")
         self._query(connection, "broken", candidates, OWN)
         if not count_rows(connection, "broken"):
             raise RunError(

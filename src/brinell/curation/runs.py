@@ -104,7 +104,16 @@ class SourceRun:
         return next(options for options in self.config["lenses"] if options["name"] == lens)
 
     def change(self, lens: str, operator: str, preprocess: Preprocess) -> Change:
-        """Return the change with this operator id, for a model's inputs."""
+        """Return the change with this operator id, for a model's inputs, in whole grey levels: as it is written."""
+        return self._measured_change(lens, operator, preprocess).rounded()
+
+    def has_answers(self, lens: str, operator: str, preprocess: Preprocess) -> bool:
+        """Whether rows have the answers to the very images that are written."""
+        failures = failures_of(lens)
+        return failures is not None and failures.answers and self._measured_change(lens, operator, preprocess).whole
+
+    def _measured_change(self, lens: str, operator: str, preprocess: Preprocess) -> Change:
+        """Return the change as the model saw it."""
         known = lens, operator, preprocess.height, preprocess.width
         if known not in self._changes:
             options = LENSES[lens].options.model_validate(self.options(lens))
@@ -229,7 +238,8 @@ def connect(sources: Sequence[SourceRun]) -> duckdb.DuckDBPyConnection:
         connection.register("clean", source.run.store.table("clean"))
         connection.register("samples", source.samples)
         connection.execute(
-            f"create temp table clean_{source.number} as select model, image, correct from clean join samples using (index)"
+            f"create temp table clean_{source.number} as "
+            "select model, image, correct, height, width from clean join samples using (index)"
         )
     return connection
 

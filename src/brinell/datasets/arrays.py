@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from brinell.config.data import DataOptions
+from brinell.config.data import DataOptions, name_sequence
 from brinell.datasets.decode import from_array, from_picture
 from brinell.errors import DataError
 from brinell.types import Label, Origin, Sample
@@ -154,8 +154,7 @@ def wrap_sequence(items: Any) -> Wrapped:
     by_index = metadata.get("index2label")
     names = [by_index.get(index, "") for index in range(max(by_index) + 1)] if by_index else getattr(items, "classes", None)
     classes = tuple(str(name) for name in names) if isinstance(names, (list, tuple)) else None
-    name = getattr(items, "name", None)
-    return Wrapped(items, str(metadata.get("id", name if isinstance(name, str) else type(items).__name__)), classes)
+    return Wrapped(items, str(metadata.get("id", name_sequence(items))), classes)
 
 
 def _to_image(value: Any, name: str) -> Tensor:

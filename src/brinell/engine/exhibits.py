@@ -20,6 +20,7 @@ from brinell.engine.shards import Entry, id_numbers, load_images
 from brinell.lenses.lens import LENSES
 from brinell.lenses.method import Drawing
 from brinell.models.model import Model
+from brinell.perturb.change import to_whole_levels
 from brinell.pictures import encode_webp, to_picture
 from brinell.report.exhibits import FILE, Exhibit, write_exhibits
 from brinell.runs.run import Run
@@ -104,4 +105,4 @@ def _replay(setup: RunSetup, model: Model, exhibit: Exhibit) -> Replay:
 
 
 def _store(run: Run, file: str, image: Tensor) -> None:
-    run.store.write(encode_webp(to_picture(image), quality=90), *file.split("/"))
+    run.store.write(encode_webp(to_picture(to_whole_levels(image)), quality=90), *file.split("/"))

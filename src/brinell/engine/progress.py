@@ -1,4 +1,4 @@
-"""Reports progress: bars with rate and time left on a terminal, occasional lines elsewhere."""
+"""Reports progress: bars with rate and time left on a terminal and in a notebook, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from brinell.engine.notebook import NotebookProgress, in_notebook
+from brinell.units import format_clock
 
 Advance = Callable[[int], None]
 
@@ -90,7 +93,7 @@ class _Lines:
             if now - last >= self.every or (done >= total and now - start > 1):
                 last = now
                 rate = done / max(now - start, 1e-9)
-                left = f", {_clock((total - done) / rate)} left" if done < total else ""
+                left = f", {format_clock((total - done) / rate)} left" if done < total else ""
                 self.say(f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {rate:,.0f} {unit}/s{left}")
 
         return advance
@@ -102,18 +105,14 @@ class _Lines:
         return nullcontext()
 
 
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 @contextmanager
 def reporter(quiet: bool = False) -> Iterator[Reporter]:
-    """Yield a reporter that writes to standard error."""
+    """Yield a reporter that writes to standard error, or below a notebook's cell, where that would be red."""
     console = Console(stderr=True)
     if quiet:
         yield Silent()
+    elif in_notebook():
+        yield NotebookProgress()
     elif not console.is_terminal:
         yield _Lines()
     else:

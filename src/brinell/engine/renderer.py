@@ -49,7 +49,7 @@ class Renderer:
         self._labels, self._differentiate = labels.to(self.device), differentiate
 
     def images(self, change: Change, samples: Tensor, parameters: Tensor, fields: Tensor | None = None) -> Tensor:
-        """Return samples under a change as model inputs, uint8 (T, C, H, W)."""
+        """Return samples under a change as model inputs (T, C, H, W), uint8 or, if the change is not `whole`, floats."""
         change.prepare(self, samples)
         return change.images(self, samples, parameters, fields)
 

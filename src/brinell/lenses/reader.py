@@ -190,11 +190,11 @@ class ComparisonTable:
 class Failures:
     """A lens's failures: images that a model gets right when clean, and the changes under which it fails.
 
-    `query` gets the lens's options and returns SQL over the tables `rows` and `clean` (model, image, correct) that
-    selects `FAILURE_COLUMNS`. `parameters` names what the parameters are in metadata. Where the rows of an operator are
-    `complete`, a model without a row for a replay doesn't fail there; elsewhere it has to be queried. Where rows have
-    no `answers` to the very images, models are queried again, by this `criterion` or else the lens's own. In `pairs`,
-    the parameters of a failure are followed by those of the similar image that is right.
+    `query` gets the lens's options and returns SQL over the tables `rows` and `clean` (model, image, correct, height and
+    width of the original) that selects `FAILURE_COLUMNS`. `parameters` names what the parameters are in metadata. Where the
+    rows of an operator are `complete`, a model without a row for a replay doesn't fail there; elsewhere it has to be
+    queried. Where rows have no `answers` to the very images, models are queried again, by this `criterion` or else the
+    lens's own. In `pairs`, the parameters of a failure are followed by those of the similar image that is right.
     """
 
     query: Callable[[Mapping[str, Any]], str]

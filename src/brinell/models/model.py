@@ -94,7 +94,8 @@ class Model:
     if the model has them. `facts` (source, runtime, precision and so on) are stored in the manifest. A model without
     `scores` only names a class: its output is 1 for that class and 0 for all others. A model with a `service` is queried
     over HTTP, which may cost money. A model with a `detector` can also be used as a classifier: a class's score is that of
-    its best detection in the image, or 0 if there is none. `internals` give access to a torch model's layers.
+    its best detection in the image, or 0 if there is none. `internals` give access to a torch model's layers. A model that
+    is `whole_only` takes images in whole grey levels, such as files; others take floats, too.
     """
 
     name: str
@@ -111,9 +112,10 @@ class Model:
     service: Service | None = None
     detector: Detector | None = None
     internals: Internals | None = None
+    whole_only: bool = False
 
     def predict(self, inputs: Tensor) -> Tensor:
-        """Return probabilities, float32 (N, K), for uint8 inputs on the model's device."""
+        """Return probabilities, float32 (N, K), for inputs (uint8, or floats in 0..255) on the model's device."""
         return self.answer(inputs)[0]
 
     def answer(self, inputs: Tensor) -> tuple[Tensor, Detections | None]:

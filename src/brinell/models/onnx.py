@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,12 @@ def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
     facts = {"source": options.source, "runtime": "onnxruntime", "precision": "fp32", "device": str(device)}
     if options.is_detector():
         heads = _session_heads(session, options)
-        return make_detector(heads, options, description, device=device, fingerprint=fingerprint, facts=facts)
-    forward = session_forward(session, options.output)
-    probed = probe(forward, description, device)
-    return make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
+        model = make_detector(heads, options, description, device=device, fingerprint=fingerprint, facts=facts)
+    else:
+        forward = session_forward(session, options.output)
+        probed = probe(forward, description, device)
+        model = make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
+    return replace(model, whole_only=_takes_bytes(session))
 
 
 def open_session(path: Path, device: torch.device | None = None) -> Any:
@@ -86,7 +89,7 @@ def _session_runner(session: Any, chosen: list[str]) -> Callable[[Tensor], list[
     entry = session.get_inputs()[0]
     fixed_batch = entry.shape[0] if isinstance(entry.shape[0], int) else None
     last = _channels_last(entry.shape)
-    whole = entry.type == "tensor(uint8)"
+    whole = _takes_bytes(session)
     half = entry.type == "tensor(float16)"
 
     def run(images: Tensor) -> list[Tensor]:
@@ -115,6 +118,10 @@ def _batches(array: np.ndarray, size: int | None) -> Iterator[tuple[np.ndarray, 
         part = array[start : start + size]
         missing = size - len(part)
         yield np.concatenate([part, np.repeat(part[-1:], missing, 0)]) if missing else part, len(part)
+
+
+def _takes_bytes(session: Any) -> bool:
+    return bool(session.get_inputs()[0].type == "tensor(uint8)")
 
 
 def _channels_last(shape: list[Any]) -> bool:

@@ -19,7 +19,7 @@ LONGEST = 10  # longest side of a rectangle in local blur, pixels
 
 @step_operator(
     "global_blur",
-    Facts("global blur", "5×5 convolutions", lambda level, h, w: level, "global", "pixel", source=SWINGLER_2022),
+    Facts("global blur", "passes of a 5×5 blur", lambda level, h, w: level, "global", "pixel", source=SWINGLER_2022),
 )
 def global_blur(images: Tensor) -> Tensor:
     """Blur once more with a 5×5 box filter (border reflect-101, rounded to whole grey levels)."""
@@ -47,7 +47,7 @@ def _round_mean_of_25(sums: Tensor) -> Tensor:
     return sums.to(torch.float32).mul_(1 / 25).round_()
 
 
-_LOCAL = Facts("local blur", "small boxes", lambda level, h, w: level * (w + h), "local", "pixel", source=SWINGLER_2022)
+_LOCAL = Facts("local blur", "blurred boxes", lambda level, h, w: level * (w + h), "local", "pixel", source=SWINGLER_2022)
 
 
 @step_operator("local_blur", _LOCAL)

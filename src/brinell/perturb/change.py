@@ -189,6 +189,15 @@ class Change(Protocol):
         """What else to measure in the changed image: "grey" (mean grey value) or "colours" (their number)."""
         ...
 
+    @property
+    def whole(self) -> bool:
+        """Whether its images are in whole grey levels, so that files hold them as they are."""
+        ...
+
+    def rounded(self) -> Change:
+        """Return the same change in whole grey levels."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """Return the facts that a run's manifest stores, as plain data."""
         ...
@@ -198,7 +207,10 @@ class Change(Protocol):
         ...
 
     def images(self, renderer: Renderer, samples: Tensor, parameters: Tensor, fields: Tensor | None = None) -> Tensor:
-        """Return model inputs, uint8 (T, C, H, W); `fields` selects each sample's random field (default: the first)."""
+        """Return model inputs, uint8 (T, C, H, W), or float32 in 0 to 255 if they are not `whole`.
+
+        `fields` selects each sample's random field (default: the first).
+        """
         ...
 
     def matrices(self, parameters: Tensor, layout: Layout) -> Tensor | None:
@@ -220,6 +232,11 @@ def rows_of(samples: Tensor, device: torch.device) -> Tensor | slice:
     if torch.equal(samples, torch.arange(first, first + count)):
         return slice(first, first + count)
     return samples.to(device)
+
+
+def to_whole_levels(images: Tensor) -> Tensor:
+    """Return images in 0 to 255 as uint8: whole grey levels, rounded half to even."""
+    return images.round().to(torch.uint8) if images.is_floating_point() else images
 
 
 class ChangeDefaults:
@@ -254,6 +271,15 @@ class ChangeDefaults:
     def measures(self) -> tuple[str, ...]:
         """It is reported by its amount."""
         return ()
+
+    @property
+    def whole(self) -> bool:
+        """Its images are in whole grey levels."""
+        return True
+
+    def rounded(self: Change) -> Change:
+        """Return the change itself."""
+        return self
 
     def describe(self: Change) -> dict[str, Any]:
         """Return the facts that a run's manifest stores."""

@@ -49,7 +49,11 @@ def uniform_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
 @pixel_property(
     "gaussian_noise",
     PropertyFacts(
-        "Gaussian noise", "noise", "grey levels s.d.", lambda s, h, w: 255 * s[:, 0] ** 2 / math.sqrt(3), source=ZHONG_2020
+        "Gaussian noise",
+        "noise",
+        "grey levels (s.d.)",
+        lambda s, h, w: 255 * s[:, 0] ** 2 / math.sqrt(3),
+        source=ZHONG_2020,
     ),
 )
 def gaussian_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
@@ -60,7 +64,7 @@ def gaussian_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
 
 @pixel_property(
     "gaussian_noise",
-    PropertyFacts("Gaussian noise", "noise", "grey levels s.d.", lambda s, h, w: 255 * s[:, 0] ** 2, source=ZHONG_2020),
+    PropertyFacts("Gaussian noise", "noise", "grey levels (s.d.)", lambda s, h, w: 255 * s[:, 0] ** 2, source=ZHONG_2020),
     variant="equations",
 )
 def gaussian_noise_as_written(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:

@@ -46,7 +46,7 @@ class Kind(StrEnum):
 class Facts:
     """The facts about an operator that people see.
 
-    `amount(level, height, width)` is the level in its natural `unit`; `reported_as` names what a failure point is
+    `amount(level, height, width)` is the level in its `unit`; `reported_as` names what a failure point is
     reported as: that amount, or the mean grey value or number of colours measured in the image.
     """
 
@@ -59,7 +59,7 @@ class Facts:
     source: str = field(kw_only=True)
 
     def format(self, amount: float) -> str:
-        """Return an amount with its unit: "1 line", "4,480 small boxes", "quality 7"."""
+        """Return an amount with its unit: "1 line", "4,480 blurred boxes", "quality 7"."""
         return format_amount(amount, self.unit)
 
 

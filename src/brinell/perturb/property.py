@@ -6,9 +6,10 @@ sign. A few properties have several numbers: severities are float64 (B, P), near
 the lenses choose them. Severity 0 is the clean image.
 
 There are two kinds. The function of a pixel property gets images (B, C, H, W) of grey levels, 0 to 255 in float32,
-which it may overwrite, and their severities; its result is clipped to 0 to 255 and rounded to whole grey levels, half
-to even. The function of a motion property gets severities, height and width, and returns float64 matrices (B, 3, 3)
-that map a clean pixel's (x, y, 1) to its new position; one warp moves the image, and the same matrices move boxes.
+which it may overwrite, and their severities; its result is clipped to 0 to 255 and, unless images may be floats, rounded
+to whole grey levels, half to even. The function of a motion property gets severities, height and width, and returns
+float64 matrices (B, 3, 3) that map a clean pixel's (x, y, 1) to its new position; one warp moves the image, and the same
+matrices move boxes.
 
 Pixels are the same for any batch, order and device: what depends on severities alone is computed on the host in
 float64; images are changed value by value, where every device rounds alike, or by sums of whole numbers that a float32
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
@@ -91,7 +92,7 @@ class PropertyFacts:
 
 @dataclass(frozen=True)
 class Property(ChangeDefaults):
-    """A registered property: one variant of its definition."""
+    """A registered property: one variant of its definition, in `whole` grey levels or in floats."""
 
     name: str
     variant: str
@@ -99,6 +100,7 @@ class Property(ChangeDefaults):
     facts: PropertyFacts
     function: Function
     needs: frozenset[str]
+    whole: bool = True
 
     @property
     def id(self) -> str:
@@ -165,6 +167,10 @@ class Property(ChangeDefaults):
             return None
         return self.function(parameters, layout.preprocess.height, layout.preprocess.width)
 
+    def rounded(self) -> Property:
+        """Return the same property in whole grey levels."""
+        return replace(self, whole=True)
+
     def tracks(self, height: int, width: int, points: int | None = None) -> list[Tensor]:
         """Return severities from weak to strong, float64 (K, P), for each direction."""
         own = self.facts.points
@@ -177,24 +183,24 @@ class Property(ChangeDefaults):
         return self.facts.amount(severities, height, width).to(torch.float64)
 
     def apply(self, images: Tensor, severities: Tensor, *, seed: int, ids: Tensor, fields: Tensor | None = None) -> Tensor:
-        """Return uint8 images (B, C, H, W) at their severities, float64 (B, P) on the host.
+        """Return uint8 images (B, C, H, W) at their severities, float64 (B, P) on the host; float32 unless `whole`.
 
         `ids` (int64 (B,), on the images' device) name the draws; `fields` (int64 (B,), on the host) select the random field
         of each image (default: 0).
         """
         if self.kind is PropertyKind.MOTION:
-            moved = warp(images, self.function(severities, *images.shape[2:]))
+            changed = warp(images, self.function(severities, *images.shape[2:]))
         else:
             given: dict[str, Any] = {}
             if self.stochastic:
                 step = 0 if fields is None else fields.to(images.device)
                 given["draws"] = Draws.of(key(seed, self.name), ids, step)
-            changed = self.function(images.to(torch.float32), severities, **given)
-            moved = changed.clamp_(0, 255).round_().to(torch.uint8)
+            changed = self.function(images.to(torch.float32), severities, **given).clamp_(0, 255)
+        changed = changed.round_().to(torch.uint8) if self.whole else changed
         neutral = (severities == 0).all(1)
         if not bool(neutral.any()):
-            return moved
-        return torch.where(neutral.to(images.device)[:, None, None, None], images, moved)
+            return changed
+        return torch.where(neutral.to(images.device)[:, None, None, None], images.to(changed.dtype), changed)
 
 
 PROPERTIES: Registry[Property] = Registry("property", group="brinell.properties")

@@ -146,7 +146,9 @@ def _grid_by_displacement(points: int, height: int, width: int) -> Tensor:
 
 @motion_property(
     "spatial",
-    PropertyFacts("spatial", "spatial", "px rms", _displacement, grid=_grid_by_displacement, source=ZHONG_2020),
+    PropertyFacts(
+        "rotation and shift", "spatial", "px (rms)", _displacement, grid=_grid_by_displacement, source=ZHONG_2020
+    ),
 )
 def spatial(severities: Tensor, height: int, width: int) -> Tensor:
     """Rotate by up to 180 degrees, then shift by up to 5 pixels right or left, down or up.

@@ -1,7 +1,7 @@
 """Projective warps of images: bilinear interpolation, black outside.
 
-Rounding: the source position of a pixel is rounded to 1/256 of a pixel, the four pixels around it are weighted exactly, and
-the sum is rounded half to even. Libraries differ here, enough for a search to stop at other angles. This rule uses whole
+Rounding: the source position of a pixel is rounded to 1/256 of a pixel, and the four pixels around it are weighted exactly;
+the caller rounds the sum. Libraries differ here, enough for a search to stop at other angles. This rule uses whole
 numbers only (8 bits of grey times 16 bits of weight fit into float32), so every device and batch size gives the same
 pixels, and shifts by whole pixels are exact.
 """
@@ -16,14 +16,17 @@ PARTS = 256  # positions are rounded to this fraction of a pixel
 
 
 def warp(images: Tensor, matrices: Tensor) -> Tensor:
-    """Move uint8 images (B, C, H, W) by float64 matrices (B, 3, 3), which map a pixel's (x, y, 1) to its new position."""
+    """Move uint8 images (B, C, H, W) by float64 matrices (B, 3, 3), which map a pixel's (x, y, 1) to its new position.
+
+    The result is float32, in 0 to 255.
+    """
     height, width = images.shape[2:]
     # grid_sample divides by the sides, which is exact for powers of two
     tall, wide = _power_of_two(height), _power_of_two(width)
     padded = pad(images.to(torch.float32), (0, wide - width, 0, tall - height))
     grid = sampling_grid(matrices, height, width, images.device)
     moved: Tensor = grid_sample(padded, grid, "bilinear", "zeros", align_corners=False)
-    return moved.round_().to(torch.uint8)
+    return moved
 
 
 def sampling_grid(matrices: Tensor, height: int, width: int, device: torch.device) -> Tensor:

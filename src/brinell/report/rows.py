@@ -51,6 +51,8 @@ class Rows:
         return found if isinstance(found, pa.Table) else found.read_all()
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a notebook asks for other ways of showing it
+            raise AttributeError(name)
         return getattr(self.relation, name)
 
     def __len__(self) -> int:
@@ -173,4 +175,4 @@ def _texts(cells: Sequence[tuple[str, list[str]]]) -> frozenset[int]:
 def _describe_rest(names: Sequence[str]) -> list[str]:
     if not names:
         return []
-    return [f"{len(names)} more columns have values: {', '.join(names)}. Select with --columns, or write all with --csv."]
+    return [f"{len(names)} more columns have values: {', '.join(names)}. Select them in the SQL, or with --columns."]

@@ -48,7 +48,7 @@ def compare_saliency(
             without[model.name] = str(reason)
             reporter.say(f"{model.name} has no saliency maps: {reason}")
             continue
-        layers[model.name] = mapper.layer.name
+        layers[model.name] = mapper.layer.title
         selected = list(_select(run, setup, options, mapper))
         advance = reporter.stage(f"saliency of {model.name}", sum(len(rows["image"]) for _, rows in selected), "pairs")
         with mapper:

@@ -1,8 +1,10 @@
 """Which layer of a network saliency maps come from, and how its output maps to image positions.
 
 For a convolutional network it is the last convolution together with what follows at the same size: norms, activations, the
-block's sum or concatenation. For a transformer it is the last norm whose image tokens still influence the output: after the
-last attention only the class token does. Both are found by running the network once on plain images.
+block's sum or concatenation. A convolution that is the classifier, as in SqueezeNet, doesn't count: its channels are the
+classes, so every method would return a class's own channel as its map. For a transformer it is the last norm whose image
+tokens still influence the output: after the last attention only the class token does. Both are found by running the network
+once on plain images.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from brinell.registry import nearest
 
 MAX_PREFIX = 8  # tokens without an image position: class, distillation and register tokens
 _NORMS = (nn.LayerNorm, nn.RMSNorm)
+_PASSES_ON = (nn.Identity, nn.Dropout, nn.Dropout2d)  # when a network doesn't train
 ToMaps = Callable[[Tensor], Tensor]
 
 
@@ -28,11 +31,15 @@ class NoSaliency(Exception):
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer by its name in the network, and the function from its output to maps (N, C, h, w)."""
+    """A layer by its name in the network, and the function from its output to maps (N, C, h, w).
+
+    `title` is its name for people: that of the block or convolution that its maps come from, and what follows.
+    """
 
     name: str
     module: nn.Module
     to_maps: ToMaps
+    title: str
 
 
 def keep_maps(output: Tensor) -> Tensor:
@@ -64,7 +71,7 @@ class _Tokens:
         return image_tokens.reshape(len(output), self.rows, -1, output.shape[2]).permute(0, 3, 1, 2)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Output:
     """What a module returned; lists of them are in the order of execution."""
 
@@ -79,7 +86,7 @@ def find_layer(module: nn.Module, score: Callable[[Tensor], Tensor], images: Ten
     height, width = images.shape[2:]
     if name is not None:
         return _named_layer(outputs, name, height, width)
-    found = _last_convolution(outputs)
+    found = _last_features(outputs, scores)
     norms = [one for one in outputs if isinstance(one.module, _NORMS) and _to_maps(one, height, width) is not None]
     if norms and (found is None or outputs.index(norms[-1]) > outputs.index(found)):
         found = _last_influential(norms, scores, height, width) or found
@@ -87,7 +94,7 @@ def find_layer(module: nn.Module, score: Callable[[Tensor], Tensor], images: Ten
         raise NoSaliency("it has no convolution and no image tokens; choose a layer with saliency.layer")
     to_maps = _to_maps(found, height, width)
     assert to_maps is not None
-    return Layer(found.name, found.module, to_maps)
+    return Layer(found.name, found.module, to_maps, _title(outputs, found))
 
 
 def _named_layer(outputs: list[_Output], name: str, height: int, width: int) -> Layer:
@@ -98,17 +105,56 @@ def _named_layer(outputs: list[_Output], name: str, height: int, width: int) -> 
     to_maps = _to_maps(own[-1], height, width)
     if to_maps is None:
         raise NoSaliency(f"its layer {name!r} returns {tuple(own[-1].output.shape)}, which has no image positions")
-    return Layer(name, own[-1].module, to_maps)
+    return Layer(name, own[-1].module, to_maps, _title(outputs, own[-1]))
+
+
+def _title(outputs: list[_Output], found: _Output) -> str:
+    """Return a layer's name for people: activations are often named after nothing, or shared by the whole network."""
+    shape, earlier = found.output.shape, outputs[: outputs.index(found) + 1]
+    blocks = [one for one in earlier if one.output.shape == shape and any(map(_is_convolution, one.module.modules()))]
+    if not blocks or blocks[-1] is found or isinstance(found.module, _NORMS):
+        return found.name
+    source = blocks[-1].name
+    return source if isinstance(found.module, _PASSES_ON) else f"{source}, after {found.name}"
+
+
+def _last_features(outputs: list[_Output], scores: Tensor) -> _Output | None:
+    """Return the last module with the size of the last convolution; the one before it if that is the classifier."""
+    last = _last_convolution(outputs)
+    found = _last_of_size(outputs, last)
+    if last is None or found is None or not _is_class_map(found.output, scores):
+        return found
+    before = outputs[: outputs.index(last)]
+    return _last_of_size(before, _last_convolution(before)) or found
 
 
 def _last_convolution(outputs: list[_Output]) -> _Output | None:
-    """Return the last module with maps of the same size as the last convolution that has positions."""
-    convolutions = [one for one in outputs if isinstance(one.module, nn.Conv2d) and _positions(one.output) > 1]
-    if not convolutions:
+    """Return the last convolution that has positions."""
+    return next((one for one in reversed(outputs) if _is_convolution(one.module) and _positions(one.output) > 1), None)
+
+
+def _last_of_size(outputs: list[_Output], last: _Output | None) -> _Output | None:
+    """Return the last module with maps of the same size as a convolution."""
+    if last is None:
         return None
-    last = convolutions[-1]
     after = outputs[outputs.index(last) :]
     return [one for one in after if one.output.ndim == 4 and one.output.shape[2:] == last.output.shape[2:]][-1]
+
+
+def _is_convolution(module: nn.Module) -> bool:
+    return isinstance(module, nn.Conv2d)
+
+
+def _is_class_map(maps: Tensor, scores: Tensor) -> bool:
+    """Whether the channels of maps (N, C, h, w) are classes: two classes' scores differ by their own channels alone."""
+    if maps.shape[1] != scores.shape[1] or scores.shape[1] < 2:
+        return False
+    best, classes = scores.topk(2, 1)
+    lead = (best[:, 0] - best[:, 1]).sum()
+    gradient = torch.autograd.grad(lead, maps, retain_graph=True, allow_unused=True, materialize_grads=True)[0]
+    weights = gradient.abs().sum((2, 3))
+    own, total = float(weights.gather(1, classes).sum()), float(weights.sum())
+    return total > 0 and own > 0.999 * total  # a softmax leaves rounding errors in the others
 
 
 def _last_influential(norms: list[_Output], scores: Tensor, height: int, width: int) -> _Output | None:

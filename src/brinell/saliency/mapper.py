@@ -37,7 +37,7 @@ class SaliencyMapper:
         self._hook.remove()
 
     def maps(self, inputs: Tensor, classes: Tensor) -> Tensor:
-        """Return maps for these classes, float32 (N, H, W) in 0..1; uint8 model inputs on the model's device."""
+        """Return maps for these classes, float32 (N, H, W) in 0..1; model inputs on the model's device, uint8 or floats."""
         self._local.active, self._local.output = True, None
         try:
             with torch.inference_mode(False), torch.enable_grad():

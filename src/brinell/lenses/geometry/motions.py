@@ -100,7 +100,7 @@ def training_motions(run: Run, operator: str, score: float | None = None) -> tup
     closest = min(scores, key=lambda each: abs(each - wanted))
     if abs(closest - wanted) > SCORE_TOLERANCE:
         raise ConfigError(
-            f"the run has no random motions of score {wanted:.3g}; run it with --radii {wanted:.3g}, or use "
+            f"the run has no random motions of score {wanted:.3g}; run it with --radius {wanted:.3g}, or use "
             f"--score {closest:g}"
         )
     found = run.query(

@@ -167,9 +167,16 @@ def find_exhibits(run: Run, options: Mapping[str, Any]) -> list[Exhibit]:
 
 
 def _select_failures(options: Mapping[str, Any]) -> str:
+    """Return the SQL for all spots that break; a spot's intensity is its light as a share of the largest spot's.
+
+    The light of a spot, summed over the image, is in proportion to its strength and to the square of its sigma.
+    """
+    largest, side = max(options["sigmas"]), "least(height, width)" if options["relative"] else "1"
+    intensity = f"least(100, 100 * strength / {options['strength']} * (sigma / ({largest} * {side})) ** 2)"
     return f"""
-        select model, operator, image, label, {PARAMETERS}, 0, null, least(100, 100 * strength), null, {ANSWER}
-        from rows where lens = 'highlights' and spot_x is not null and (status = 'broken' or (level > 0 and not correct and
+        select model, operator, image, label, {PARAMETERS}, 0, null, {intensity}, null, {ANSWER}
+        from rows join (select distinct image, height, width from clean) using (image)
+        where lens = 'highlights' and spot_x is not null and (status = 'broken' or (level > 0 and not correct and
              (model, operator, image, label) in (
                  select (model, operator, image, label) from rows where lens = 'highlights' and level = 0 and correct)))
     """

@@ -49,12 +49,13 @@ class Hardness:
 
     @property
     def half_broken_at(self) -> str:
-        """The amount at which half of the images are broken, in natural units and for all directions."""
+        """The amount at which half of the images are broken, with its unit, for all directions."""
         if not self.tested:
             return "no image was tested"
-        several = len(self.median) > 1
+        # a factor below 1 is no number of times darker
+        suffix = "" if len(self.median) == 1 else " ({})" if self.unit == "×" else " {}"
         amounts = [
-            format_amount(abs(amount), self.unit) + (f" {direction}" if several else "")
+            format_amount(abs(amount), self.unit) + suffix.format(direction)
             for direction, amount in self.median.items()
             if amount is not None
         ]

@@ -107,7 +107,8 @@ def breaking_ranges(findings: KnobFindings, operator: str | None = None) -> Char
         color=model_colour(findings.models, legend=False),
         tooltip=["model:N", "direction:N", *amounts, "unit:N", "images:Q"],
     )
-    bar = base.mark_bar(opacity=0.55, height=14).encode(x=alt.X("clean:Q", title="natural unit"), x2="mean:Q")
+    title = "amount" if operator is None else units[operator] or "amount"
+    bar = base.mark_bar(opacity=0.55, height=14).encode(x=alt.X("clean:Q", title=title), x2="mean:Q")
     line = base.mark_rule(strokeWidth=1.5).encode(x="weakest:Q", x2="strongest:Q")
     end = base.mark_tick(thickness=2, height=14).encode(x="strongest:Q")
     layers = alt.layer(line, bar, end).properties(width=640, height=alt.Step(30))

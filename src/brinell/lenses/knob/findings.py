@@ -67,6 +67,7 @@ class KnobFindings(PrintedFindings):
     neutral: Mapping[str, float]
     search: str = "exact"
     resample: bool = False
+    rounding: str = "whole"
     extremes: Mapping[str, Extremes] = field(default_factory=dict)
     contenders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -174,6 +175,7 @@ class KnobFindings(PrintedFindings):
                 "distance": self.distance,
                 "search": self.search,
                 "resample": self.resample,
+                "rounding": self.rounding,
                 "verdicts": {model: self.verdict(model) for model in self.models},
                 "hardness": self.table(),
                 "ranges": [{**vars(one), "mean": one.mean.value} for one in self.ranges],
@@ -208,6 +210,7 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Kn
         neutral={operator: run.facts(operator).get("neutral", 0.0) for operator in operators},
         search=options["search"],
         resample=options["resample"],
+        rounding=options.get("rounding", "whole"),
         extremes=rank_properties(run, distance),
         contenders=find_contenders(run, distance),
     )

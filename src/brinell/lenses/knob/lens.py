@@ -6,6 +6,7 @@ change that does.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 
 import torch
@@ -14,9 +15,10 @@ from torch import Tensor
 from brinell.errors import ConfigError
 from brinell.lenses.entry import Entry
 from brinell.lenses.knob.options import KnobOptions
-from brinell.lenses.knob.search import SEARCHES, Search
+from brinell.lenses.knob.search import SEARCHES, Search, most_bracket_queries
 from brinell.lenses.method import Categorical, Columns, Measuring, Method, Nullable, Shard, Size, halve
 from brinell.lenses.outcomes import BROKEN, FAILED, STATUSES, SURVIVED
+from brinell.models.model import Model
 from brinell.perturb.change import Change
 from brinell.perturb.frost import use_frost_template
 from brinell.perturb.operator import operator_names
@@ -133,7 +135,21 @@ def select_properties(options: KnobOptions) -> list[Property]:
             )
         own = use_frost_template(options.frost, options.variant).id
         names = [own if name == "frost" else name for name in names]
-    return select_variants(PROPERTIES, names, options.variant)
+    return [_rounded_as(options, found) for found in select_variants(PROPERTIES, names, options.variant)]
+
+
+def _rounded_as(options: KnobOptions, found: Property) -> Property:
+    """Return a property in whole grey levels or in floats."""
+    return dataclasses.replace(found, whole=options.rounding == "whole")
+
+
+def check_rounding(options: KnobOptions, model: Model, sizes: Tensor) -> list[str]:
+    """Raise if the images are floats and the model takes whole grey levels only."""
+    if options.rounding == "none" and model.whole_only:
+        raise ConfigError(
+            f"rounding none queries float images, but model {model.name} takes whole grey levels only; use --rounding whole"
+        )
+    return []
 
 
 def count_trials(options: KnobOptions, change: Change, image: Size, model_input: Size) -> int:
@@ -141,7 +157,7 @@ def count_trials(options: KnobOptions, change: Change, image: Size, model_input:
     assert isinstance(change, Property)
     _, lengths = _grid(change, *model_input, options)
     if options.search == "bracket":
-        return sum(2 * int(length).bit_length() for length in lengths)
+        return sum(map(most_bracket_queries, lengths.tolist()))
     return int(lengths.sum())
 
 
@@ -149,7 +165,7 @@ def replay(options: KnobOptions, name: str, size: Size) -> Property:
     """Return a property by its id, with the options' own photograph of frost."""
     if options.frost is not None and name.partition(":")[0] == "frost":
         use_frost_template(options.frost, options.variant)
-    return find_property(name)
+    return _rounded_as(options, find_property(name))
 
 
 def catalogue() -> list[Entry]:
@@ -171,6 +187,7 @@ METHOD = Method(
     trials=count_trials,
     replay=replay,
     search=True,
+    check=check_rounding,
     weaker=halve,
     catalogue=catalogue,
 )

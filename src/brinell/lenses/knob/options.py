@@ -30,14 +30,20 @@ class KnobOptions(LensOptions):
     )
     search: Literal["exact", "bracket", "bands"] = Field(
         "exact",
-        description="exact: the first point of the grid that breaks; bracket: doubling, then bisection, with few queries "
-        "(assumes that a broken model stays broken); bands: the whole grid and every interval that breaks.",
+        description="exact: the first point of the grid that breaks; bracket: doubling, bisection and a few probes, with "
+        "few queries (may miss the smallest break of a model that recovers); bands: the whole grid and every interval "
+        "that breaks.",
     )
     points: int | None = Field(
         None, ge=1, le=30_000, description="Grid points per direction (default: each property's own)."
     )
     resample: bool = Field(
         False, description="Draw random properties afresh at every point, as the paper does, instead of scaling one field."
+    )
+    rounding: Literal["whole", "none"] = Field(
+        "whole",
+        description="whole: query images in whole grey levels, as cameras and files give them; none: query float images, "
+        "as the paper does (not for services).",
     )
     distance: Distance = Field("mse", description="Distance that decides which of two directions is the smaller change.")
     frost: str | None = Field(None, description="Photograph of frost to use instead of generated frost.")

@@ -16,6 +16,8 @@ from brinell.lenses.method import Outcome, Shard, Trials
 from brinell.lenses.outcomes import BROKEN, FAILED, SKIPPED, SURVIVED, flatten, wrong_when_clean
 from brinell.perturb.property import Property
 
+# probes of a bracketing search for each pair that is known to break, and for each that seems to survive
+PROBES = (4, 12)
 AHEAD = 8  # points of a pair that are queried at once, at most: queries beyond the first break are wasted
 
 
@@ -111,22 +113,89 @@ def exact(search: Search, active: Tensor) -> Searching:
 
 
 def bracket(search: Search, active: Tensor) -> Searching:
-    """Double until a pair breaks, then bisect: finds the first breaking point if a broken model stays broken."""
-    low = torch.full_like(search.samples, -1)  # the strongest point that is known not to break
-    high = search.lengths[search.directions].clone()  # the weakest that is known to
-    while len(active):
-        seeking = high[active] == search.lengths[search.directions[active]]
-        doubled = (2 * low[active] + 1).clamp(min=0).minimum(high[active] - 1)
-        indices = torch.where(seeking, doubled, (low[active] + high[active]) // 2)
-        outcome = yield from search.query(active, indices)
-        broken, failed = _evaluate(outcome)
-        rows = broken.nonzero()[:, 0]
-        search.record_breaks(active[rows], indices[rows], outcome, rows)
-        high[active[rows]] = indices[rows]
-        low[active[~broken]] = indices[~broken]
-        search.record_failures(active[failed])
-        active = active[~failed & (high[active] - low[active] > 1)]
+    """Double until a pair breaks, then bisect, then probe for weaker breaks.
+
+    Doubling and bisection find the first break of a model that stays broken. A model may recover, though, so probes follow
+    in the middle of the largest gaps between points that don't break, and a probe that breaks is bisected in turn. A pair
+    that seems to survive gets more of them than one that is known to break.
+    """
+    bounds = _Bounds.of(search)
+    yield from _bisect(search, bounds, active)
+    for number in range(max(PROBES)):
+        low, high = bounds.largest_gap(active)
+        allowed = number < torch.where(search.status[active] == BROKEN, *PROBES)
+        probed = allowed & (high - low > 1) & ~bounds.failed[active]
+        active, low = active[probed], low[probed]
+        if not len(active):
+            break
+        hit = yield from _query_bounds(search, bounds, active, (low + high[probed]) // 2)
+        bounds.low[active[hit]] = low[hit]
+        yield from _bisect(search, bounds, active[hit])
     return search
+
+
+def most_bracket_queries(points: int) -> int:
+    """Return the most queries that bracketing needs for a direction: doubling, bisection, probes, and bisection after each
+    probe that breaks.
+    """
+    halvings = points.bit_length()
+    return min(points, 2 * halvings + max(PROBES) + min(PROBES) * halvings)
+
+
+@dataclass
+class _Bounds:
+    """What a bracketing search knows of each pair.
+
+    `high` (pairs,) is the weakest point that breaks, or the number of points; `low` (pairs,) the strongest point below it
+    that doesn't, or -1; `unbroken` (pairs, K) all points that don't; `failed` (pairs,) whether a query got no answer,
+    which ends the search.
+    """
+
+    low: Tensor
+    high: Tensor
+    unbroken: Tensor
+    failed: Tensor
+
+    @staticmethod
+    def of(search: Search) -> _Bounds:
+        """Return the bounds before the first query."""
+        unbroken = torch.zeros(len(search.samples), int(search.lengths.max()), dtype=torch.bool)
+        low, high = torch.full_like(search.samples, -1), search.lengths[search.directions].clone()
+        return _Bounds(low, high, unbroken, torch.zeros(len(low), dtype=torch.bool))
+
+    def largest_gap(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the ends of the largest gap between neighbouring unbroken points below `high`, from the clean image on."""
+        indices = torch.arange(self.unbroken.shape[1])
+        known = self.unbroken[pairs] & (indices < self.high[pairs, None])
+        latest = torch.where(known, indices, -1).cummax(1).values
+        before = torch.nn.functional.pad(latest, (1, 0), value=-1)[:, :-1]
+        gaps = torch.where(known, indices - before, 0)
+        end = gaps.argmax(1)
+        return end - gaps.amax(1), end
+
+
+def _bisect(search: Search, bounds: _Bounds, active: Tensor) -> Generator[Trials, Outcome, None]:
+    """Double until pairs break, then bisect between their bounds."""
+    while len(active):
+        low, high = bounds.low[active], bounds.high[active]
+        seeking = high == search.lengths[search.directions[active]]
+        doubled = (2 * low + 1).clamp(min=0).minimum(high - 1)
+        yield from _query_bounds(search, bounds, active, torch.where(seeking, doubled, (low + high) // 2))
+        active = active[~bounds.failed[active] & (bounds.high[active] - bounds.low[active] > 1)]
+
+
+def _query_bounds(search: Search, bounds: _Bounds, pairs: Tensor, indices: Tensor) -> Generator[Trials, Outcome, Tensor]:
+    """Query pairs at points within their bounds, tighten these, and return which pairs broke."""
+    outcome = yield from search.query(pairs, indices)
+    broken, failed = _evaluate(outcome)
+    rows = broken.nonzero()[:, 0]
+    search.record_breaks(pairs[rows], indices[rows], outcome, rows)
+    bounds.high[pairs[rows]] = indices[rows]
+    bounds.low[pairs[~broken]] = bounds.low[pairs[~broken]].maximum(indices[~broken])
+    bounds.unbroken[pairs[~broken], indices[~broken]] = True
+    search.record_failures(pairs[failed])
+    bounds.failed[pairs] = failed
+    return broken
 
 
 def bands(search: Search, active: Tensor) -> Searching:

@@ -26,7 +26,9 @@ def make_tables(findings: KnobFindings) -> list[Any]:
     if any(findings.best_model(operator) for operator in findings.operators):
         tables.append("* clearly the most robust model under this property")
     if findings.search == "bracket":
-        tables.append("Found by bracketing, which assumes that a broken model stays broken as the change grows.")
+        tables.append("Found by bracketing: where a model recovers as the change grows, a smaller change may break it.")
+    if findings.rounding == "none":
+        tables.append("Images were queried in floats, without rounding to whole grey levels.")
     return tables
 
 

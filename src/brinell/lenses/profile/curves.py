@@ -21,7 +21,7 @@ class Point:
     """One level of one operator for one model: the metrics, and what the images look like there.
 
     `map` and `map50` are a detector's average precision, which is computed over all images at once and has no interval.
-    `caption` is the level in natural units: what was done to the image, or what is left of it.
+    `caption` is the level in words: what was done to the image, or what is left of it.
     """
 
     level: int
@@ -163,7 +163,7 @@ def find_failure_point(key: Key, points: Sequence[Point], threshold: float) -> F
 
 
 def _caption(run: Run, operator: str, look: Sequence[Any], clean_grey: float | None) -> str:
-    """Return a level in natural units, from the means of amount, changed, grey and colours."""
+    """Return a level in words, from the means of amount, changed, grey and colours."""
     amount, changed, grey, colours = look
     facts = run.facts(operator)
     share = f"{changed:.0%} of pixels"

@@ -106,6 +106,7 @@ def _open_mapped(opening: _Opening) -> Model:
         facts=opening.facts(f"mapping {options.mapping}", mapping.request.format),
         scores=response.scores is not None,
         service=service,
+        whole_only=True,
     )
     decoding = options.model_copy(update={"box_format": response.box_format, "box_units": response.box_units})
     return _to_detector(model, decoding) if detector else model
@@ -166,7 +167,7 @@ def _open_inference(opening: _Opening) -> Model:
     probed = Probe(len(classes), True) if detector and classes else probe(forward, description, device)
     facts = opening.facts("Open Inference Protocol v2", f"{entry.datatype} tensors")
     model = make_classifier(forward, probed, description, device=device, fingerprint=identity, facts=facts)
-    model = replace(model, service=service)
+    model = replace(model, service=service, whole_only=True)
     return _to_detector(model, decoding) if detector else model
 
 
