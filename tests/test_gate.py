@@ -21,6 +21,7 @@ from brinell.comparison.rules import Gate, read_gate
 from brinell.errors import ConfigError, RunError
 from brinell.lenses.knob.limits import _first_reaching
 from brinell.lenses.lens import LENSES
+from brinell.lenses.profile.limits import accuracy_at
 from brinell.runs.statistics import proportion
 from conftest import PLAIN
 
@@ -99,6 +100,8 @@ def test_accuracy_at_an_amount_is_that_of_the_level_which_reaches_it(run: brinel
         assert one.reading.value == points[5].accuracy
         (same,) = check(run, measure="accuracy", operators=operator, models="soft", amount=points[5].amount, min=0)
         assert same.reading.value == points[5].accuracy
+        sql = accuracy_at(run, amount).replace("correct::int", "level")  # JPEG doesn't change the answers
+        assert run.rows(f"select distinct value from ({sql}) where operator like '{operator}%'").fetchall() == [(5,)]
     with pytest.raises(ConfigError, match=r"has the amount 999, but the run has fade_black:\w+ from 1 to 12"):
         check(run, measure="accuracy", operators="fade_black", amount=999, min=0)
 

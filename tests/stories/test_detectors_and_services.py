@@ -148,7 +148,8 @@ def test_a_service_behind_http(assets: Path, tmp_path: Path) -> None:
     )
     story = Story("a service behind HTTP", tmp_path)
     with listening(respond) as server:
-        given = f"--model '{server.url}#mapping=service.yaml&size=224' --data photos/ --labels prediction --operator jpeg --levels 2"
+        model = f"'{server.url}#mapping=service.yaml&size=224'"
+        given = f"--model {model} --data photos/ --labels prediction --operator jpeg --levels 2"
         planned = story.type(f"brinell plan {given}")
         assert not server.requests, "a plan sends nothing"
         told = story.type(f"brinell run {given} --max-queries 100 --out runs/service", attempt=True)

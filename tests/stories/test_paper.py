@@ -50,5 +50,5 @@ def test_a_paper_s_figure(assets: Path, tmp_path: Path) -> None:
         assert len(ours) == len(theirs) == 31
         assert abs(ours.mean() / ours[0] - theirs.mean() / theirs[0]) < 0.15, f"{name}: the share of accuracy that is kept"
     figures = {file.name for file in (tmp_path / "runs" / "paper" / "figures").iterdir()}
-    assert {"operators.svg", "operators.png"} <= figures, figures
+    assert {"lite0-accuracy.svg", "lite0-accuracy.png"} <= figures, figures
     story.record()

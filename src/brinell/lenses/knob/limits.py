@@ -65,7 +65,7 @@ def _read_failure_amounts(run: Run, options: Mapping[str, Any], share: float) ->
     for model, operator, direction, tested, amounts in found:
         facts = run.facts(operator)
         unit, neutral = facts.get("unit") or "", facts.get("neutral") or 0.0
-        unit = f"from {unit} {neutral:g}" if neutral else unit
+        unit = f"from {run.format(operator, neutral)}" if neutral else unit
         detail = direction if sides.count((model, operator)) > 1 else ""
         readings.append(Reading(model, operator, _first_reaching(amounts or [], tested, share), tested, None, detail, unit))
     return readings
