@@ -55,6 +55,13 @@ def photographs() -> torch.Tensor:
     return torch.stack([model_input(photos[index].image) for index in (20, 21, 22)])
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the user's own cache out of the tests; ONNX exports are shared by the tests of one process."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ.pop("BRINELL_CACHE", None)
+
+
 @pytest.fixture
 def answer_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a test its own cache of the answers of services."""

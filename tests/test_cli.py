@@ -49,14 +49,14 @@ def brinell(capsys: pytest.CaptureFixture[str]) -> Call:
 
 @pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command that must fail with one line, and return that line."""
+    """Run a command that must fail with one line, and return that line; it may have begun to load a model."""
 
     def call(*arguments: str) -> str:
         with pytest.raises(SystemExit) as left:
             main(list(arguments))
-        line = capsys.readouterr().err
+        *before, line = capsys.readouterr().err.splitlines()
         assert left.value.code == 2
-        assert line.startswith("error: ") and line.count("\n") == 1, line
+        assert line.startswith("error: ") and all(each.startswith("Loading") for each in before), before
         return line
 
     return call
@@ -144,7 +144,7 @@ def test_a_folder_is_named_by_what_is_measured(here: Path, brinell: Call) -> Non
 def test_plan_prints_the_cost_and_runs_nothing(here: Path, brinell: Call) -> None:
     before = sorted(here.rglob("*"))
     shown = brinell("plan", *run("--limit", "10")[1:])
-    assert "10 images × 1 operators, 200 trials; 220 forward passes" in shown
+    assert "10 images × 1 operator; 220 forward passes" in shown
     assert "210 rows" in shown and "Nothing was run." in shown
     assert sorted(here.rglob("*")) == before
 
@@ -350,28 +350,8 @@ def test_a_folder_that_can_t_be_written_to(here: Path, capsys: pytest.CaptureFix
         main(run("--out", "file/run"))
     assert left.value.code == 2
     assert capsys.readouterr().err.splitlines() == [
-        "run: file/run",
-        f"error: can't write {here}/file/run/manifest.json: Not a directory",
+        f"error: can't write to file/run: {here}/file is not a folder; choose another one with --out"
     ]
-
-
-def test_interrupted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "impatient.py").write_text(
-        """
-import torch
-class Net(torch.nn.Module):
-    calls = 0
-    def forward(self, images):
-        self.calls += 1
-        if self.calls > 5:
-            raise KeyboardInterrupt
-        return images.mean((2, 3))
-"""
-    )
-    with pytest.raises(SystemExit) as left:
-        main(run("--model", "torch:impatient.py:Net?size=16", "--labels", "index", "--out", "first"))
-    assert left.value.code == 130
-    assert capsys.readouterr().err.splitlines() == ["run: first", "Interrupted; rerun to resume."]
 
 
 def test_a_lens_is_listed_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

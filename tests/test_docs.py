@@ -88,7 +88,7 @@ def test_commands_can_be_parsed(line: str) -> None:
     name, context = parse(line)
     if name in ("run", "plan") and context.params.get("config") is None:
         given = {key.replace("_", "-"): value for key, value in context.params.items() if value not in (None, [], ())}
-        config_of(None, {key: value for key, value in given.items() if key != "config"})
+        config_of(None, {key: value for key, value in given.items() if key not in ("config", "yes")})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)

@@ -701,7 +701,7 @@ def test_the_lens_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
         *("--runtime", "torch", "--batch", "8", "--labels", "prediction", "--draws", "2"),
     ]
     main(["plan", *given])
-    assert "geometry, net: 3 images × 2 operators, at most" in capsys.readouterr().out
+    assert "geometry, net: 3 images × 2 operators; at most" in capsys.readouterr().out
     main(["run", *given])
     assert "translation (ManiFool)" in capsys.readouterr().out
     main(["summary", str(tmp_path / "run"), "--json"])

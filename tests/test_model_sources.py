@@ -21,7 +21,7 @@ import brinell
 from brinell.config.model import ModelOptions
 from brinell.errors import BrinellError, ConfigError, MissingExtra, ModelError, UnknownName, install_command
 from brinell.models.checkpoints import build_with_checkpoint
-from brinell.models.modules import weights_fingerprint
+from brinell.models.exports import weights_fingerprint
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model

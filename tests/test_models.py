@@ -18,8 +18,8 @@ from brinell.engine.runner import execute
 from brinell.errors import ConfigError, ModelError
 from brinell.models.device import select_device
 from brinell.models.export import export_forward
+from brinell.models.exports import weights_fingerprint
 from brinell.models.model import pad_batch
-from brinell.models.modules import weights_fingerprint
 from brinell.models.preprocess import Preprocess
 from conftest import PLAIN
 

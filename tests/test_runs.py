@@ -93,7 +93,7 @@ def test_killed_anywhere_it_goes_on_to_the_same_rows(greys: Path, tmp_path: Path
     """Killed while reading images, between writes and inside them, again and again; each time a few files later."""
     never_killed = rows(quick(greys, tmp_path / "whole"))
     run, stages = tmp_path / "run", []
-    for number in range(2, 400, 5):
+    for number in range(2, 400, 4):
         code = in_a_process(command(greys, run), tmp_path / "log", die_at=number)
         if code == 0:
             break
@@ -334,7 +334,7 @@ def test_data_that_can_t_be_tested(greys: Path, tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "a.png").write_bytes(b"")
     with pytest.raises(DataError, match=r"none of the 1 images of broken can be read \(the first: the file is empty\)"):
-        quick(tmp_path / "broken", tmp_path / "run")
+        quick({"source": tmp_path / "broken", "labels": "prediction"}, tmp_path / "run")
     (greys / "light").rename(greys / "ligth")
     with pytest.raises(LabelError, match=r"the labels 'ligth' are not among the model's 2 classes.*did you mean light\?"):
         quick(greys, tmp_path / "run")

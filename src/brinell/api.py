@@ -19,6 +19,9 @@ from brinell.config.model import ModelOptions
 from brinell.curation.curate import Curated
 from brinell.curation.curate import curate as curate_runs
 from brinell.curation.options import CurateOptions
+from brinell.engine.checks import check_config
+from brinell.engine.costs import describe_cost
+from brinell.engine.messages import log_to
 from brinell.engine.progress import Reporter, reporter
 from brinell.engine.runner import execute
 from brinell.engine.setup import RunSetup, assemble
@@ -30,10 +33,9 @@ from brinell.lenses.lens import default_lens
 from brinell.models.model import Description, Model
 from brinell.models.modules import from_module
 from brinell.models.preprocess import Preprocess
-from brinell.models.sources import open_model
 from brinell.report.page import Shown
 from brinell.results import Run
-from brinell.run_config import load_config, name_data
+from brinell.run_config import RunConfig, load_config, name_data
 from brinell.runs.store import Store
 from brinell.saliency.rerun import run_comparison
 from brinell.types import Interpolation
@@ -65,9 +67,24 @@ def run(
     models look.
     """
     options = {"lens": lens, "preset": preset, "select": select, "seed": seed, "saliency": saliency, "out": out}
-    setup = open_setup(model, data, options, execution or Execution())
-    with reporter(quiet) as progress:
+    with reporter(quiet) as progress, log_to(progress):
+        setup = open_setup(model, data, options, execution or Execution())
+        if not quiet:
+            _announce_cost(setup, progress, options)
         return execute_setup(setup, progress)
+
+
+def _announce_cost(setup: RunSetup, progress: Reporter, options: Mapping[str, Any]) -> None:
+    """Print what a run costs, and how one of more than an hour can be made cheaper. Never asks."""
+    config = setup.config
+    models, data = ([one.model_dump(mode="json") for one in config.models], config.data.model_dump(mode="json"))
+
+    def quick() -> RunConfig:
+        return _make_config(models, data, {**options, "preset": "quick"}, config.execution)
+
+    words = {"preset": 'preset="quick"', "limit": "limit {} of the data"}
+    for line in describe_cost(setup, quick, words).lines:
+        progress.say(line)
 
 
 def execute_setup(setup: RunSetup, progress: Reporter, show: Callable[[Shown], None] = lambda shown: None) -> Run:
@@ -187,24 +204,27 @@ def open_setup(
                 "std=…, classes=…)"
             )
     named, dataset = name_data(data)
+    config = _make_config([_named(one) for one in given], named, options, execution)
+    check_config(config, [named for one, named in zip(given, config.models, strict=True) if not isinstance(one, Model)])
+    return assemble(config, [one if isinstance(one, Model) else None for one in given], dataset)
+
+
+def _make_config(
+    models: Sequence[Any], data: Mapping[str, Any], options: Mapping[str, Any], execution: Execution
+) -> RunConfig:
     lens, saliency, out = options.get("lens") or default_lens(), options.get("saliency"), options.get("out")
     lenses = lens if isinstance(lens, (list, tuple)) else [lens]
-    config = load_config(
+    return load_config(
         {
             **{key: value for key, value in options.items() if key != "lens"},
-            "models": [_named(one) for one in given],
-            "data": named,
+            "models": models,
+            "data": data,
             "lenses": [one.model_dump(mode="json") if isinstance(one, LensOptions) else one for one in lenses],
             "saliency": {} if saliency is True else saliency or None,
             "out": os.fspath(out) if out is not None else None,
             "execution": execution.model_dump(mode="json"),
         }
     )
-    models = [
-        one if isinstance(one, Model) else open_model(options, execution)
-        for one, options in zip(given, config.models, strict=True)
-    ]
-    return assemble(config, models, dataset)
 
 
 def _named(model: ModelLike) -> Any:

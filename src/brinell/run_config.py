@@ -95,7 +95,9 @@ class RunConfig(BaseModel):
     seed: int = Field(0, description="Seed of all random draws.")
     saliency: SaliencyOptions | None = None
     track: Annotated[TrackOptions | None, BeforeValidator(_track)] = None
-    out: str | None = Field(None, description="Folder or fsspec URL of the run (default: named by what is measured).")
+    out: str | None = Field(
+        None, min_length=1, description="Folder or fsspec URL of the run (default: named by what is measured)."
+    )
     execution: Execution = Execution()
 
     @model_validator(mode="before")

@@ -45,8 +45,9 @@ class Origin:
 class Dataset(Protocol):
     """A sequence of samples.
 
-    Two methods are optional: `origin(index)` returns the `Origin` of an image that was derived from another one, or None;
-    `credits(index)` returns what is known about an image's author and licence, as a mapping of strings.
+    Three members are optional: `origin(index)` returns the `Origin` of an image that was derived from another one, or None;
+    `credits(index)` returns what is known about an image's author and licence, as a mapping of strings; `unlabelled` says
+    that no image has a label, so that a run can refuse them before it reads any.
     """
 
     @property

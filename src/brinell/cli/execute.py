@@ -2,32 +2,88 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from brinell.cli.console import print_findings, say
+from brinell.cli.interrupt import resuming
+from brinell.engine.checks import check_config
 from brinell.report.page import Shown
 from brinell.run_config import RunConfig
 from brinell.runs.queries import describe_queries
+from brinell.runs.store import Store
+
+if TYPE_CHECKING:
+    from brinell.engine.progress import Reporter
+    from brinell.engine.setup import RunSetup
 
 
-def execute(config: RunConfig) -> None:
-    """Run a config, print what it found and write the report."""
+NOT_STARTED = 1  # exit code of a run that was declined
+
+
+def execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | None = None) -> None:
+    """Run a config, print what it found and write the report. `confirm` is called before anything is measured."""
+    check_config(config, config.models)
+    with resuming(lambda: _holds_answers(Store(config.folder()))):
+        _execute(config, confirm)
+
+
+def confirm_cost(setup: RunSetup, progress: Reporter, *, quick: Callable[[], RunConfig], yes: bool) -> None:
+    """Print what a run costs. If it takes more than an hour, suggest a cheaper one, and ask on a terminal.
+
+    `quick` returns the config under the preset quick. Without a terminal, as in CI, nobody can answer, and the run starts.
+    """
+    from brinell.engine.costs import describe_cost
+
+    cost = describe_cost(setup, quick, {"preset": "--preset quick", "limit": "--limit {}"})
+    for line in cost.lines:
+        progress.say(line)
+    if not cost.long:
+        return
+    if yes or not _someone_answers():
+        return
+    with progress.pause():
+        if not typer.confirm("Start?", err=True):
+            typer.echo("Nothing was run.", err=True)
+            raise typer.Exit(NOT_STARTED)
+
+
+def _someone_answers() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | None) -> None:
     from brinell.api import execute_setup
+    from brinell.engine.messages import log_to
     from brinell.engine.progress import reporter
     from brinell.engine.setup import assemble
     from brinell.tracking.server import Server
 
     server = None if config.track is None else Server(config.track.to, config.track.experiment)  # fail early
-    with reporter() as progress:
+    with reporter() as progress, log_to(progress):
 
         def show(shown: Shown) -> None:
             with progress.pause():
                 print_findings([shown])
 
-        finished = execute_setup(assemble(config), progress, show)
+        setup = assemble(config)
+        if confirm is not None:
+            confirm(setup, progress)
+        finished = execute_setup(setup, progress, show)
     say(*describe_queries(finished.manifest), f"report: {finished.report()}")
     if server is not None:
         say(describe_tracked(finished.track(server)))
+
+
+def _holds_answers(store: Store) -> bool:
+    """Whether a folder holds rows, or answers of services to its queries are cached."""
+    if not store.exists("manifest.json"):
+        return False
+    queries = store.manifest().get("queries", {})
+    return store.measured() or any(counts["sent"] or counts["cached"] for counts in queries.values())
 
 
 def describe_tracked(tracked: Any) -> str:

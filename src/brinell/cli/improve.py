@@ -13,6 +13,7 @@ from rich.table import Table
 
 from brinell.cli.console import out, print_json, say
 from brinell.cli.flags import flags_of, unique, with_flags
+from brinell.cli.interrupt import resuming
 from brinell.config.execution import Execution
 from brinell.curation.options import CurateOptions
 from brinell.hardening.options import (
@@ -52,9 +53,12 @@ def _curate(
     Example: [bold]brinell curate runs/first runs/second -o failures --fail all --per-class 20[/]
     """
     from brinell.api import curate as curate_runs
+    from brinell.curation.curate import UNFINISHED
+    from brinell.runs.store import Store
 
     options = {path[-1]: value for path, value in ((_CURATE_PATHS[name], value) for name, value in given.items())}
-    found = curate_runs(runs, folder, options, data=data, execution=Execution(device=device, trust=trust))
+    with resuming(lambda: Store(folder).exists(UNFINISHED)):
+        found = curate_runs(runs, folder, options, data=data, execution=Execution(device=device, trust=trust))
     models = ", ".join(f"{model} fails on {count:,}" for model, count in found.models.items())
     say(
         f"{found.images:,} images of {found.originals:,} originals, {len(found.operators)} operators and "
@@ -81,12 +85,16 @@ def _harden(
     Rerun to resume. Example: [bold]brinell harden harden.yaml --epochs 3[/]
     """
     from brinell.api import harden as run_hardening
+    from brinell.hardening.checkpoints import LAST
+    from brinell.models.hardened import WEIGHTS_FILE
     from brinell.runs.store import Store
     from brinell.validation import read_yaml
 
     flags = [f"{'.'.join(_HARDEN_PATHS[name])}={json.dumps(value)}" for name, value in given.items()]
     content = read_yaml(config, "config", "a model and data")
-    found = run_hardening(load_harden_config(content, [*flags, *(set or ())]))
+    loaded = load_harden_config(content, [*flags, *(set or ())])
+    with resuming(lambda: any(Store(loaded.folder()).exists(*kept) for kept in ((WEIGHTS_FILE,), LAST))):
+        found = run_hardening(loaded)
     if as_json:
         print_json({"version": 1, **found.effect.to_json()})
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rich.table import Table
+from rich.text import Text
 
 from brinell import catalogue
 from brinell.errors import UnknownName
@@ -54,11 +55,13 @@ def _presets() -> Table:
 
 
 def _operators() -> Table:
-    table = _table("operator", "lens", "tags", "what it does")
+    table = _table("operator", "what it does")
     for lens, entries in catalogue.read().items():
         if lens != catalogue.CRITERIA:
+            table.add_row(Text(f"lens {lens}", style="bold"), "")
             for entry in entries:
-                table.add_row(entry.name, lens, ", ".join(entry.tags), entry.description)
+                tags = f" ({', '.join(entry.tags)})" if entry.tags else ""
+                table.add_row(entry.name, f"{entry.description}{tags}")
             table.add_section()
     return table
 

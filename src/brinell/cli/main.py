@@ -10,11 +10,13 @@ import typer
 from typer.core import TyperGroup
 
 from brinell.cli.commands import Command, all_commands
-from brinell.errors import BrinellError, ConfigError
+from brinell.cli.interrupt import Interrupted
+from brinell.errors import BrinellError, BudgetSpent, ConfigError
 from brinell.registry import load_reference
 
 HELP = "Hardness testing for vision models: how far can real-world change go before a model breaks?"
-INTERRUPTED = 130  # the exit code of a command that Ctrl-C ended
+# exit codes besides 0 and those of commands
+ERROR, BUDGET_SPENT, INTERRUPTED = 2, 3, 130
 
 
 class LazyGroup(TyperGroup):
@@ -73,25 +75,37 @@ def build() -> Any:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command; an error that a user can fix is one line and exit code 2."""
+    """Run the command; an error that a user can fix is one line and exit code 2.
+
+    A query budget that is used up is no error: it has an exit code of its own.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given  # before the command or after it
     given = [word for word in given if word != "--debug"]
     code: Any = None
     try:
         code = build()(given or ["--help"], prog_name="brinell", standalone_mode=False)
+    except BudgetSpent as spent:
+        _leave(f"Query budget used up: {spent}", BUDGET_SPENT)
     except BrinellError as error:
         _fail(str(error), debug)
+    except Interrupted as interrupted:
+        _leave(str(interrupted), INTERRUPTED)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
         if hasattr(error, "format_message"):  # a wrong option or argument
             _fail(_usage(error), debug)
         _fail(f"unexpected {type(error).__name__}: {error}; add --debug for the traceback", debug)
-    if code == INTERRUPTED:
-        typer.echo("Interrupted; rerun to resume.", err=True)
+    if code == INTERRUPTED:  # click turns some interrupts into a code
+        _leave("Interrupted.", INTERRUPTED)
     if code:
         sys.exit(code)
+
+
+def _leave(message: str, code: int) -> None:
+    typer.echo(message, err=True)
+    sys.exit(code)
 
 
 def _usage(error: Any) -> str:
@@ -103,5 +117,4 @@ def _usage(error: Any) -> str:
 def _fail(message: str, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
-    sys.exit(2)
+    _leave(f"error: {' '.join(message.split())}", ERROR)

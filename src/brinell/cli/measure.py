@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,31 +11,43 @@ import typer
 
 from brinell.cli.config_flags import config_of, run_flags
 from brinell.cli.console import say
-from brinell.cli.execute import execute
+from brinell.cli.execute import confirm_cost, execute
 from brinell.cli.flags import with_flags
+from brinell.engine.checks import check_config
+from brinell.run_config import RunConfig
 
 File = Annotated[Path | None, typer.Argument(metavar="[CONFIG]", help="YAML file; flags override it.")]
 
 
-def _run(given: Mapping[str, Any], config: File = None) -> None:
-    """Test models on data; rerun to resume.
+def _run(
+    given: Mapping[str, Any],
+    config: File = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, however long the run will take.")] = False,
+) -> None:
+    """Test models on data; rerun to resume. Prints an estimate first, and asks before runs of more than an hour.
 
     Examples: [bold]brinell run --model timm:resnet50 --data photos/ --out runs/first[/]
     or [bold]brinell run test.yaml --set data.limit=100[/]
     """
-    execute(config_of(config, given))
+
+    def quick() -> RunConfig:
+        return config_of(config, {**given, "preset": "quick"})
+
+    execute(config_of(config, given), partial(confirm_cost, quick=quick, yes=yes))
 
 
 def _plan(given: Mapping[str, Any], config: File = None) -> None:
-    """Estimate what a run would cost, without running it: queries, forward passes, time and storage.
+    """Estimate what a run would cost, from a few images: forward passes or queries, time and storage. Stores nothing.
 
     Example: [bold]brinell plan --model efficientnet_lite0 --data photos/[/]
     """
-    from brinell.cli.costs import plan_lines
+    loaded = config_of(config, given)
+    check_config(loaded, loaded.models)
+    from brinell.engine.costs import plan_lines
     from brinell.engine.plan import plan
     from brinell.engine.setup import assemble
 
-    say(*plan_lines(plan(assemble(config_of(config, given)))))
+    say(*plan_lines(plan(assemble(loaded))))
 
 
 run = with_flags(_run, run_flags())

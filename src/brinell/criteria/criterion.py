@@ -101,6 +101,11 @@ def find_criterion(
     return first
 
 
+def check_criterion(text: str) -> None:
+    """Raise if a criterion is unknown or can't take its arguments, as far as that shows without a model's classes."""
+    find_criterion(text)
+
+
 def _parse(text: str, classes: Classes | None, outputs: int | None) -> Criterion:
     match = re.fullmatch(r"(\w+)(?:\((.*)\))?", text)
     if match is None:
@@ -134,5 +139,7 @@ def _is_number(word: str) -> bool:
 
 
 def _class_index(word: str, classes: Classes | None, outputs: int | None) -> int:
-    """Return the index of a class by its name or number."""
-    return int(word) if outputs is None else align([word], own=None, model=classes, outputs=outputs)[word]
+    """Return the index of a class by its name or number; 0 for a name as long as the model is not known."""
+    if outputs is None:
+        return int(word) if word.isdigit() else 0
+    return align([word], own=None, model=classes, outputs=outputs)[word]

@@ -43,6 +43,11 @@ class Arrays:
     def __len__(self) -> int:
         return len(self.images)
 
+    @property
+    def unlabelled(self) -> bool:
+        """Whether no image has a label."""
+        return self.labels is None
+
     def origin(self, index: int) -> Origin | None:
         """Return the origin of an image, if it is known."""
         if self.originals is None:

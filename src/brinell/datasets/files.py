@@ -50,6 +50,11 @@ class Files:
         image = read_image(self.root / path)
         return Sample(image, self.labels[index], to_text(path), original=original, variant=variant)
 
+    @property
+    def unlabelled(self) -> bool:
+        """Whether no image has a label."""
+        return all(label is None for label in self.labels)
+
     def credits(self, index: int) -> Mapping[str, str]:
         """Return what is known about an image's author and licence."""
         return self.credited[index] if self.credited else {}

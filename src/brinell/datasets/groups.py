@@ -43,6 +43,11 @@ class Grouped:
         groups = match.groupdict()
         return replace(sample, original=groups["original"], variant=groups.get("variant") or None)
 
+    @property
+    def unlabelled(self) -> bool:
+        """Whether no image has a label."""
+        return bool(getattr(self.samples, "unlabelled", False))
+
     def origin(self, index: int) -> Origin | None:
         """Return the origin of an image, if it is known."""
         origin: Origin | None = self.samples.origin(index) if hasattr(self.samples, "origin") else None

@@ -56,15 +56,21 @@ def open_dataset(data: Any) -> Dataset:
 
 
 def _open(options: DataOptions) -> Dataset:
+    source, path = find_source(options)
+    return source.open(path, options)
+
+
+def find_source(options: DataOptions) -> tuple[Source, Path]:
+    """Return the kind of a dataset and its path, or raise if there is none. Needs no torch."""
     kind, _, rest = options.source.partition(":")
     if rest and kind in SOURCES:
-        return SOURCES[kind].open(Path(rest).expanduser(), options)
+        return SOURCES[kind], Path(rest).expanduser()
     path = Path(options.source).expanduser()
     for source in SOURCES.values():
         if source.fits(path):
             if not path.exists() and source.form != DEMO:
                 break
-            return source.open(path, options)
+            return source, path
     if not path.exists():
         hint = _similar_names(path) or "give an existing folder or file"
         raise DataError(f"there is no dataset at {options.source!r}; {hint}")

@@ -13,6 +13,7 @@ from brinell.boxes import areas
 from brinell.classes import align
 from brinell.config.data import DataOptions
 from brinell.engine.context import RunContext
+from brinell.engine.setup import NO_LABELS
 from brinell.engine.shards import Entry, give_back_freed_memory, load_inputs, one_ahead
 from brinell.engine.survey import labels_of
 from brinell.engine.threads import CORES, answers
@@ -57,10 +58,7 @@ def label_indices(samples: pa.Table, dataset: Dataset, options: DataOptions, mod
         if problem is None and label is not None
     ]
     if not labelled:
-        raise LabelError(
-            f"the images of {dataset.name} have no labels; add labels, or use the model's predictions on the clean images "
-            "with --labels prediction"
-        )
+        raise LabelError(NO_LABELS.format(dataset.name))
     found = align(
         (label for _, label in labelled),
         own=dataset.classes,

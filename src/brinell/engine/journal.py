@@ -17,9 +17,7 @@ from brinell.criteria.verdict import Verdict
 from brinell.lenses.method import Outcome
 from brinell.perturb.difference import no_difference
 from brinell.runs.schema import Unit
-from brinell.runs.store import Store
-
-FOLDER = "unfinished"
+from brinell.runs.store import UNFINISHED, Store
 
 
 class Journal:
@@ -28,7 +26,7 @@ class Journal:
     def __init__(self, store: Store, unit: Unit) -> None:
         self.store = store
         names = (quote(part, safe="") for part in (unit.lens, unit.model, unit.operator))
-        self.parts = FOLDER, *names, f"{unit.shard:05d}"
+        self.parts = UNFINISHED, *names, f"{unit.shard:05d}"
 
     def read(self, index: int, count: int) -> Outcome | None:
         """Return the outcome of the trials at an index; None if they were not queried yet."""

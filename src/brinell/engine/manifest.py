@@ -39,7 +39,7 @@ def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dic
     changes = [change for options in config.lenses for change in LENSES[options.name].method.changes(options)]
     return {
         "format": FORMAT,
-        "identity": {**_settings(config, models), "data": _data(setup.dataset, samples)},
+        "identity": _identity(setup, samples),
         # a URI may hold a password, and whether code may run is for whoever opens the run to say
         "source": config.model_dump(mode="json", exclude={"track": True, "execution": {"trust"}}),
         "models": {model.name: {**_described(model), **model.facts} for model in models},
@@ -58,8 +58,8 @@ def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dic
 
 
 def refuse_other_settings(store: Store, config: RunConfig, models: Sequence[Model]) -> None:
-    """Raise if the folder holds a run of another config or of other models."""
-    if not store.exists("manifest.json"):
+    """Raise if the folder holds results of another config or of other models."""
+    if not store.exists("manifest.json") or not store.measured():
         return
     held, given = store.manifest()["identity"], _settings(config, models)
     held = {key: held.get(key) for key in given}
@@ -68,8 +68,8 @@ def refuse_other_settings(store: Store, config: RunConfig, models: Sequence[Mode
 
 
 def refuse_other_images(store: Store, dataset: Dataset, samples: pa.Table) -> None:
-    """Raise if the folder holds a run on other images or labels."""
-    if not store.exists("manifest.json"):
+    """Raise if the folder holds results on other images or labels."""
+    if not store.exists("manifest.json") or not store.measured():
         return
     held, given = store.manifest()["identity"]["data"], _data(dataset, samples)
     if held != given:
@@ -77,6 +77,22 @@ def refuse_other_images(store: Store, dataset: Dataset, samples: pa.Table) -> No
         raise RunError(
             f"{where} changed since the run in {store.url} started; restore the data, or choose another folder with --out"
         )
+
+
+def holds_run(store: Store, setup: RunSetup, samples: pa.Table) -> bool:
+    """Whether the folder holds this run, and no other one that was refused before it measured anything."""
+    return store.exists("manifest.json") and store.manifest()["identity"] == _identity(setup, samples)
+
+
+def is_current(store: Store, manifest: dict[str, Any]) -> bool:
+    """Whether no other run has started in the folder since this one did."""
+    return bool(store.manifest()["identity"] == manifest["identity"])
+
+
+def refuse_replaced(store: Store, manifest: dict[str, Any]) -> None:
+    """Raise if another run has started in the folder: their rows must not mix."""
+    if not is_current(store, manifest):
+        raise RunError(f"another run was started in {store.url}; choose another folder for one of them with --out")
 
 
 @contextmanager
@@ -89,7 +105,7 @@ def count_queries(store: Store, models: Sequence[Model], manifest: dict[str, Any
     try:
         yield
     finally:
-        if services:
+        if services and is_current(store, manifest):
             manifest["queries"] = {
                 name: {
                     **asdict(service.counts),
@@ -99,6 +115,10 @@ def count_queries(store: Store, models: Sequence[Model], manifest: dict[str, Any
                 for name, service in services.items()
             }
             store.write_manifest(manifest)
+
+
+def _identity(setup: RunSetup, samples: pa.Table) -> dict[str, Any]:
+    return {**_settings(setup.config, setup.models), "data": _data(setup.dataset, samples)}
 
 
 def _settings(config: RunConfig, models: Sequence[Model]) -> dict[str, Any]:

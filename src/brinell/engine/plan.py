@@ -1,20 +1,28 @@
-"""Estimates what a run would cost: trials, forward passes, time and storage. Only the model's speed is measured."""
+"""Estimates what a run costs: forward passes, time and storage, or queries and their price.
+
+How many trials a lens makes at most is known beforehand. How many it needs, and how long they take, is measured on a few
+images (see `pace`). Services are never queried for an estimate: theirs is the most that they can be sent.
+"""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
+from brinell.engine.manifest import refuse_other_settings
+from brinell.engine.pace import Pace, probing
+from brinell.engine.runner import share_left
 from brinell.engine.setup import Job, RunSetup, jobs_of
 from brinell.engine.shards import Entry
 from brinell.engine.survey import select_indices
-from brinell.engine.threads import CORES, one_each_core, torch_alone
-from brinell.engine.tuning import best_batch, images_per_second
-from brinell.errors import UnreadableImage
+from brinell.engine.threads import torch_alone
+from brinell.engine.tuning import images_per_second, measured_speed
+from brinell.errors import BrinellError, UnreadableImage
 from brinell.models.model import Model
+from brinell.runs.store import Store
 
 BYTES_PER_ROW = 42  # of a profile in Parquet, as measured on 300 ImageNet images
 BYTES_PER_DETECTION = 19  # as measured on COCO images
@@ -22,13 +30,16 @@ BYTES_PER_WINDOW = 2.5  # of maps, as measured on ImageNet images
 ROWS_OF_MAPS = 8  # per image and window size, for lenses that store maps
 SIZES_READ = 32  # images whose sizes represent all
 OVERHEAD = 1.1  # operators, distances and rows in addition to forward passes, as measured by the benchmarks
+SHORT = 20.0  # seconds; a run that can't take longer is not worth a probe
+PROBE_SHARE, SHORTEST_PROBE, LONGEST_PROBE = 0.02, 3.0, 30.0  # of the longest time that a run can take; seconds
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one lens with one model. `trials` is exact, or an upper bound if the lens is `searching`.
+    """The cost of one lens with one model.
 
-    `queries` is the largest number of images to send to a service, at `price` each; its speed may be unknown.
+    `trials` are the most that it can make; `forward_passes` and `seconds` are as estimated from a probe, or, if `most`, an
+    upper bound. `queries` is the largest number of images to send to a service, at `price` each; its speed may be unknown.
     """
 
     lens: str
@@ -37,11 +48,11 @@ class Cost:
     images: int
     trials: int
     rows: int
-    searching: bool
     forward_passes: int
     gradients: int
     images_per_second: float | None
     seconds: float
+    most: bool
     queries: int = 0
     price: float | None = None
     detections: int = 0  # most per row
@@ -52,6 +63,11 @@ class Cost:
         """Estimated size of the rows."""
         return int(self.rows * (BYTES_PER_ROW + BYTES_PER_DETECTION * self.detections) + BYTES_PER_WINDOW * self.windows)
 
+    def scaled(self, share: float) -> Cost:
+        """Return the cost of a share of the work."""
+        counts = ("trials", "rows", "forward_passes", "gradients", "queries", "windows")
+        return replace(self, seconds=self.seconds * share, **{name: round(getattr(self, name) * share) for name in counts})
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -59,11 +75,19 @@ class Plan:
 
     folder: str
     costs: tuple[Cost, ...]
+    reading: float = 0.0  # seconds, to read the images
+    paces: tuple[Mapping[str, Pace], ...] = ()  # as measured, by change, for each lens and model
+    resumed: bool = False  # only what is left of a run is counted
 
     @property
     def seconds(self) -> float:
         """Estimated time."""
-        return sum(cost.seconds for cost in self.costs)
+        return sum((cost.seconds for cost in self.costs), self.reading)
+
+    @property
+    def most(self) -> bool:
+        """Whether the estimate is an upper bound, at least in part."""
+        return any(cost.most for cost in self.costs)
 
     @property
     def forward_passes(self) -> int:
@@ -81,14 +105,74 @@ class Plan:
         return sum(cost.bytes for cost in self.costs)
 
 
-def plan(setup: RunSetup) -> Plan:
-    """Estimate the cost of a run on this machine."""
+@dataclass(frozen=True)
+class _Work:
+    """A job, the number of its images, and the most trials per image of each of its changes; how fast its model is."""
+
+    job: Job
+    images: int
+    trials: Mapping[str, float]
+    batch: int
+    rate: float | None
+
+    @property
+    def passes(self) -> int:
+        """The most forward passes; clean images are queried twice: to select, and to compare."""
+        return round(self.images * sum(self.trials.values())) + 2 * self.images
+
+    @property
+    def seconds(self) -> float:
+        """The longest time that forward passes can take."""
+        return self.passes * OVERHEAD / self.rate if self.rate else 0.0
+
+
+def plan(setup: RunSetup, *, known: Plan | None = None) -> Plan:
+    """Estimate the cost of a run on this machine. `known` is an estimate of another config, in place of a probe."""
     indices = select_indices(setup.dataset, setup.config.data, setup.config.seed)
     jobs = jobs_of(setup)
-    sized = _read_sizes(setup, indices) if any(job.method.by_window for job in jobs) else []
     with torch_alone():
-        costs = tuple(_cost(job, len(indices), sized, setup.config.execution.batch) for job in jobs)
-    return Plan(setup.config.folder(), costs)
+        works = _works(setup, jobs, indices)
+        if known is not None:
+            paces, reading = _known_paces(known, works), known.reading
+        else:
+            paces, reading = _probe(setup, works, indices)
+        costs = tuple(_cost(work, own) for work, own in zip(works, paces, strict=True))
+    return Plan(setup.config.folder(), costs, reading, tuple(paces))
+
+
+def plan_run(setup: RunSetup) -> Plan | None:
+    """Estimate what is left of a run before it starts; None if nothing is. Probes only runs that may take a while."""
+    store = Store(setup.config.folder())
+    refuse_other_settings(store, setup.config, setup.models)
+    jobs = jobs_of(setup)
+    left = [share_left(store, job) for job in jobs] if store.exists("manifest.json") and store.measured() else None
+    if left is not None and not any(left):
+        return None
+    found = plan(setup)
+    if left is None:
+        return found
+    costs = tuple(cost.scaled(share) for cost, share in zip(found.costs, left, strict=True))
+    return replace(found, costs=costs, resumed=True)
+
+
+def _works(setup: RunSetup, jobs: list[Job], indices: list[int]) -> list[_Work]:
+    sized = _read_sizes(setup, indices) if any(job.method.by_window for job in jobs) else []
+    works = []
+    for job in jobs:
+        if job.method.check is not None and sized:
+            job.method.check(job.options, job.model, torch.tensor([entry.size for entry in sized]))
+        entries = sized if job.method.by_window and sized else [Entry(0, "", "")]
+        trials = {change.id: job.trials(change, entries) / len(entries) for change in job.changes}
+        batch, rate = _speed(job.model, setup.config.execution.batch)
+        works.append(_Work(job, len(indices), trials, batch, rate))
+    return works
+
+
+def _speed(model: Model, batch: int | None) -> tuple[int, float | None]:
+    """Return a model's batch size and images per second; for a service, the limit of its rate."""
+    if model.service is not None:
+        return model.service.batch, model.service.rate
+    return measured_speed(model) if batch is None else (batch, images_per_second(model, batch))
 
 
 def _read_sizes(setup: RunSetup, indices: list[int]) -> list[Entry]:
@@ -101,41 +185,80 @@ def _read_sizes(setup: RunSetup, indices: list[int]) -> list[Entry]:
     return found
 
 
-def _cost(job: Job, images: int, sized: list[Entry], batch: int | None) -> Cost:
-    method = job.method
-    if method.check is not None and sized:
-        method.check(job.options, job.model, torch.tensor([entry.size for entry in sized]))
-    entries = sized if method.by_window and sized else [Entry(0, "", "")]
-    each = [round(job.trials(change, entries) / len(entries)) for change in job.changes]
-    batch = batch or best_batch(job.model)
-    service = job.model.service
-    rate = images_per_second(job.model, batch) if service is None else service.rate
-    white = images * sum(count for count, operator in zip(each, job.changes, strict=True) if operator.white_box)
-    trials = images * sum(each)
-    forwards = trials + 2 * images  # clean images are queried twice: to select, and to compare
+def _probe(setup: RunSetup, works: list[_Work], indices: list[int]) -> tuple[list[Mapping[str, Pace]], float]:
+    """Return the pace of each job's changes, and the seconds that reading all images takes.
+
+    The longer a run may take, the longer it is probed. If the images can't be used, the run will say so.
+    """
+    longest = [work.seconds if work.job.model.service is None else 0.0 for work in works]
+    paces: list[Mapping[str, Pace]] = [{} for _ in works]
+    if sum(longest) < SHORT:
+        return paces, 0.0
+    seconds = min(max(PROBE_SHARE * sum(longest), SHORTEST_PROBE), LONGEST_PROBE)
+    with suppress(BrinellError), probing(setup, indices, {work.job.model.name: work.batch for work in works}) as probe:
+        for number, work in enumerate(works):
+            if work.job.model.service is None and work.rate and probe.entries:
+                own = seconds * (0.5 / len(works) + 0.5 * longest[number] / sum(longest))
+                paces[number] = probe.paces(work.job, work.rate, own)
+        return paces, 2 * probe.seconds * len(indices)
+    return paces, 0.0
+
+
+def _known_paces(known: Plan, works: list[_Work]) -> list[Mapping[str, Pace]]:
+    """Return the paces of another estimate's changes by lens and model; a change that it doesn't have gets their mean."""
+    found = {(cost.lens, cost.model): own for cost, own in zip(known.costs, known.paces, strict=True)}
+    return [found.get((work.job.lens.name, work.job.model.name), {}) for work in works]
+
+
+def _cost(work: _Work, paces: Mapping[str, Pace]) -> Cost:
+    job, images, service = work.job, work.images, work.job.model.service
+    trials = round(images * sum(work.trials.values()))
     queries = 0 if service is None else trials + images  # the second time, answers come from the cache
-    seconds = (queries or forwards * OVERHEAD) / rate if rate else 0.0
-    seconds += white / _gradients_per_second(job.model, min(batch, 8)) if white else 0
-    searching = method.search
+    if queries:
+        passes, seconds, most = work.passes, queries / work.rate if work.rate else 0.0, True
+    else:
+        passes, seconds, most = _estimate(work, paces)
+    white = sum(work.trials[change.id] for change in job.changes if change.white_box)
     return Cost(
         lens=job.lens.name,
         model=job.model.name,
         operators=len(job.changes),
         images=images,
         trials=trials,
-        rows=_rows(job, images, each),
-        searching=searching,
-        forward_passes=forwards,
-        gradients=white,
-        images_per_second=rate,
+        rows=_rows(job, images, [round(each) for each in work.trials.values()]),
+        forward_passes=passes,
+        gradients=round(images * white),
+        images_per_second=passes / seconds if seconds else work.rate,
         seconds=seconds,
+        most=most,
         queries=queries,
         price=None if service is None else service.price,
-        windows=trials if method.by_window else 0,
+        windows=trials if job.method.by_window else 0,
         detections=0
-        if searching or method.by_window or job.model.detector is None
+        if job.method.search or job.method.by_window or job.model.detector is None
         else job.model.detector.decoding.max_detections,
     )
+
+
+def _estimate(work: _Work, paces: Mapping[str, Pace]) -> tuple[int, float, bool]:
+    """Return forward passes and seconds, and whether they are an upper bound.
+
+    A change that wasn't probed costs as much per trial as the others on average.
+    """
+    assert work.rate is not None
+    shares = [pace.share for pace in paces.values() if pace.share is not None]
+    speeds = [pace.seconds for pace in paces.values() if pace.seconds]
+    usual = sum(shares) / len(shares) if shares else 1.0
+    slow = sum(speeds) / len(speeds) if speeds else OVERHEAD / work.rate
+    passes, seconds, most = 0.0, 0.0, work.job.method.search and not shares
+    for change, trials in work.trials.items():
+        pace = paces.get(change, Pace(usual, slow))
+        share = 1.0 if pace.share is None else pace.share
+        most = most or (pace.share is None and work.job.method.search)
+        passes += work.images * trials * share
+        seconds += work.images * trials * share * (pace.seconds or slow)
+    clean = 2 * work.images
+    return round(passes) + clean, seconds + clean / work.rate, most
 
 
 def _rows(job: Job, images: int, trials: list[int]) -> int:
@@ -144,13 +267,3 @@ def _rows(job: Job, images: int, trials: list[int]) -> int:
     if job.method.search:
         return images * 2 * len(trials)
     return images * sum(count + 1 for count in trials)
-
-
-def _gradients_per_second(model: Model, batch: int) -> float:
-    pre = model.preprocess
-    images = torch.full((batch, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8, device=model.device)
-    labels = torch.zeros(batch, dtype=torch.int64, device=model.device)
-    copies = CORES if model.device.type == "cpu" else 1
-    start = time.perf_counter()
-    list(one_each_core(lambda _: float(model.gradient(images, labels).abs().max()), range(copies)))
-    return copies * batch / (time.perf_counter() - start)

@@ -13,12 +13,19 @@ import torch
 from torch import Tensor
 
 from brinell.datasets.objects import object_rule
-from brinell.engine.clean import answer_clean, readable, select_kept
+from brinell.engine.clean import answer_clean, label_indices, readable, select_kept
 from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator, Known
 from brinell.engine.exhibits import draw_exhibits
 from brinell.engine.journal import Journal
-from brinell.engine.manifest import count_queries, new_manifest, refuse_other_images, refuse_other_settings
+from brinell.engine.manifest import (
+    count_queries,
+    holds_run,
+    new_manifest,
+    refuse_other_images,
+    refuse_other_settings,
+    refuse_replaced,
+)
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.renderer import Renderer
 from brinell.engine.rows import write_rows
@@ -49,9 +56,11 @@ def execute(
         refuse_other_settings(store, config, setup.models)
         samples = _samples(setup, pool, reporter)
         refuse_other_images(store, setup.dataset, samples)
+        _check(jobs, samples, reporter)
+        for model in setup.models:
+            label_indices(samples, setup.dataset, config.data, model)  # raises before anything is written
         manifest = _begin(store, setup, jobs, samples)
         with count_queries(store, setup.models, manifest):
-            _check(jobs, samples, reporter)
             context = RunContext(store, setup, samples, manifest, pool, reporter, {})
             clean = _clean(context)
             kept, truth = _kept(samples, clean), Truth.of(clean)
@@ -97,10 +106,14 @@ def _samples(setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter) -> p
 
 def _begin(store: Store, setup: RunSetup, jobs: list[Job], samples: pa.Table) -> dict[str, Any]:
     """Return the manifest of the run in this folder; a new one is written first, and then the samples."""
-    if store.exists("manifest.json"):
+    if holds_run(store, setup, samples):
         manifest = store.manifest()
     else:
         manifest = new_manifest(setup, jobs, samples)
+        refuse_other_settings(store, setup.config, setup.models)  # again: another run may have started meanwhile
+        refuse_other_images(store, setup.dataset, samples)
+        for table in ("samples", "clean"):  # of a run that was refused before it measured anything
+            store.remove(f"{table}.parquet")
         store.write_manifest(manifest)
     if setup.config.execution.batch is not None:
         manifest["execution"]["batch"] = dict.fromkeys(manifest["execution"]["batch"], setup.config.execution.batch)
@@ -144,6 +157,26 @@ def _unit_size(job: Job, entries: list[Entry], most: int) -> int:
     return max(1, min(most, int(job.method.trials_per_unit / max(1, trials))))
 
 
+def missing_units(store: Store, job: Job, kept: list[Entry], shard: int) -> tuple[list[list[Entry]], set[Unit]]:
+    """Return the images of a job's units, and the units that have no rows yet."""
+    size = _unit_size(job, kept, shard)
+    shards = [kept[start : start + size] for start in range(0, len(kept), size)]
+    units = [unit for number in range(len(shards)) for unit, _ in _units_of(job, number)]
+    return shards, set(store.missing(units))
+
+
+def share_left(store: Store, job: Job) -> float:
+    """Return the share of a job's trials that are still to do, in a folder that holds its run."""
+    if not store.exists("samples.parquet") or not store.exists("clean.parquet"):
+        return 1.0
+    kept = _kept(store.table("samples"), store.table("clean"))
+    shards, missing = missing_units(store, job, kept, store.manifest()["execution"]["shard"])
+    changes = {change.id: change for change in job.changes}
+    left = sum(job.trials(changes[unit.operator], shards[unit.shard]) for unit in missing)
+    total = sum(job.trials(change, kept) for change in job.changes)
+    return left / total if total else float(bool(missing))
+
+
 def _boxes_of(entries: Sequence[Entry]) -> Tensor:
     """Return the objects' boxes in the pixels of their images (N, 4), NaN where unknown."""
     return torch.tensor([entry.box or [torch.nan] * 4 for entry in entries])
@@ -151,10 +184,7 @@ def _boxes_of(entries: Sequence[Entry]) -> Tensor:
 
 def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> None:
     """Measure every unit of a job that has no rows yet, shard by shard."""
-    size = _unit_size(job, kept, context.manifest["execution"]["shard"])
-    shards = [kept[start : start + size] for start in range(0, len(kept), size)]
-    units = [unit for number in range(len(shards)) for unit, _ in _units_of(job, number)]
-    missing = set(context.store.missing(units))
+    shards, missing = missing_units(context.store, job, kept, context.manifest["execution"]["shard"])
     if not missing:
         return
     numbers = sorted({unit.shard for unit in missing})
@@ -172,11 +202,11 @@ def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> 
 
     for number, images in one_ahead(load, numbers):
         entries = shards[number]
-        evaluator = _evaluator(context, job, entries, images, truth, batch, advance)
+        evaluator = make_evaluator(context, job, entries, images, truth, batch, advance)
         for unit, change in _units_of(job, number):
             if unit in missing:
                 before = evaluator.queries
-                _measure_unit(context.store, job, evaluator, unit, change, entries, most[unit])
+                _measure_unit(context, job, evaluator, unit, change, entries, most[unit])
                 advance(most[unit] - (evaluator.queries - before))  # what a search saved
         batch = evaluator.batch  # what memory allowed here holds for the next shard
         del evaluator, images  # or they would stay until the next ones are loaded
@@ -189,9 +219,16 @@ def _load(context: RunContext, job: Job, entries: list[Entry]) -> Images:
     return load_images(context.setup.dataset, entries, preprocess, context.pool, with_originals=originals, ready=ready)
 
 
-def _evaluator(
-    context: RunContext, job: Job, entries: list[Entry], images: Images, truth: Truth, batch: int, advance: Any
+def make_evaluator(
+    context: RunContext,
+    job: Job,
+    entries: list[Entry],
+    images: Images,
+    truth: Truth,
+    batch: int,
+    advance: Callable[[int], None] = lambda done: None,
 ) -> Evaluator:
+    """Return the evaluator of a job on a shard's images."""
     model = job.model
     renderer = Renderer(
         model.preprocess,
@@ -207,16 +244,17 @@ def _evaluator(
 
 
 def _measure_unit(
-    store: Store, job: Job, evaluator: Evaluator, unit: Unit, change: Change, entries: Sequence[Entry], most: int
+    context: RunContext, job: Job, evaluator: Evaluator, unit: Unit, change: Change, entries: Sequence[Entry], most: int
 ) -> None:
     """Measure one change and write its rows. The answers of a long unit are kept in a journal while it runs."""
-    began = time.perf_counter()
+    store, began = context.store, time.perf_counter()
     journal = Journal(store, unit) if most > (job.method.trials_per_unit or most) else None
     columns = evaluator.drive(job.method.measure(evaluator.shard(), change, job.options), journal)
     if job.method.timed:
         columns["seconds"] = _constant(columns, (time.perf_counter() - began) / len(entries))
     if not job.model.scores:
         columns = {name: column for name, column in columns.items() if name not in SCORES}
+    refuse_replaced(store, context.manifest)
     write_rows(store, unit, entries, evaluator.labels.cpu(), columns, job.lens.reader.columns)
     if journal is not None:
         journal.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,19 +10,25 @@ from functools import cached_property
 from typing import Any
 
 from brinell.config.lens import LensOptions
+from brinell.config.model import ModelOptions
 from brinell.criteria.criterion import Criterion, find_criterion
 from brinell.datasets.sources import open_dataset
 from brinell.engine.shards import Entry
-from brinell.errors import ConfigError
+from brinell.errors import ConfigError, LabelError
 from brinell.lenses.lens import LENSES, Lens
 from brinell.lenses.method import Method, Size
 from brinell.models.model import Model
-from brinell.models.sources import open_model
+from brinell.models.sources import check_model, open_model
 from brinell.perturb.change import Change
 from brinell.run_config import RunConfig
 from brinell.types import Dataset
 
+LOG = logging.getLogger(__name__)
 NO_GRADIENTS = "the model has no gradients"
+NO_LABELS = (
+    "the images of {} have no labels; add labels, or use the model's predictions on the clean images with "
+    "--labels prediction"
+)
 
 
 @dataclass(frozen=True)
@@ -70,10 +77,24 @@ class Job:
         )
 
 
-def assemble(config: RunConfig, models: Sequence[Model] | None = None, dataset: Any = None) -> RunSetup:
-    """Open what a config names; objects that are given replace names."""
-    opened = tuple(models) if models is not None else tuple(open_model(m, config.execution) for m in config.models)
-    return RunSetup(config, opened, open_dataset(config.data if dataset is None else dataset))
+def assemble(config: RunConfig, models: Sequence[Model | None] | None = None, dataset: Any = None) -> RunSetup:
+    """Open what a config names; objects that are given replace names. Models, which take longest, come last."""
+    given = [None] * len(config.models) if models is None else models
+    for options in config.lenses:
+        list(LENSES[options.name].method.changes(options))  # raises if an operator doesn't exist
+    data = open_dataset(config.data if dataset is None else dataset)
+    if config.data.labels != "prediction" and getattr(data, "unlabelled", False):
+        raise LabelError(NO_LABELS.format(data.name))
+    for one, named in zip(given, config.models, strict=True):
+        if one is None:
+            check_model(named)
+    opened = [_open_model(named, config) if one is None else one for one, named in zip(given, config.models, strict=True)]
+    return RunSetup(config, tuple(opened), data)
+
+
+def _open_model(options: ModelOptions, config: RunConfig) -> Model:
+    LOG.info("Loading %s …", options.label)
+    return open_model(options, config.execution)
 
 
 def jobs_of(setup: RunSetup) -> list[Job]:

@@ -16,10 +16,23 @@ GAIN = 1.05  # least speed-up that justifies a larger batch
 SECONDS = 0.5  # measuring time per batch size
 
 
+_measured: dict[tuple[str, ...], tuple[int, float]] = {}  # batch sizes and rates of models in this process
+
+
 def best_batch(model: Model) -> int:
     """Return the smallest batch size that is nearly as fast as any, found by doubling. Services are not measured."""
-    if model.service is not None:
-        return model.service.batch
+    return model.service.batch if model.service is not None else measured_speed(model)[0]
+
+
+def measured_speed(model: Model) -> tuple[int, float]:
+    """Return the best batch size of a model and its images per second, measured once in a process."""
+    own = (model.name, model.fingerprint, str(model.preprocess), str(model.device), str(sorted(model.facts.items())))
+    if own not in _measured:
+        _measured[own] = _measure_speed(model)
+    return _measured[own]
+
+
+def _measure_speed(model: Model) -> tuple[int, float]:
     kind = model.device.type
     best, best_rate = 1, 0.0
     size = 8
@@ -32,7 +45,7 @@ def best_batch(model: Model) -> int:
         if rate > best_rate * GAIN:
             best, best_rate = size, rate
         size *= 2
-    return best
+    return best, best_rate or images_per_second(model, best)
 
 
 def images_per_second(model: Model, batch: int) -> float:

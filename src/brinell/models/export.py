@@ -10,34 +10,56 @@ import warnings
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from brinell.errors import MissingExtra, ModelError
+from brinell.models.exports import cached_file, keep
 from brinell.models.model import Forward
 from brinell.models.onnx import open_session, session_forward
 from brinell.models.preprocess import Preprocess
 from brinell.models.probe import probe_images
 
+LOG = logging.getLogger(__name__)
 # largest difference between torch and onnxruntime, as a share of the largest score
 AGREEMENT = 1e-3
 
 
 def export_forward(module: nn.Module, preprocess: Preprocess, name: str) -> Forward:
-    """Export a module, and return its forward pass in onnxruntime after checking that both return the same scores."""
+    """Export a module, and return its forward pass in onnxruntime after checking that both return the same scores.
+
+    Exports are cached. One that can't be read, or that scores differently, is made again.
+    """
     images = preprocess.normalise(probe_images(preprocess))
+    with torch.inference_mode():
+        expected = module(images)
+    file = cached_file(module, preprocess)
+    if file.is_file():
+        with contextlib.suppress(ModelError):
+            forward = _checked(session_forward(open_session(file)), images, expected, name)
+            file.touch()  # it was used
+            return forward
+    LOG.info("Exporting %s to ONNX …", name)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         export(module, images, path, name)
-        forward = session_forward(open_session(path))
+        forward = _checked(session_forward(open_session(path)), images, expected, name)
+        keep(path, file)
+    return forward
+
+
+def _checked(forward: Forward, images: Tensor, expected: Tensor, name: str) -> Forward:
+    """Return a forward pass, or raise if it doesn't return the expected scores."""
     with torch.inference_mode():
-        ours, theirs = module(images), forward(images)
-    gap = float((ours - theirs).abs().max() / ours.abs().max().clamp(min=1e-6))
+        found = forward(images)
+    if found.shape != expected.shape:
+        raise ModelError(f"model {name} has other outputs in onnxruntime than in torch; use runtime torch")
+    gap = float((expected - found).abs().max() / expected.abs().max().clamp(min=1e-6))
     if not gap <= AGREEMENT:
         raise ModelError(f"model {name} scores differently in onnxruntime and in torch (by {gap:.1%}); use runtime torch")
     return forward
 
 
-def export(module: nn.Module, images: torch.Tensor, path: Path, name: str) -> None:
+def export(module: nn.Module, images: Tensor, path: Path, name: str) -> None:
     """Write a module as an ONNX file that takes batches of any size."""
     try:
         import onnx  # noqa: F401

@@ -56,7 +56,7 @@ def _import(name: str) -> Any:
 
 def _import_file(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
+    if spec is None or spec.loader is None or not path.is_file():  # the factory of a weights file
         raise ModelError(f"there is no file {path}; check the path")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -65,8 +65,6 @@ def _import_file(path: Path) -> Any:
 
 def _load_with_weights(file: Path, options: ModelOptions, execution: Execution) -> nn.Module:
     """Build a module and load its weights from a file, which is only unpickled if the user trusts it."""
-    if not file.is_file():
-        raise ModelError(f"there is no weights file {file}; check the path")
     if options.factory is None:
         if execution.trust and file.suffix != ".safetensors":
             return _unpickle(file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,6 +19,7 @@ from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.models.detection import Heads, box_probabilities, read_heads
 from brinell.models.device import select_device
 from brinell.models.export import export_forward
+from brinell.models.exports import weights_fingerprint
 from brinell.models.model import Description, Forward, Internals, Model, pad_batch
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
@@ -164,13 +164,3 @@ class _Tf32:
 
 
 tf32 = _Tf32()
-
-
-def weights_fingerprint(module: nn.Module) -> str:
-    """Return 16 hex digits of a hash of a module's class, weights and buffers."""
-    digest = hashlib.blake2b(type(module).__qualname__.encode(), digest_size=8)
-    for name, value in sorted(module.state_dict().items()):
-        digest.update(name.encode())
-        if isinstance(value, Tensor):
-            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()

@@ -30,8 +30,6 @@ def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
     Size and channels are read from the file; the class list and the normalisation, if it needs any, are options.
     """
     file = Path(path).expanduser()
-    if not file.is_file():
-        raise ModelError(f"there is no ONNX file {path!r}; check the path")
     device = select_device(execution)
     session = open_session(file, device)
     preprocess = select_preprocess(options, _read_input(session, options))

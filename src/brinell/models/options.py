@@ -49,13 +49,8 @@ def select_classes(options: ModelOptions, known: Classes | None) -> Classes | No
         return known if known is not None and len(known.names) == options.class_count else None
     if options.classes == "imagenet":
         return imagenet_classes()
-    path = Path(options.classes).expanduser()
-    if not path.is_file():
-        raise ConfigError(
-            f"the class list {options.classes!r} is not a file; give a text file with one class name per line"
-        )
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = Path(options.classes).expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the class list {options.classes!r} can't be read as UTF-8 text: {error}") from error
     return Classes(tuple(line for line in lines if line.strip()))

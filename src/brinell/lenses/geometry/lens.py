@@ -200,6 +200,11 @@ def count_trials(options: GeometryOptions, operator: Change, image: Size, model_
     return 1 + (once if settings.retry_lengths is None else 2 * once)
 
 
+def sketch(options: GeometryOptions, times: float) -> GeometryOptions:
+    """Return options with fewer random motions; the searches can't be made shorter."""
+    return options.model_copy(update={"draws": max(1, round(options.draws / times))})
+
+
 def replay(options: GeometryOptions, name: str, size: Size) -> Motion:
     """Return the motions of a group and a method by their id."""
     group, _, method = name.partition(":")
@@ -212,6 +217,7 @@ METHOD = Method(
     trials=count_trials,
     replay=replay,
     search=True,
+    sketch=sketch,
     with_originals=True,
     images_per_unit=250,
     timed=True,

@@ -91,6 +91,12 @@ def count_trials(options: HighlightOptions, change: Change, image: Size, model_i
     return options.search_queries if change.variant == "least" else options.variants
 
 
+def sketch(options: HighlightOptions, times: float) -> HighlightOptions:
+    """Return options with a shorter search, but one that goes on after the grid."""
+    fewer = max(options.cells**2 + 16, round(options.search_queries / times))
+    return options.model_copy(update={"search_queries": min(options.search_queries, fewer)})
+
+
 def replay(options: HighlightOptions, name: str, size: Size) -> View:
     """Return a view by its id, in the options' colour."""
     return highlight_view(name.partition(":")[2], options.colour)
@@ -101,6 +107,7 @@ METHOD = Method(
     measure=measure,
     trials=count_trials,
     replay=replay,
+    sketch=sketch,
     with_originals=True,
     images_per_unit=UNIT,
     catalogue=lambda: [Entry(name, ("deterministic",), description) for name, description in DESCRIPTIONS.items()],

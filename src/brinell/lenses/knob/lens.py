@@ -25,6 +25,8 @@ from brinell.perturb.operator import operator_names
 from brinell.perturb.property import PROPERTIES, Property, find_property, property_names
 from brinell.registry import list_variants, select_variants
 
+SKETCH_POINTS = 16  # of the grid that a run's cost is estimated on
+
 
 def measure(shard: Shard, change: Property, options: KnobOptions) -> Measuring:
     """Search the smallest breaking change of every sample; one row per sample and direction, or per breaking interval."""
@@ -161,6 +163,13 @@ def count_trials(options: KnobOptions, change: Change, image: Size, model_input:
     return int(lengths.sum())
 
 
+def sketch(options: KnobOptions, times: float) -> KnobOptions:
+    """Return options with a coarse grid: a search covers the same share of it."""
+    if options.search == "bracket":
+        return options
+    return options.model_copy(update={"points": min(options.points or SKETCH_POINTS, SKETCH_POINTS)})
+
+
 def replay(options: KnobOptions, name: str, size: Size) -> Property:
     """Return a property by its id, with the options' own photograph of frost."""
     if options.frost is not None and name.partition(":")[0] == "frost":
@@ -187,6 +196,7 @@ METHOD = Method(
     trials=count_trials,
     replay=replay,
     search=True,
+    sketch=sketch,
     check=check_rounding,
     weaker=halve,
     catalogue=catalogue,

@@ -10,6 +10,7 @@ from brinell.lenses.knob.breaks import compute_hardness
 from brinell.lenses.reader import Reading, Statistic
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, proportion
+from brinell.units import format_amount
 
 # by the level, of which the amount is a function: the first break of each image in each direction
 _FIRST_BREAKS = """
@@ -65,7 +66,7 @@ def _read_failure_amounts(run: Run, options: Mapping[str, Any], share: float) ->
     for model, operator, direction, tested, amounts in found:
         facts = run.facts(operator)
         unit, neutral = facts.get("unit") or "", facts.get("neutral") or 0.0
-        unit = f"from {run.format(operator, neutral)}" if neutral else unit
+        unit = f"from {format_amount(neutral, unit)}" if neutral else unit
         detail = direction if sides.count((model, operator)) > 1 else ""
         readings.append(Reading(model, operator, _first_reaching(amounts or [], tested, share), tested, None, detail, unit))
     return readings

@@ -7,7 +7,6 @@ query is paid for twice.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import threading
 import time
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from brinell.caching import cache_folder
 from brinell.errors import BudgetSpent, RunError
 from brinell.models.model import Counts
 
@@ -38,8 +38,7 @@ _COUNT = """
 
 def default_file() -> Path:
     """Return the cache file that all runs of a user share."""
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "brinell" / "answers.sqlite"
+    return cache_folder() / "answers.sqlite"
 
 
 class AnswerCache:
@@ -87,8 +86,8 @@ class AnswerCache:
                 (sent,) = connection.execute("select sum(asked) from counts where run = ?", (run,)).fetchone()
                 if (sent or 0) + images > limit:
                     raise BudgetSpent(
-                        f"{sent or 0:,} queries were sent, and --max-queries allows {limit:,}; all answers are kept in "
-                        f"{self.path}: rerun with a larger --max-queries to resume"
+                        f"{sent or 0:,} of {limit:,} queries sent; rerun with a larger --max-queries to resume (answers "
+                        f"are kept in {self.path})"
                     )
             connection.execute(_COUNT, {"run": run, "service": service, "sent": images, "cached": 0, "oldest": None})
 

@@ -1,0 +1,162 @@
+"""Measures how fast a lens advances on this machine: a few images go through it for some seconds. Nothing is stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from brinell.datasets.objects import object_rule
+from brinell.engine.clean import answer_clean, readable
+from brinell.engine.context import RunContext
+from brinell.engine.evaluator import Evaluator
+from brinell.engine.progress import Silent
+from brinell.engine.runner import make_evaluator
+from brinell.engine.setup import Job, RunSetup
+from brinell.engine.shards import Entry, Images, load_images, worker_count
+from brinell.engine.survey import survey
+from brinell.engine.truth import Truth
+from brinell.lenses.method import Measuring, Task
+from brinell.perturb.change import Change
+from brinell.runs.store import Store
+
+IMAGES = {"cpu": 8, "cuda": 64}  # that stand for all
+TOGETHER = 4  # images that a sketch leaves time for: few fill no batch
+PATIENCE, SHORTEST = 2.0, 10.0  # how much longer first searches may take; seconds that they may take in any case
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The cost of a change: `share` of the most trials that images needed (None: no search ended in the time that it
+    had), and `seconds` per trial.
+    """
+
+    share: float | None
+    seconds: float
+
+
+@dataclass
+class _Tally:
+    """Trials and seconds of a change so far, and the most trials that were possible; the same of searches that ended."""
+
+    trials: int = 0
+    seconds: float = 0.0
+    most: int = 0
+    ended: int = 0
+    ended_most: int = 0
+
+    def pace(self) -> Pace | None:
+        """Return what was measured; None if nothing was."""
+        if not self.most:
+            return None
+        return Pace(self.ended / self.ended_most if self.ended_most else None, self.seconds / (self.trials or self.most))
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Images that stand for all, what models answer on them, and the seconds that reading one takes."""
+
+    context: RunContext
+    entries: list[Entry]
+    truth: Truth
+    seconds: float
+
+    def paces(self, job: Job, rate: float, seconds: float) -> dict[str, Pace]:
+        """Return the pace of each change of a job, measured in about so many seconds; cheap changes come first.
+
+        The first search of each change may take longer, so that it ends.
+        """
+        tallies = {change.id: _Tally() for change in job.changes}
+        changes = sorted(job.changes, key=lambda change: job.trials(change, self.entries))
+        began = time.perf_counter()
+        until, latest = began + seconds, began + max(PATIENCE * seconds, SHORTEST)
+        images = load_images(
+            self.context.setup.dataset,
+            self.entries,
+            job.model.preprocess,
+            self.context.pool,
+            with_originals=job.method.with_originals,
+        )
+        first = dict.fromkeys(tallies, 0)
+        while any(start < len(self.entries) for start in first.values()):
+            for number, change in enumerate(changes):
+                start, now, waiting = first[change.id], time.perf_counter(), len(changes) - number
+                end = latest if start == 0 else until
+                if now >= end:
+                    return _paces(tallies)
+                if start == len(self.entries):
+                    continue
+                trials = rate * max(until - now, 0) / waiting
+                allowed = now + (end - now) / waiting
+                first[change.id] = self._advance(job, change, images, start, tallies[change.id], trials, allowed)
+        return _paces(tallies)
+
+    def _advance(
+        self, job: Job, change: Change, images: Images, start: int, tally: _Tally, trials: float, until: float
+    ) -> int:
+        """Measure some images from `start` on, as many as need about so many trials; return where the next ones start."""
+        each = job.trials(change, self.entries) / len(self.entries)
+        if not each:
+            return len(self.entries)
+        options = job.options
+        if job.method.sketch is not None:
+            options = job.method.sketch(options, max(1.0, TOGETHER * each / max(trials, 1.0)))
+        sketched = Job(job.lens, options, job.model, job.changes, job.unsupported)
+        each = max(1.0, sketched.trials(change, self.entries) / len(self.entries))
+        stop = min(len(self.entries), start + max(1, int(trials / each)))
+        entries = self.entries[start:stop]
+        part = Images(images.inputs[start:stop], images.originals[start:stop])
+        evaluator = make_evaluator(self.context, sketched, entries, part, self.truth, self.context.batch(job.model))
+        shard, before = evaluator.shard(), evaluator.queries
+        began = time.perf_counter()
+        ended = _drive(evaluator, job.method.measure(shard, change, options), until)
+        done, most = evaluator.queries - before, sketched.trials(change, entries)
+        tally.trials += done
+        tally.seconds += time.perf_counter() - began
+        tally.most += most
+        if ended:
+            tally.ended += done
+            tally.ended_most += most
+        return stop
+
+
+def _paces(tallies: dict[str, _Tally]) -> dict[str, Pace]:
+    measured = {name: tally.pace() for name, tally in tallies.items()}
+    return {name: pace for name, pace in measured.items() if pace is not None}
+
+
+def _drive(evaluator: Evaluator, measuring: Measuring, until: float) -> bool:
+    """Run a lens's generator until it ends or the time is over, and return whether it ended."""
+    try:
+        step = next(measuring)
+        while time.perf_counter() < until:
+            step = measuring.send(evaluator.run(step) if isinstance(step, Task) else evaluator.query(step))
+    except StopIteration:
+        return True
+    measuring.close()
+    return False
+
+
+@contextmanager
+def probing(setup: RunSetup, indices: list[int], batches: dict[str, int]) -> Iterator[Probe]:
+    """Read some of the images and query the models on them."""
+    count = max(IMAGES.get(model.device.type, 8) for model in setup.models)
+    chosen = indices[:: max(1, len(indices) // count)][:count]
+    models = [model for model in setup.models if model.service is None]
+    objects = object_rule(setup.config.data, any(model.detector is not None for model in setup.models))
+    with ThreadPoolExecutor(worker_count(setup.config.execution.workers), "decode") as pool:
+        began = time.perf_counter()
+        samples = survey(setup.dataset, chosen, pool, strict=False, advance=lambda done: None, objects=objects)
+        seconds = (time.perf_counter() - began) / len(chosen)
+        manifest = {"execution": {"batch": batches, "shard": count}}
+        context = RunContext(Store(setup.config.folder()), setup, samples, manifest, pool, Silent(), {})
+        tables = [answer_clean(context, model, lambda done: None) for model in models]
+        truth = Truth({}, {})
+        for table in tables:
+            own = Truth.of(table)
+            truth = Truth(truth.labels | own.labels, truth.regions | own.regions)
+        labelled = {index for _, index in truth.labels}
+        entries = [entry for entry in readable(samples) if entry.index in labelled]
+        yield Probe(context, entries, truth, seconds)

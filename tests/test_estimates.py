@@ -1,0 +1,181 @@
+"""Estimates of a run's cost: what is counted, what a probe measures, and what is asked before a long run."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import brinell
+from brinell.api import open_setup
+from brinell.cli.main import main
+from brinell.engine import pace
+from brinell.engine import plan as planning
+from brinell.engine.costs import cheaper_line, estimate_line, format_time, rounded
+from brinell.engine.plan import Cost, Plan, plan, plan_run
+from brinell.engine.runner import execute
+from conftest import PLAIN
+
+GIVEN = ["--model", "fake:grey:0.25", "--operator", "fade_black", "--levels", "5", "--runtime", "torch", "--batch", "4"]
+
+
+@pytest.fixture
+def always_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probe even runs that take less than a second, for long enough to see every change."""
+    monkeypatch.setattr(planning, "SHORT", 0.0)
+
+
+def passes_of(run: brinell.Run) -> int:
+    """The trials of a run whose rows count queries, and its two passes over the clean images."""
+    ((trials, images),) = run.rows("select sum(queries), count(distinct image) from rows").fetchall()
+    return int(trials + 2 * images)
+
+
+# ---- probes ----
+
+
+@pytest.mark.usefixtures("always_probed")
+@pytest.mark.parametrize("search", ["exact", "bracket"])
+def test_a_search_is_estimated_from_a_probe_instead_of_its_worst_case(search: str, greys: Path, tmp_path: Path) -> None:
+    lens = {"name": "knob", "operators": ["brightness", "fog", "rotation"], "search": search}
+    setup = open_setup("fake:grey:0.25", greys, {"lens": lens, "out": tmp_path / "run"}, PLAIN)
+    (cost,) = plan(setup).costs
+    assert not (tmp_path / "run").exists()
+    found = passes_of(brinell.Run(execute(setup).folder))
+    worst = cost.trials + 2 * cost.images
+    assert found / 1.5 < cost.forward_passes < found * 1.5, (found, cost.forward_passes, worst)
+    assert not cost.most and cost.forward_passes < worst
+
+
+@pytest.mark.usefixtures("always_probed")
+def test_a_search_that_does_not_end_in_time_is_an_upper_bound(greys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((planning, "SHORTEST_PROBE"), (planning, "LONGEST_PROBE"), (pace, "SHORTEST")):
+        monkeypatch.setattr(module, name, 1e-3)
+    lens = {"name": "knob", "operators": ["rotation"]}
+    (cost,) = plan(open_setup("fake:grey:0.25", greys, {"lens": lens}, PLAIN)).costs
+    assert cost.most and cost.forward_passes == cost.trials + 2 * cost.images
+
+
+@pytest.mark.usefixtures("always_probed")
+def test_a_lens_that_is_no_search_makes_all_its_trials(greys: Path) -> None:
+    lens = {"name": "profile", "operators": ["boxes", "jpeg", "gradient_descent"], "levels": 6}
+    (cost,) = plan(open_setup("fake:grey:0.25", greys, {"lens": lens}, PLAIN)).costs
+    assert cost.forward_passes == 12 * (3 * 6 + 2) and cost.gradients == 12 * 6
+    assert not cost.most and cost.seconds > 0
+
+
+@pytest.mark.usefixtures("always_probed")
+def test_images_that_can_t_be_used_are_left_to_the_run(tmp_path: Path) -> None:
+    (tmp_path / "light").mkdir()
+    (tmp_path / "light" / "a.png").write_bytes(b"")
+    (cost,) = plan(open_setup("fake:grey", tmp_path, {"lens": "knob"}, PLAIN)).costs
+    assert cost.most
+
+
+def test_a_short_run_is_not_probed(greys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("it was probed")
+
+    monkeypatch.setattr(planning, "probing", refuse)
+    assert plan(open_setup("fake:grey", greys, {"lens": {"name": "profile", "levels": 1}}, PLAIN)).seconds > 0
+
+
+# ---- what is left ----
+
+
+def test_a_resumed_run_is_estimated_by_what_is_left(greys: Path, tmp_path: Path) -> None:
+    lens = {"name": "profile", "operators": ["boxes", "noise"], "levels": 6}
+    setup = open_setup("fake:grey:0.25", greys, {"lens": lens, "out": tmp_path / "run"}, PLAIN)
+    whole = plan_run(setup)
+    assert whole is not None
+    execute(setup)
+    assert plan_run(setup) is None
+    for file in (tmp_path / "run" / "rows").glob("*/*/noise*/*.parquet"):
+        file.unlink()
+    left = plan_run(setup)
+    assert left is not None and left.costs[0].trials == whole.costs[0].trials / 2
+
+
+# ---- words ----
+
+
+def cost(**changed: Any) -> Cost:
+    given: dict[str, Any] = {
+        "lens": "knob", "model": "net", "operators": 2, "images": 100, "trials": 90_000, "rows": 400,
+        "forward_passes": 41_234, "gradients": 0, "images_per_second": 4.0, "seconds": 10_000.0, "most": False,
+    }  # fmt: skip
+    return Cost(**{**given, **changed})
+
+
+def test_an_estimate_is_one_line() -> None:
+    assert estimate_line(Plan("runs/x", (cost(),))) == "Estimate: about 2.8 h, 41,000 forward passes, 0.1 MB."
+    two = Plan("runs/x", (cost(), cost(lens="profile", seconds=60, most=True)))
+    assert estimate_line(two).startswith("Estimate: at most 2.8 h, 82,000 forward passes (knob 2.8 h, profile 60 s)")
+    service = cost(queries=4_100, price=0.01, seconds=0.0, images_per_second=None, most=True)
+    assert estimate_line(Plan("runs/x", (service,))) == (
+        "Estimate: as long as the service takes, at most 4,100 queries for 41.00 (at 0.01 each), 0.1 MB."
+    )
+
+
+def test_the_cheaper_command_is_one_line() -> None:
+    long = Plan("runs/x", (cost(),))
+    words = {"preset": "--preset quick", "limit": "--limit {}"}
+    assert cheaper_line(long, None, **words) == "That is more than an hour. Cheaper: --limit 36 (about 60 min)."
+    quick = Plan("runs/x", (cost(seconds=240.0),))
+    assert "Cheaper: --preset quick (about 4 min) or --limit 36" in cheaper_line(long, quick, **words)
+    assert "--preset quick" not in cheaper_line(long, long, **words), "it would save nothing"
+
+
+def test_numbers_for_people() -> None:
+    assert [rounded(count) for count in (7, 99, 123, 41_234)] == [7, 99, 120, 41_000]
+    assert [format_time(seconds) for seconds in (0.1, 60, 600, 7_200)] == ["1 s", "60 s", "10 min", "2.0 h"]
+
+
+# ---- asking ----
+
+
+@pytest.fixture
+def long(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with `greys`, in which every run takes more than an hour."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("brinell.engine.costs.HOUR", 1e-9)
+    return tmp_path
+
+
+def answer(text: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer on a terminal, or have none."""
+    monkeypatch.setattr("brinell.cli.execute._someone_answers", lambda: text is not None)
+    monkeypatch.setattr("sys.stdin", io.StringIO(text or ""))
+
+
+@pytest.mark.parametrize(("text", "flags"), [("y\n", []), ("", ["--yes"]), (None, [])])
+def test_a_long_run_starts_if_someone_says_so_or_nobody_can(
+    text: str | None, flags: list[str], long: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(text, monkeypatch)
+    main(["run", *GIVEN, "--data", "greys", "--out", "first", *flags])
+    printed = capsys.readouterr().err
+    assert "Estimate: about 1 s, 84 forward passes, 0.1 MB." in printed and "That is more than an hour." in printed
+    assert ("Start?" in printed) == (text == "y\n")
+    assert brinell.Run("first").finished
+
+
+def test_a_long_run_that_is_declined_leaves_nothing(
+    long: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer("n\n", monkeypatch)
+    with pytest.raises(SystemExit) as left:
+        main(["run", *GIVEN, "--data", "greys", "--out", "first"])
+    assert left.value.code == 1 and capsys.readouterr().err.endswith("Nothing was run.\n")
+    assert not (long / "first").exists()
+
+
+def test_python_never_asks(long: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    answer("", monkeypatch)
+    lens = {"name": "profile", "operators": ["fade_black"], "levels": 5}
+    assert brinell.run("fake:grey:0.25", "greys", lens=lens, execution=PLAIN, out="first").finished
+    assert "Estimate: about 1 s" in capsys.readouterr().err
+    brinell.run("fake:grey:0.25", "greys", lens=lens, execution=PLAIN, out="second", quiet=True)
+    assert capsys.readouterr().err == ""
