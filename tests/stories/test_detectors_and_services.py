@@ -144,7 +144,7 @@ def test_a_service_behind_http(assets: Path, tmp_path: Path) -> None:
         'request:\n  body: base64\n  template: {image: "{image}"}\n'
         f"classes: [{', '.join(names)}]\n"
         "response:\n  labels: predictions[].label\n  scores: predictions[].score\n"
-        "calls: {price: 0.001}\n"
+        "calls: {price: 0.001, currency: USD}\n"
     )
     story = Story("a service behind HTTP", tmp_path)
     with listening(respond) as server:
