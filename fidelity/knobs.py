@@ -111,6 +111,8 @@ def run_detectors(properties: Sequence[str]) -> KnobFindings:
 NAMES = property_names()
 RANDOM = [name for name in NAMES if find_property(name, VARIANT).stochastic]
 BLURS = ["motion_blur", "gaussian_blur"]
+WHOLE = ("horizontal_translation", "vertical_translation", "salt_and_pepper")  # need no rounding
+ROUNDED = [name for name in NAMES if name not in WHOLE]
 
 
 def measure_networks(given: argparse.Namespace) -> dict[str, Any]:
@@ -141,7 +143,8 @@ def measure_searches(given: argparse.Namespace) -> dict[str, Any]:
     bracket = read_searches(run(given, "bracket", NAMES, search="bracket"))
     with no_probes():
         blind = read_searches(run(given, "bracket-without-probes", NAMES, search="bracket"))
-    floats = read_searches(run(given, "floats", NAMES, rounding="none"))
+    some = argparse.Namespace(**{**vars(given), "images": given.floats or given.images})
+    floats = read_searches(run(some, "floats", ROUNDED, rounding="none"))
     return {
         "images": given.images,
         "points": given.points,
@@ -187,6 +190,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--device", default="auto")
     parser.add_argument("--images", type=int, default=IMAGES_USED)
     parser.add_argument("--points", type=int, help="grid points per direction (default: as many as in the paper)")
+    parser.add_argument("--floats", type=int, help="photographs for the comparison with floats (default: all)")
     parser.add_argument("--sections", nargs="*", choices=SECTIONS, default=list(SECTIONS), help="what to measure")
     return parser.parse_args(arguments)
 
@@ -208,6 +212,7 @@ def main() -> None:
         "large": LARGE,
         "probes": PROBES,
         "searched": describe_searched(results["searches"]),
+        "whole": listed(title(find_property(name, VARIANT).id) for name in WHOLE),
     }
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "knobs.md.j2").read_text(encoding="utf-8")
