@@ -31,6 +31,7 @@ PUBLISHED = {
     "similarity": (1.26, 1.25),
 }
 WITHIN = 0.15
+TEST_IMAGES = ("test images", "first test images")  # settings
 WHAT = ("fooled", "median of all", "ρ̂ where both fool", "queries")
 
 
@@ -200,6 +201,7 @@ def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
         sizes=_counts(found["table"][seed] for seed in seeds),
         within=sum(abs(ratio - 1) <= WITHIN for ratio, _ in checks.values()),
         checks=len(checks),
+        below=[_below(checks["translation", "manifool"][0], found["settings"][name]) for name in TEST_IMAGES],
         ordered=order[0] > order[2] >= order[1] > order[3],
         compared=[(KNOWN[group].short, own) for group, own in found["compared"].items()],
         lenets_measured=bool(lenets),
@@ -223,6 +225,11 @@ def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
         reach=reach(photographs) if photographs[2:] else None,
     )
     return text.rstrip() + "\n"
+
+
+def _below(ratio: float, setting: dict[str, dict[str, float]]) -> str:
+    """Return by how many per cent ManiFool's score for translations would be below the paper in another setting."""
+    return f"{100 * (1 - ratio * (1 + setting['translation:manifool']['change'])):.0f}"
 
 
 def _counts(parts: Iterable[dict[str, dict[str, float]]]) -> str:
