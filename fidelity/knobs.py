@@ -41,6 +41,7 @@ from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of
 from fidelity.words import listed, title
 
 RESULTS = Path(__file__).parent / "results" / "knob.json"
+PAGE = ROOT / "docs" / "fidelity-knob.md"
 IMAGES_USED = 300  # photographs of the test assets
 MODERATED = 32  # photographs that are sent over HTTP
 FEWER = 100  # grid points, and so fresh draws, instead of 1,000
@@ -195,13 +196,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     return parser.parse_args(arguments)
 
 
-def main() -> None:
-    """Measure, store the results, and write the page."""
-    given = parse_arguments()
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    for name in given.sections:
-        results[name] = SECTIONS[name](given)
-        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def render_page(results: dict[str, Any]) -> str:
+    """Return the page that stored results make."""
     page = {
         **results,
         "random": listed(title(find_property(name, VARIANT).id) for name in RANDOM),
@@ -217,9 +213,18 @@ def main() -> None:
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "knobs.md.j2").read_text(encoding="utf-8")
     )
-    target = ROOT / "docs" / "fidelity-knob.md"
-    target.write_text(template.render(page) + "\n", encoding="utf-8")
-    print(f"wrote {target.relative_to(ROOT)}")
+    return template.render(page) + "\n"
+
+
+def main() -> None:
+    """Measure, store the results, and write the page."""
+    given = parse_arguments()
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    for name in given.sections:
+        results[name] = SECTIONS[name](given)
+        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(render_page(results), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
