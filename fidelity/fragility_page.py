@@ -74,6 +74,10 @@ def _curves(found: Results) -> Any:
         records.append({"network": "paper, ResNet-v2-152", "kind": kind, "P": size, "share": 100 * paper})
     base = alt.Chart().encode(x=alt.X("P:Q", scale=alt.Scale(domain=[0.1, 0.9])), color=alt.Color("network:N", title=None))
     line = base.mark_line(point=True).encode(y=alt.Y("share:Q", title="fragile windows, %"))
-    bars = base.transform_filter("datum.share > 0").mark_rule(opacity=0.4).encode(y="low:Q", y2="high:Q")
+    bars = (
+        base.transform_filter("datum.share > 0 && indexof(datum.kind, 'loose') == 0")
+        .mark_rule(opacity=0.4)
+        .encode(y="low:Q", y2="high:Q")
+    )
     layers = alt.layer(line, bars, data=alt.InlineData(values=records)).properties(width=230, height=150)
     return layers.facet(alt.Facet("kind:N", title=None, sort=list(KINDS)), columns=2).resolve_scale(y="independent")
