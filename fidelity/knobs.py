@@ -38,7 +38,7 @@ from fidelity.knob_tables import (
     split_by_confidence,
 )
 from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of
-from fidelity.words import listed, title
+from fidelity.words import listed, signed, title
 
 RESULTS = Path(__file__).parent / "results" / "knob.json"
 PAGE = ROOT / "docs" / "fidelity-knob.md"
@@ -113,6 +113,7 @@ NAMES = property_names()
 RANDOM = [name for name in NAMES if find_property(name, VARIANT).stochastic]
 BLURS = ["motion_blur", "gaussian_blur"]
 WHOLE = ("horizontal_translation", "vertical_translation", "salt_and_pepper")  # need no rounding
+FINE = [*BLURS, "rotation"]
 ROUNDED = [name for name in NAMES if name not in WHOLE]
 
 
@@ -148,11 +149,20 @@ def measure_searches(given: argparse.Namespace) -> dict[str, Any]:
     floats = read_searches(run(some, "floats", ROUNDED, rounding="none"))
     return {
         "images": given.images,
+        "floats": some.images,
         "points": given.points,
         "right": count_images(exact),
         "bracket": compare_searches(exact, bracket, blind),
         "rounding": compare_rounding(exact, floats),
+        "fine": None if given.points is None else compare_fine_rounding(some),
     }
+
+
+def compare_fine_rounding(given: argparse.Namespace) -> dict[str, Any]:
+    """Compare whole grey levels with floats on the paper's own grids, for the properties that rounding matters most for."""
+    fine = argparse.Namespace(**{**vars(given), "points": None})
+    found = [read_searches(run(fine, f"fine-{rounding}", FINE, rounding=rounding)) for rounding in ("whole", "none")]
+    return compare_rounding(*found)
 
 
 def measure_moderators(given: argparse.Namespace) -> dict[str, Any]:
@@ -173,8 +183,18 @@ def measure_detectors(given: argparse.Namespace) -> dict[str, Any]:
 def describe_searched(found: dict[str, Any]) -> str:
     """Return which photographs and grid the searches were compared on."""
     counts = listed(f"{count} that {network} gets right" for network, count in found["right"].items())
-    points = "" if found["points"] is None else f", with {found['points']} grid points per direction"
-    return f"{found['images']} of the photographs ({counts}{points})"
+    return f"{found['images']} of the photographs ({counts}{describe_grid(found)})"
+
+
+def describe_grid(found: dict[str, Any]) -> str:
+    """Return how fine the grid was, if it was not the paper's."""
+    return "" if found["points"] is None else f", with {found['points']} grid points per direction"
+
+
+def _largest_change(found: dict[str, Any]) -> float:
+    """Return the ratio of R with and without rounding that is farthest from 1."""
+    ratios = [ratio for part in (found["rounding"], found["fine"]) if part for _, ratio in part["largest"]]
+    return max(ratios, key=lambda ratio: abs(ratio - 1))
 
 
 SECTIONS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
@@ -208,6 +228,9 @@ def render_page(results: dict[str, Any]) -> str:
         "large": LARGE,
         "probes": PROBES,
         "searched": describe_searched(results["searches"]),
+        "grid_points": describe_grid(results["searches"]),
+        "largest_change": _largest_change(results["searches"]),
+        "signed": signed,
         "whole": listed(title(find_property(name, VARIANT).id) for name in WHOLE),
     }
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
