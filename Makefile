@@ -41,11 +41,10 @@ bench: $(VENV)/bench
 fidelity: $(VENV)/dev
 	$(VENV)/bin/python -m fidelity.profiles
 	$(VENV)/bin/python -m fidelity.knobs
-	$(VENV)/bin/python -m fidelity.fragility
-	$(VENV)/bin/python -m fidelity.highlights
-	$(VENV)/bin/python -m fidelity.table1 --images 100
 	$(VENV)/bin/python -m fidelity.geometry
-	$(VENV)/bin/python -m fidelity.hardening
+	$(VENV)/bin/python -m fidelity.fragility page
+	$(VENV)/bin/python -m fidelity.highlights page
+	$(VENV)/bin/python -m fidelity.hardening page
 	$(VENV)/bin/python -m fidelity.coverage
 
 $(VENV)/bin/python:

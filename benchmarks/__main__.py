@@ -12,9 +12,8 @@ import json
 import sys
 from pathlib import Path
 
-import jinja2
-
 from benchmarks import fragility, geometry, highlights, knob, memory, operators, processor
+from benchmarks.page import render_page
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
@@ -30,15 +29,12 @@ SECTIONS = {
 
 
 def main(requested: list[str]) -> None:
-    """Measure, store the results, and render the page from all stored results."""
+    """Measure, store the results, and write the page."""
     sections = [] if requested == ["page"] else requested or list(SECTIONS)
     for name in sections:
         print(f"measuring: {name}", flush=True)
         (HERE / "results" / f"{name}.json").write_text(json.dumps(SECTIONS[name](), indent=1) + "\n")
-    found = {file.stem: json.loads(file.read_text()) for file in sorted((HERE / "results").glob("*.json"))}
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    template = environment.from_string((HERE / "performance.md.j2").read_text())
-    PAGE.write_text(template.render(found))
+    PAGE.write_text(render_page())
     print(f"wrote {PAGE.relative_to(HERE.parent)}")
 
 

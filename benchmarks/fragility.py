@@ -54,7 +54,7 @@ def measure() -> dict[str, Any]:
     facts = {"model": MODEL, "cores": os.cpu_count(), "batch": BATCH}
     with torch_alone():
         evaluator = _evaluator(model, _photograph(HEIGHT, WIDTH), BATCH)
-        found = _rates(evaluator, lambda: len(answers(model, plain, BATCH)), SOME)
+        found = _rates(evaluator, lambda: len(answers(model, plain, BATCH)), SOME, ROUNDS)
         found["maps"] = _map_seconds()
     rate = found["rate"]
     windows = {f"{side}×{side}": _windows(side, side) for side in SIDES}
@@ -63,13 +63,14 @@ def measure() -> dict[str, Any]:
     return facts | found | {"windows": _windows(HEIGHT, WIDTH), "seconds": seconds, "grown": grown}
 
 
-def measure_on(device: str, precision: str, batch: int, *, compiled: bool) -> dict[str, Any]:
+def measure_on(device: str, precision: str, batch: int, *, compiled: bool, rounds: int) -> dict[str, Any]:
     """Measure on an accelerator: rates, a whole photograph, and square photographs of several sizes."""
     execution = Execution(device=device, precision=precision, batch=batch, compile=compiled)  # type: ignore[arg-type]
     model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
     evaluator = _evaluator(model, _photograph(HEIGHT, WIDTH), batch)
-    found = _rates(evaluator, bare_model(model, batch), 16 * batch)
+    found = _rates(evaluator, bare_model(model, batch), 16 * batch, rounds) if rounds else {}
     found["maps"] = _map_seconds()
+    _whole(_evaluator(model, _photograph(SIDES[0], SIDES[0]), batch))  # warms up
     grown = {}
     for side in SIDES:
         square = _evaluator(model, _photograph(side, side), batch)
@@ -96,7 +97,7 @@ def _evaluator(model: Model, image: Tensor, batch: int) -> Evaluator:
     return Evaluator(model, renderer, zero, criterion=criterion, batch=batch)
 
 
-def _rates(evaluator: Evaluator, bare: Callable[[], int], count: int) -> dict[str, Any]:
+def _rates(evaluator: Evaluator, bare: Callable[[], int], count: int, number: int) -> dict[str, Any]:
     """Return the rates of windows of each size, with measurements of the bare model before and after each."""
     pre = evaluator.model.preprocess
     ratios: dict[float, list[float]] = {size: [] for size in SIZES}
@@ -104,7 +105,7 @@ def _rates(evaluator: Evaluator, bare: Callable[[], int], count: int) -> dict[st
     bares: list[float] = []
     for size in SIZES:  # warms up
         _query(evaluator, window_view("", "bilinear", pre.height, pre.width), size, count)
-    for _ in range(ROUNDS):
+    for _ in range(number):
         before = per_second(bare, SECONDS)
         bares.append(before)
         for size in SIZES:
@@ -115,7 +116,7 @@ def _rates(evaluator: Evaluator, bare: Callable[[], int], count: int) -> dict[st
             rates += [rate]
             before = after
     each = {str(size): median(own) for size, own in ratios.items()}
-    rounds = [sum(own[index] for own in ratios.values()) / len(SIZES) for index in range(ROUNDS)]
+    rounds = [sum(own[index] for own in ratios.values()) / len(SIZES) for index in range(number)]
     return {"ratio": median(rounds), "rounds": rounds, "sizes": each, "bare": median(bares), "rate": median(rates)}
 
 
@@ -169,9 +170,11 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="comparisons with the bare model; 0: photographs alone")
     parser.add_argument("--eager", action="store_true", help="without compilation")
     given = parser.parse_args()
-    print(json.dumps(measure_on(given.device, given.precision, given.batch, compiled=not given.eager), indent=1))
+    found = measure_on(given.device, given.precision, given.batch, compiled=not given.eager, rounds=given.rounds)
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ def _parts(evaluator: Evaluator) -> dict[str, float]:
     and how many operations the device gets for the hundred variants of one image.
     """
     renderer, batch = evaluator.renderer, evaluator.batch
-    sigmas = sigmas_of(HighlightOptions(), 1, 1)
+    sigmas = sigmas_of(HighlightOptions(relative=False), 1, 1)
     spots = [highlight_grid(*original.shape[1:], 5, sigmas) for original in renderer.originals]
     samples = torch.arange(len(spots)).repeat_interleave(len(spots[0]))
     clean = View("clean", "clean", lambda original, some, to: to(original[None]).expand(len(some), -1, -1, -1), "clean", ())

@@ -32,7 +32,7 @@ def measure() -> dict[str, Any]:
     best: dict[str, dict[str, float]] = defaultdict(dict)
     for _ in range(ROUNDS):
         for name in operators():
-            operator = brinell.find_operator(name)
+            operator = brinell.find_operator(name, "published")
             ways: dict[str, Callable[[Tensor], object]] = {
                 "brinell": lambda batch, operator=operator: _one_level(operator, batch, ids),  # type: ignore[misc]
                 **others.get(name, {}),
@@ -58,7 +58,9 @@ def _plain(operator: Operator, images: Tensor) -> list[Any]:
 
     level = 1 if operator.kind is Kind.STEP else 15
     pictures = images.permute(0, 2, 3, 1).contiguous().numpy()
-    return [reference.degraded(operator.id, picture, level, seed=0, identity=row) for row, picture in enumerate(pictures)]
+    return [
+        reference.apply_operator(operator.id, picture, level, seed=0, identity=row) for row, picture in enumerate(pictures)
+    ]
 
 
 def _seconds(way: Callable[[Tensor], object], images: Tensor) -> float:

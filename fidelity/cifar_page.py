@@ -7,16 +7,13 @@ from typing import Any
 
 import altair as alt
 
-from fidelity.fragility_cifar import NEAR, RECIPES, RESULTS, SIZES, WHOLE, edges
+from fidelity.fragility_cifar import NEAR, RECIPES, RESULTS, SIZES, WHOLE
 from fidelity.words import grid
 
 
-def page() -> dict[str, Any]:
-    """Return the page's figures of the full study."""
-    if not RESULTS.exists():
-        raise SystemExit("no results of the study on CIFAR-10; run python -m fidelity.fragility_cifar --whole first")
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))
-    trained, pooled = ([name for name in found if bool(RECIPES[name].pool) is pooling] for pooling in (False, True))
+def page(edges: list[float]) -> dict[str, Any]:
+    """Return the page's figures of the full study; `edges` are those of `fidelity.fragility_cifar.edges`."""
+    found, trained, pooled = _read()
     accuracy = {name: one["accuracy"]["test"] for name, one in found.items()}
     return {
         "epochs": WHOLE.epochs,
@@ -27,13 +24,37 @@ def page() -> dict[str, Any]:
         "pooled_right": [accuracy[name] for name in (pooled[0], pooled[-1])],
         "by": {by: _by(found, f"loose shift by {by}") for by in ("correct", "label")},
         "black": {size: {RECIPES[name].pool: found[name]["location"][str(size)] for name in pooled} for size in SIZES},
+        "removed": {"black": _removed(found, "location"), "windows": _removed(found, "resized")},
         "near": NEAR,
-        "edges": edges(),
+        "edges": edges,
         "training": _training_table(found, trained),
         "labels": _label_table(found, trained),
         "pooling": _pooling_table(found, pooled),
-        "figure": _figure(found, trained, pooled),
     }
+
+
+def draw() -> Any:
+    """Return the chart of the full study."""
+    return _figure(*_read())
+
+
+def _read() -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return the results, and the networks that differ in training and in pooling."""
+    if not RESULTS.exists():
+        raise SystemExit("no results of the study on CIFAR-10; run python -m fidelity.fragility_cifar --whole first")
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    trained, pooled = ([name for name in found if bool(RECIPES[name].pool) is pooling] for pooling in (False, True))
+    return found, trained, pooled
+
+
+def _removed(found: dict[str, Any], what: str) -> tuple[float, float]:
+    """Return the least and the largest share of label changes that large pooling removes, at 12 and 16 pixels."""
+    shares = []
+    for size in ("12", "16"):
+        one = {pool: found[f"pool {pool}"][what][size] for pool in (3, 27, 32)}
+        changes = {pool: own if what == "location" else own["loose shift by label"] for pool, own in one.items()}
+        shares += [1 - changes[pool] / changes[3] for pool in (27, 32)]
+    return min(shares), max(shares)
 
 
 def _by(found: dict[str, Any], kind: str) -> dict[int, dict[str, float]]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from brinell.perturb.operator import OPERATORS, find_operator, operator_names, step_operator
+from brinell.registry import DEFAULT_VARIANT
 from fidelity.compare import Array, Outcomes, area, distance, first_below, interval, kept, rank_correlation, resampled
 from fidelity.measure import ASSETS, LITE0, VARIANT, Curve, Measured, measure, published, published_networks
 
@@ -102,9 +103,9 @@ def compared() -> list[str]:
 
 
 def other_variants() -> list[str]:
-    """Return the ids of all operators in variants other than the default."""
-    raw = raw_gradients()
-    return [one.id for one in OPERATORS.values() if one.id not in raw and one.id != find_operator(one.name, VARIANT).id]
+    """Return the ids of all operators in other variants of the paper than the published one."""
+    left_out = {*raw_gradients(), *(find_operator(name, VARIANT).id for name in operator_names())}
+    return [one.id for one in OPERATORS.values() if one.id not in left_out and one.variant != DEFAULT_VARIANT]
 
 
 @dataclass(frozen=True)

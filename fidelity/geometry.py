@@ -31,6 +31,7 @@ PUBLISHED = {
     "similarity": (1.26, 1.25),
 }
 WITHIN = 0.15
+TEST_IMAGES = ("test images", "first test images")  # settings
 WHAT = ("fooled", "median of all", "ρ̂ where both fool", "queries")
 
 
@@ -83,6 +84,38 @@ def other_settings(runs: list[dict[str, Any]]) -> list[list[str]]:
                     ]
                 )
     return lines
+
+
+def reach(runs: list[dict[str, Any]]) -> dict[str, str]:
+    """Return how many more photographs other settings fool, and at which cost, in words for the text."""
+    more, longer = (_compared(runs[0], other) for other in runs[1:3])
+    gained = {(network, group): after - before for network, group, before, after, *_ in more}
+    first = gained.pop(("mobilenet_v2", "affine"))
+    return {
+        "gained": str(first),
+        "of": str(more[0][4]),
+        "elsewhere": f"{min(gained.values())} to {max(gained.values())}",
+        "cost": _range([cost for *_, cost in more], 1),
+        "fooled": _range([100 * after / count for _, _, _, after, count, _ in longer], 0),
+        "longer_cost": _range([cost for *_, cost in longer], 1),
+    }
+
+
+def _range(values: list[float], digits: int) -> str:
+    return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+
+
+def _compared(first: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, str, int, int, int, float]]:
+    """Return by network and group how many photographs are fooled before and after, of how many, and the queries' ratio."""
+    found = []
+    for network, own in other["blocks"].items():
+        same = {key: block for key, block in first["blocks"][network].items() if key in own}
+        for group in ("similarity", "affine"):
+            base, score = (_column(part, group, "score") for part in (same, own))
+            cost = _column(own, group, "queries").mean() / _column(same, group, "queries").mean()
+            before, after = (int((~np.isnan(part)).sum()) for part in (base, score))
+            found.append((network, group, before, after, len(score), float(cost)))
+    return found
 
 
 def _column(blocks: dict[str, Any], group: str, name: str) -> np.ndarray:
@@ -163,11 +196,12 @@ def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "geometry.md.j2").read_text(encoding="utf-8")
     )
-    return template.render(
+    text = template.render(
         table=table,
         sizes=_counts(found["table"][seed] for seed in seeds),
         within=sum(abs(ratio - 1) <= WITHIN for ratio, _ in checks.values()),
         checks=len(checks),
+        below=[_below(checks["translation", "manifool"][0], found["settings"][name]) for name in TEST_IMAGES],
         ordered=order[0] > order[2] >= order[1] > order[3],
         compared=[(KNOWN[group].short, own) for group, own in found["compared"].items()],
         lenets_measured=bool(lenets),
@@ -188,7 +222,14 @@ def page(found: dict[str, Any], photographs: list[dict[str, Any]]) -> str:
         )
         if photographs[1:]
         else "",
+        reach=reach(photographs) if photographs[2:] else None,
     )
+    return text.rstrip() + "\n"
+
+
+def _below(ratio: float, setting: dict[str, dict[str, float]]) -> str:
+    """Return by how many per cent ManiFool's score for translations would be below the paper in another setting."""
+    return f"{100 * (1 - ratio * (1 + setting['translation:manifool']['change'])):.0f}"
 
 
 def _counts(parts: Iterable[dict[str, dict[str, float]]]) -> str:
@@ -217,7 +258,7 @@ def main() -> None:
     found = json.loads(GATHERED.read_text(encoding="utf-8"))
     photographs = json.loads(PHOTOGRAPHS.read_text(encoding="utf-8")) if PHOTOGRAPHS.exists() else []
     target = ROOT / "docs" / "fidelity-geometry.md"
-    target.write_text(page(found, photographs) + "\n", encoding="utf-8")
+    target.write_text(page(found, photographs), encoding="utf-8")
     print(f"wrote {target.relative_to(ROOT)}")
 
 

@@ -2,80 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import mean, median, pvariance
 from typing import Any
 
-import brinell
 from brinell.lenses.highlights.findings import HighlightFindings
-from brinell.lenses.highlights.glare import AnyModel
 from brinell.runs.statistics import Estimate, proportion
-from brinell.saliency.findings import SaliencyFindings, ShiftRate
+from brinell.saliency.findings import ShiftRate
+from fidelity.glare_results import EXACT, SIZES, Seen
 from fidelity.words import grid, signed
 
-EXACT = "highlight:exact"
-SIZES = ("10 px", "20 px", "30 px", "40 px")
 SETTINGS = {
     "relative": "spots scaled as on {short} pixels",
     "nearest": "nearest-neighbour resize",
     "crop": "centre crop of 224 from 256 pixels",
     "authors": "the authors' grid",
 }
-
-
-@dataclass(frozen=True)
-class Seen:
-    """An image and a network: whether the original is classified correctly, with which confidence, and how many of the
-    hundred variants fail.
-    """
-
-    model: str
-    image: str
-    label: int
-    right: bool
-    sure: float
-    failing: int
-
-
-def images_of(runs: Sequence[brinell.Run]) -> list[Seen]:
-    """Return every image of runs, from their rows."""
-    return [Seen(*row) for run in runs for row in run.rows(_IMAGES).fetchall()]
-
-
-_IMAGES = """select model, image, any_value(label), bool_or(correct) filter (level = 0),
-                  any_value(confidence) filter (level = 0), count(*) filter (level > 0 and not correct)
-           from rows group by all order by all"""
-_FAILURES = """
-    select level, image, (level - 1) // 25 as size from rows
-    where level > 0 and not correct and image in (select image from rows where level = 0 and correct)
-"""
-
-
-def found_in(runs: Sequence[brinell.Run]) -> HighlightFindings:
-    """Return the combined findings of runs of one network each; variants that break any of them count once."""
-    found = [run.findings()["highlights"] for run in runs]
-    if len(found) == 1:
-        assert isinstance(found[0], HighlightFindings)
-        return found[0]
-    every = HighlightFindings({}, {}, {})
-    for one in found:
-        assert isinstance(one, HighlightFindings)
-        every.glare.update(one.glare)
-        every.least.update(one.least)
-    if every.glare:
-        failures = {row for run in runs for row in run.rows(_FAILURES).fetchall()}
-        counts = Counter(size for *_, size in failures)
-        shares = {SIZES[size]: counts[size] / len(failures) for size in range(len(SIZES))}
-        every.any_model[EXACT] = AnyModel(len(failures), shares)
-    return every
-
-
-def shifts_in(runs: Sequence[brinell.Run]) -> list[ShiftRate]:
-    """Return how often saliency shifts in them."""
-    found = [run.findings()["saliency"] for run in runs]
-    return [one for each in found if isinstance(each, SaliencyFindings) for one in each.shifts]
 
 
 def accuracies(found: HighlightFindings) -> str:
@@ -161,21 +103,52 @@ def experiments(images: Sequence[Seen], others: Mapping[str, Sequence[Seen]], sh
 
 def changes(images: Sequence[Seen], others: Mapping[str, Sequence[Seen]], short: int) -> str:
     """Return how many more images each setting loses at S ≥ 1, as a mean of networks with intervals over images."""
-    default = {(one.model, one.image): one for one in images}
-    shown = []
-    for name, seen in others.items():
-        by_image: dict[str, list[int]] = {}
-        for one in seen:
-            if (own := default.get((one.model, one.image))) is not None:
-                by_image.setdefault(one.image, []).append(_loses(one) - _loses(own))
-        if by_image:
-            gaps = [mean(own_gaps) for own_gaps in by_image.values()]
-            middle = mean(gaps)
-            wide = 1.96 * (pvariance(gaps) / len(gaps)) ** 0.5
-            numbers = [signed(100 * value, 1) for value in (middle, middle - wide, middle + wide)]
-            shown.append(f"{SETTINGS[name].format(short=short)} {numbers[0]} ({numbers[1]} to {numbers[2]})")
+    shown = [f"{SETTINGS[name].format(short=short)} {change(images, seen)}" for name, seen in others.items() if seen]
     head = "Change of points lost at S ≥ 1 compared with the default, mean of the networks, with 95 % intervals over images"
     return f"{head}: {'; '.join(shown)}."
+
+
+def change(images: Sequence[Seen], others: Sequence[Seen]) -> str:
+    """Return how many more of the same images another setting loses at S ≥ 1, in points with its interval."""
+    default = {(one.model, one.image): one for one in images}
+    by_image: dict[str, list[int]] = {}
+    for one in others:
+        if (own := default.get((one.model, one.image))) is not None:
+            by_image.setdefault(one.image, []).append(_loses(one) - _loses(own))
+    gaps = [mean(own_gaps) for own_gaps in by_image.values()]
+    middle = mean(gaps)
+    wide = 1.96 * (pvariance(gaps) / len(gaps)) ** 0.5
+    numbers = [signed(100 * value, 1) for value in (middle, middle - wide, middle + wide)]
+    return f"{numbers[0]} ({numbers[1]} to {numbers[2]})"
+
+
+def points_lost(images: Sequence[Seen], count: int = 1) -> dict[str, float]:
+    """Return the points that each network loses at S ≥ count."""
+    return {
+        model: 100 * mean(one.right and one.failing >= count for one in own) for model, own in _by_model(images).items()
+    }
+
+
+def mean_lost(images: Sequence[Seen], count: int = 1) -> str:
+    """Return the points lost at S ≥ count, as a mean of networks with its interval over images."""
+    by_image: dict[str, list[bool]] = {}
+    for one in images:
+        by_image.setdefault(one.image, []).append(one.right and one.failing >= count)
+    lost = [mean(own) for own in by_image.values()]
+    wide = 1.96 * (pvariance(lost) / len(lost)) ** 0.5
+    return f"{100 * mean(lost):.1f} ({100 * (mean(lost) - wide):.0f}–{100 * (mean(lost) + wide):.0f})"
+
+
+def settings(ways: Mapping[str, Sequence[Seen]]) -> str:
+    """Return the losses of every network in each setting."""
+    models = list(dict.fromkeys(one.model for seen in ways.values() for one in seen))
+    lines = [
+        [model, name, *_losses(own)]
+        for model in models
+        for name, seen in ways.items()
+        if (own := [one for one in seen if one.model == model])
+    ]
+    return grid(["network", "photographs", *HEAD], lines)
 
 
 def _loses(one: Seen) -> int:

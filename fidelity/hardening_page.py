@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from fidelity.words import grid
+from fidelity.hardening_motions import TABLE_2
+from fidelity.words import grid, signed
 
 RECIPE_TITLES = {
     "plain": "fine-tuning",
@@ -17,37 +19,90 @@ RECIPE_TITLES = {
 }
 
 
+NETWORKS = {"resnet18": "ResNet-18", "resnet20": "ResNet-20", "resnet56": "ResNet-56"}
+BATCH = 128
+#: the training runs that the text names: network, epochs, rate and whether the search was quick
+NAMED = {
+    "cifar": ("resnet18", 3, 0.01, True),
+    "wide_slow": ("resnet18", 3, 0.001, True),
+    "base": ("resnet20", 5, 0.01, False),
+    "short": ("resnet20", 1, 0.01, False),
+    "long": ("resnet20", 20, 0.01, False),
+    "slow": ("resnet20", 5, 0.001, False),
+    "quick": ("resnet20", 5, 0.01, True),
+    "deep": ("resnet56", 5, 0.01, True),
+    "deep_slow": ("resnet56", 5, 0.001, True),
+}
+Run = dict[str, Any]
+
+
 def page(found: dict[str, Any]) -> str:
     """Return the page."""
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "hardening.md.j2").read_text(encoding="utf-8")
     )
-    moved, lit = found.get("cifar", []), found.get("photographs", [])
-    return template.render(
-        cifar=moved[0] if moved else None,
-        table_2=_table_2(moved[0]) if moved else "",
-        ordered=[_ordered(run) for run in moved],
+    moved, lit = found["cifar"], found["photographs"]
+    named = {
+        name: next(run for run in moved if tuple(run[key] for key in ("network", "epochs", "rate", "quick")) == settings)
+        for name, settings in NAMED.items()
+    }
+    text = template.render(
+        **named,
+        paper=TABLE_2,
+        table_2=_table_2(named["cifar"]),
+        ordered=_ordered(named["cifar"]),
         trainings=_trainings(moved),
-        photographs=lit[0] if lit else None,
-        recipes=_recipes(lit[0]) if lit else "",
+        title=lambda run: NETWORKS[run["network"]],
+        score=lambda run, name: f"{_score(run, name):.2f}",
+        ratio=lambda run, name: f"{_ratio(run, name):.2f}",
+        lost=lambda run, name: f"{0 - _clean_change(run, name):.1f}",
+        missed=lambda run, name: _line(run, name)["images"] - _line(run, name)["fooled"],
+        steps=lambda run: run["epochs"] * _batches(run),
+        size=lambda run: run["images"] // _batches(run),
+        gap=lambda run: f"{100 * (_ratio(run, 'minimal') - 1) / (TABLE_2['minimal'] / TABLE_2['original'] - 1):.0f}",
+        photographs=lit[0],
+        recipes=_recipes(lit[0]),
         shorter=[(run["epochs"], _recipes(run)) for run in lit[1:]],
     )
+    return text.rstrip() + "\n"
 
 
-def _trainings(runs: list[dict[str, Any]]) -> str:
+def _line(run: Run, name: str) -> dict[str, Any]:
+    return next(line for line in run["lines"] if line["name"] == name)
+
+
+def _score(run: Run, name: str) -> float:
+    return float(_line(run, name)["score"]["value"])
+
+
+def _ratio(run: Run, name: str) -> float:
+    """Return ρ̂ divided by that of the original network."""
+    return _score(run, name) / _score(run, "original")
+
+
+def _clean_change(run: Run, name: str) -> float:
+    """Return the change of clean accuracy in points; 0 rather than a negative zero."""
+    return round(100 * (_line(run, name)["clean"] - _line(run, "original")["clean"]), 6) or 0.0
+
+
+def _batches(run: Run) -> int:
+    """Return the batches of an epoch, which have nearly the same size."""
+    return math.ceil(int(run["images"]) / BATCH)
+
+
+def _trainings(runs: list[Run]) -> str:
     """Return how much each training run changes ρ̂ and clean accuracy."""
+    recipes = ("minimal", "random", "baseline", "minimal and unchanged")
     rows = []
     for run in runs:
-        first, *lines = run["lines"]
+        known = {line["name"] for line in run["lines"]}
         cells = [
-            f"{line['score']['value'] / first['score']['value']:.2f} ({100 * (line['clean'] - first['clean']):+.0f})"
-            for line in lines
+            f"{_ratio(run, name):.2f} ({signed(_clean_change(run, name), 1)})" if name in known else "–" for name in recipes
         ]
-        how = "quick" if run["quick"] else "full"
-        settings = [f"{run['images']:,}", str(run["epochs"]), f"{run['rate']:g}", run["batches"], how, f"{run['test']}"]
-        rows.append([*settings, *cells])
-    head = ["images", "epochs", "rate", "batches", "ManiFool", "test images", "minimal", "random", "baseline"]
-    return grid(head, rows)
+        search = "quick" if run["quick"] else "full"
+        settings = [NETWORKS[run["network"]], f"{run['images']:,}", str(run["epochs"]), f"{run['rate']:g}", search]
+        rows.append([*settings, str(run["test"]), *cells])
+    return grid(["network", "images", "epochs", "rate", "ManiFool", "test images", *recipes], rows)
 
 
 def _table_2(cifar: dict[str, Any]) -> str:

@@ -1,11 +1,14 @@
 """Compare brinell's specular highlights with the published figures (2023); writes docs/fidelity-highlights.md.
 
-    python -m fidelity.highlights --measure [NAME …] [--networks NAME …] [--device cuda] [--images 300] [--fewer 100]
-    python -m fidelity.highlights
+    python -m fidelity.highlights measure [NAME …] [--networks NAME …] [--device cuda] [--images 300] [--fewer 100]
+    python -m fidelity.highlights store [NAME …]
+    python -m fidelity.highlights page
 
-The first command executes runs (all, or the named ones) under runs/fidelity-highlights-*, one per network: four networks
-need 120,000 forward passes on 300 photographs, the experiments several times as many; minutes on an accelerator, hours on
-two cores. The second writes the page from finished runs, also from another machine, and lists the missing ones.
+`measure` executes runs (all, or the named ones) under runs/fidelity-highlights-*, one per network: four networks need
+120,000 forward passes on 300 photographs, the experiments several times as many; minutes on an accelerator, hours on two
+cores. `store` adds the figures of finished runs, also from another machine, to fidelity/results/highlights.json, from which
+`page` writes the page. Experiments at native sizes need `--photographs`: the 1,000 files of the GitHub repository
+EliSchwartz/imagenet-sample-images, or some of them. efficientnet_lite4 needs `--lite4`: its arrays (see fidelity.lite4).
 """
 
 from __future__ import annotations
@@ -13,45 +16,52 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 import brinell
-from fidelity import glare
+from brinell.classes import Classes
+from fidelity import glare_results
+from fidelity.glare_results import EXACT
+from fidelity.highlights_page import PAGE, PAIRS, SHORT_SIDE, render_page
+from fidelity.lite4 import MEAN, STD, Lite4
 from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of, require_assets
-from fidelity.words import listed
 
-LITE0 = "efficientnet_lite0"
-NETS = (LITE0, "mobilenet_v2", "mobilenet_v1_075_192", "squeezenet1_1")
-PAIRS = 200  # variants per network whose saliency is compared: this many that fail, and as many that don't
-SHORT_SIDE = 375  # of a typical photograph of ImageNet, 500 by 375
+RESULTS = Path(__file__).parent / "results" / "highlights.json"
+NETS = ("efficientnet_lite0", "mobilenet_v2", "mobilenet_v1_075_192", "squeezenet1_1")
+LARGER = ("efficientnet_lite2", "efficientnet_lite4")
 DETECTORS = ("ssdlite_mobilenet_v2_coco", "yolo_fastest_1.1_coco")
 SCENES = 64
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment with every network: the operator, on all images or fewer, and how images are resized."""
+    """An experiment with several networks: the operator, on which images, and how they are resized.
 
-    operator: str = glare.EXACT
-    fewer: bool = True
+    `images` is "all" (photographs of the assets), "some" (fewer of them), "native" (photographs at their native sizes) or
+    "square" (the same, cropped and scaled as the assets are).
+    """
+
+    operator: str = EXACT
+    images: str = "some"
+    networks: Sequence[str] = NETS
     interpolation: str = "bicubic"
     crop: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
 
 EXPERIMENTS = {
-    "grid": Experiment(fewer=False),
+    "grid": Experiment(images="all"),
     "relative": Experiment(options={"sigmas": [sigma / SHORT_SIDE for sigma in (10, 20, 30, 40)], "relative": True}),
     "nearest": Experiment(interpolation="nearest"),
     "crop": Experiment(crop=True),
     "authors": Experiment("highlight:authors"),
     "least": Experiment("highlight:least"),
+    "larger": Experiment(images="all", networks=LARGER),
+    "native": Experiment(images="native", networks=(*NETS, *LARGER)),
+    "square": Experiment(images="square", networks=(*NETS, *LARGER)),
 }
 SALIENCY = {"saliency": "prediction", "saliency-label": "label"}  # and the class that maps are for
 MEASURES = [*EXPERIMENTS, *SALIENCY, "detectors"]
@@ -62,21 +72,29 @@ def run(name: str, network: str, given: argparse.Namespace) -> brinell.Run:
     folder, experiment = _folder(f"{name}-{network}"), EXPERIMENTS[name]
     if finished(folder):
         return brinell.Run(folder)
-    execution = brinell.Execution(device=given.device)
-    data = {"source": IMAGES, "limit": given.fewer if experiment.fewer else given.images}
+    execution = brinell.Execution(device=given.device, batch=given.batch)
+    data: dict[str, Any] = {"source": IMAGES, "limit": given.fewer if experiment.images == "some" else given.images}
+    if experiment.images in ("native", "square"):
+        data = {"source": glare_results.prepare_photographs(given.photographs, experiment.images)}
     lens = {"name": "highlights", "operators": [experiment.operator], **experiment.options}
-    return brinell.run(_network(network, experiment, execution), data, lens=lens, out=folder, execution=execution)
+    model = _network(network, experiment, execution, given.lite4)
+    return brinell.run(model, data, lens=lens, out=folder, execution=execution)
 
 
 def _folder(name: str) -> Path:
     return ROOT / "runs" / f"fidelity-highlights-{name}"
 
 
-def _network(name: str, experiment: Experiment, execution: brinell.Execution) -> brinell.Model:
+def _network(name: str, experiment: Experiment, execution: brinell.Execution, lite4: Path | None = None) -> brinell.Model:
     require_assets()
-    if name == LITE0:
+    if name == "efficientnet_lite4":
+        if lite4 is None:
+            raise SystemExit("efficientnet_lite4 needs --lite4, the folder of its arrays")
+        names = (ASSETS / "models" / "imagenet_classes.txt").read_text(encoding="utf-8").splitlines()
+        return brinell.wrap(Lite4(lite4), name=name, mean=MEAN, std=STD, classes=Classes(tuple(names)), execution=execution)
+    if name.startswith("efficientnet"):
         resize = "crop" if experiment.crop else "stretch"
-        return brinell.open_model(f"{LITE0}?resize={resize}&interpolation={experiment.interpolation}", execution)
+        return brinell.open_model(f"{name}?resize={resize}&interpolation={experiment.interpolation}", execution)
     return network_of(name, execution, experiment.interpolation, short_side=256 if experiment.crop else None)
 
 
@@ -95,38 +113,45 @@ def compare_saliency(target: str, network: str, given: argparse.Namespace) -> br
     return found
 
 
-def run_detectors() -> brinell.Run:
+def run_detectors(given: argparse.Namespace) -> brinell.Run:
     """Run two detectors on COCO photographs with a large object, whose boxes are known."""
     folder = _folder("detectors")
     if finished(folder):
         return brinell.Run(folder)
     options = f"task=detection&classes={ASSETS}/models/coco80.txt&interpolation=bilinear"
     models = [f"onnx:{ASSETS}/models/{name}.onnx?{options}" for name in DETECTORS]
-    data = {"source": ASSETS / "images" / "coco_val_128" / "instances.json", "min_area": 0.05, "limit": SCENES}
-    return brinell.run(models, data, lens={"name": "highlights", "operators": [glare.EXACT]}, out=folder)
+    limit = min(SCENES, given.fewer)
+    data = {"source": ASSETS / "images" / "coco_val_128" / "instances.json", "min_area": 0.05, "limit": limit}
+    return brinell.run(models, data, lens={"name": "highlights", "operators": [EXACT]}, out=folder)
 
 
-def measure(name: str, given: argparse.Namespace) -> list[brinell.Run]:
+def measure(name: str, given: argparse.Namespace) -> None:
     """Execute the runs of one measurement, network by network."""
     if name == "detectors":
-        return [run_detectors()]
-    if name in SALIENCY:
-        return [compare_saliency(SALIENCY[name], network, given) for network in given.networks]
-    return [run(name, network, given) for network in given.networks]
+        run_detectors(given)
+        return
+    networks = NETS if name in SALIENCY else EXPERIMENTS[name].networks
+    for network in networks:
+        if not given.networks or network in given.networks:
+            if name in SALIENCY:
+                compare_saliency(SALIENCY[name], network, given)
+            else:
+                run(name, network, given)
 
 
-def finished_runs(name: str) -> list[brinell.Run]:
-    """Return the finished runs of a measurement."""
+def finished_runs(name: str) -> dict[str, brinell.Run]:
+    """Return the finished runs of a measurement, by network."""
     if name == "detectors":
-        folders = [_folder(name)]
+        folders = {name: _folder(name)}
     else:
         of = {"saliency": "grid", "saliency-label": "label"}.get(name, name)
-        folders = [_folder(f"{of}-{network}") for network in NETS]
-    runs = [brinell.Run(folder) for folder in folders if finished(folder)]
+        networks = NETS if name in SALIENCY else EXPERIMENTS[name].networks
+        folders = {network: _folder(f"{of}-{network}") for network in networks}
+    runs = {network: brinell.Run(folder) for network, folder in folders.items() if finished(folder)}
     if name not in SALIENCY:
         return runs
     options = {"pairs": PAIRS, "target": SALIENCY[name]}
-    return [run for run in runs if _has_saliency(run, options)]
+    return {network: run for network, run in runs.items() if _has_saliency(run, options)}
 
 
 def _has_saliency(run: brinell.Run, options: dict[str, Any]) -> bool:
@@ -134,79 +159,48 @@ def _has_saliency(run: brinell.Run, options: dict[str, Any]) -> bool:
     return all(stored.get(name) == value for name, value in options.items())
 
 
+def store(names: Sequence[str], results: Path = RESULTS) -> None:
+    """Add the figures of finished runs to the results."""
+    found = json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
+    for name in names:
+        collect = glare_results.collect_saliency if name in SALIENCY else glare_results.collect_grid
+        for network, one in finished_runs(name).items():
+            found.setdefault(name, {})[network] = collect(one, variants=name == "grid")
+            print(f"stored {name} of {network}")
+    ordered = {name: found[name] for name in MEASURES if name in found}
+    results.write_text(json.dumps(ordered, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's arguments."""
-    parser = argparse.ArgumentParser(prog="python -m fidelity.highlights")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["measure", "store", "page"])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"measurements: {', '.join(MEASURES)} (default: all)")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--batch", type=int)
     parser.add_argument("--images", type=int, default=300)
     parser.add_argument("--fewer", type=int, default=100, help="images of the experiments")
-    parser.add_argument("--networks", nargs="+", choices=NETS, default=NETS)
-    parser.add_argument(
-        "--measure", nargs="*", metavar="NAME", help=f"execute runs without writing the page: {', '.join(MEASURES)}"
-    )
-    return parser.parse_args(arguments)
+    parser.add_argument("--networks", nargs="+", choices=(*NETS, *LARGER), default=())
+    parser.add_argument("--photographs", type=Path, help="folder of photographs at native sizes")
+    parser.add_argument("--lite4", type=Path, help="folder of the arrays of efficientnet_lite4")
+    given = parser.parse_args(arguments)
+    if unknown := set(given.names) - set(MEASURES):
+        parser.error(f"expected measurements among {', '.join(MEASURES)}, got {', '.join(sorted(unknown))}")
+    return given
 
 
 def main() -> None:
-    """Execute runs, or write the page."""
+    """Execute runs, store their figures, or write the page."""
     given = parse_arguments()
-    if given.measure is not None:
-        for name in given.measure or MEASURES:
+    names = given.names or MEASURES
+    if given.what == "measure":
+        for name in names:
             measure(name, given)
-        return
-    runs = {name: finished_runs(name) for name in MEASURES}
-    if not runs["grid"]:
-        sys.exit("no finished runs; start them with python -m fidelity.highlights --measure")
-    target = ROOT / "docs" / "fidelity-highlights.md"
-    target.write_text(render_page(runs).rstrip() + "\n", encoding="utf-8")
-    print(f"wrote {target.relative_to(ROOT)}")
-
-
-def render_page(runs: dict[str, list[brinell.Run]]) -> str:
-    """Return the page about the finished runs."""
-    reference = json.loads((Path(__file__).parent / "published_highlights.json").read_text(encoding="utf-8"))
-    found, images = glare.found_in(runs["grid"]), glare.images_of(runs["grid"])
-    others = {name: glare.images_of(runs[name]) for name in glare.SETTINGS}
-    shifts, labelled = (glare.shifts_in(runs[name]) for name in SALIENCY)
-    page = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
-        (Path(__file__).parent / "highlights.md.j2").read_text(encoding="utf-8")
-    )
-    return page.render(
-        networks=len(runs["grid"]),
-        images=len({one.image for one in images}),
-        fewer=min((len({one.image for one in seen}) for seen in others.values() if seen), default=0),
-        pairs=PAIRS,
-        short=SHORT_SIDE,
-        reference=reference,
-        accuracies=glare.accuracies(found),
-        drops=glare.drops(found, reference),
-        anyone=glare.anyone(images, found, reference),
-        sizes=glare.sizes(found, reference),
-        each=glare.each(found),
-        cells=glare.cells(found),
-        parts=glare.parts(images, reference),
-        sure=glare.sure(images),
-        changes=glare.changes(images, others, SHORT_SIDE),
-        experiments=glare.experiments(images, others, SHORT_SIDE) if any(others.values()) else None,
-        shifts=glare.shifts(shifts) if shifts else None,
-        targets=glare.targets(shifts, labelled) if labelled else None,
-        location=glare.location(glare.found_in(runs["detectors"]), reference) if runs["detectors"] else None,
-        light=glare.light(glare.found_in(runs["least"])) if runs["least"] else None,
-        missing=_missing(runs),
-    )
-
-
-def _missing(runs: dict[str, list[brinell.Run]]) -> list[str]:
-    """Return what was not measured."""
-    missing: dict[str, list[str]] = {}
-    for name, own in runs.items():
-        folders = [str(run.folder) for run in own]
-        absent = [network for network in NETS if not any(folder.endswith(network) for folder in folders)]
-        if name == "detectors":
-            absent = [] if folders else list(DETECTORS)
-        if absent:
-            missing.setdefault(listed(absent), []).append(name)
-    return [f"{listed(names)} of {networks}" for networks, names in missing.items()]
+    elif given.what == "store":
+        store(names)
+    else:
+        PAGE.write_text(render_page(json.loads(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8")
+        print(f"wrote {PAGE.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

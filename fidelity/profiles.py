@@ -143,7 +143,7 @@ def _agreements(main_run: Measured, agreed: Agreement, variants_run: Measured) -
     variants = {variant: [find_operator(name, variant) for name in compared()] for variant in ("published", "paper")}
     whole = agreement({name: main_run.of(find_operator(name, VARIANT).id) for name in published()})
     lines = [
-        ("published variant (default)", len(main_run.images), agreed),
+        ("published variant", len(main_run.images), agreed),
         (f"the same with {title(ATTACK)}", len(main_run.images), whole),
     ] + [
         (label, FEW, agreement({one.name: by_text["efficientnet_lite0", one.id] for one in variants[variant]}))
@@ -234,8 +234,8 @@ def _variants(main_run: Measured, variants_run: Measured) -> str:
             curves = [few.of(find_operator(name, VARIANT).id).mean(0), variants_run.of(key).mean(0), published()[name]]
             levels, areas = [format_level(first_below(one)) for one in curves], [f"{area(one):.3f}" for one in curves]
             lines.append([title(key), *levels, *areas, *(f"{distance(one, curves[2]):.3f}" for one in curves[:2])])
-    heads = ["first level below 50 %: default", "this variant", "B0", "area: default", "this variant", "B0"]
-    return grid(["", *heads, "distance from B0: default", "this variant"], lines)
+    heads = ["first level below 50 %: published", "this variant", "B0", "area: published", "this variant", "B0"]
+    return grid(["", *heads, "distance from B0: published", "this variant"], lines)
 
 
 # ---- sentences ----

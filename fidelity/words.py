@@ -10,8 +10,8 @@ from fidelity.compare import NEVER
 
 
 def title(operator: str) -> str:
-    """Return an operator's or property's name for people."""
-    return find_change(operator).title
+    """Return an operator's or property's name for people, with its variant unless it is the one of the papers' figures."""
+    return find_change(operator).title.removesuffix(" (published)").removesuffix(" (dsn2020)")
 
 
 def format_level(value: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -206,8 +208,83 @@ def test_average_precision_by_hand() -> None:
     assert np.isnan(evaluate([], [("c", [second], [-1])]).map)
 
 
-def test_average_precision_needs_pycocotools(spots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(brinell.MissingExtra, match=r"needs pycocotools, which is not installed: pip install .*\[detec"):
-        brinell.run(wrapped(Spots()), spots, out=tmp_path / "run", execution=PLAIN, quiet=True)
-    assert not (tmp_path / "run").exists(), "raised before the run starts"
+def say_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the lines that runs say from now on."""
+    said: list[str] = []
+    monkeypatch.setattr("brinell.engine.progress.Silent.say", lambda self, text: said.append(text))
+    return said
+
+
+def test_only_average_precision_needs_pycocotools(spots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lens, marked = {"name": "profile", "operators": ["fade_black"], "levels": 1}, {"source": spots, "preferred": "spot"}
+    said = say_of(monkeypatch)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "pycocotools", None)
+        without.setattr("importlib.util.find_spec", lambda name: None)
+        data = {"source": str(spots.parent), "labels": "prediction"}
+        brinell.run(wrapped(Spots()), data, lens=lens, out=tmp_path / "plain", execution=PLAIN, quiet=True)
+        assert not any("pycocotools" in line for line in said), "there are no objects to compute it from"
+        run = brinell.run(wrapped(Spots()), marked, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+        (advice,) = [line for line in said if "pycocotools" in line]
+        assert advice.startswith("no average precision: this needs pycocotools")
+        assert advice.endswith("; then rerun to add it")
+        assert run.finished and run.summary().precision("spots") is None
+    run = brinell.run(wrapped(Spots()), marked, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    assert run.summary().precision("spots") is not None
+
+
+def test_predictions_as_labels_leave_out_images_without_a_detection(
+    spots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last image is dark: its best score is 0.08, which counts as nothing."""
+    said = say_of(monkeypatch)
+    data = {"source": str(spots.parent), "labels": "prediction"}
+    lens = {"name": "profile", "operators": ["fade_black"], "levels": 2}
+    run = brinell.run(wrapped(Spots()), data, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    assert [line for line in said if "left out" in line] == [
+        "1 of 6 images are left out: spots finds nothing in them that could be their label (--labels prediction)"
+    ]
+    assert run.rows("select count(*), bool_and(correct), bool_and(kept) from clean").fetchall() == [(5, True, True)]
+    assert run.rows("select bool_and(correct), count(*) from rows where level = 0").fetchall() == [(True, 5)]
+    page = " ".join(Path(run.report()).read_text().split())
+    assert "5 images were measured out of 6" in page and "1 were left out: a model found nothing in them" in page
+
+
+def test_an_image_is_left_out_for_all_models(spots: Path, tmp_path: Path) -> None:
+    blind = brinell.wrap(
+        Spots(), size=32, classes=CLASSES, name="strict", detection={"score_threshold": 0.9}, execution=PLAIN
+    )
+    data = {"source": str(spots.parent), "labels": "prediction"}
+    lens = {"name": "profile", "operators": ["fade_black"], "levels": 1}
+    run = brinell.run([wrapped(Spots()), blind], data, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    counts = run.rows("select model, count(*), bool_and(correct) from clean group by all order by all").fetchall()
+    assert counts == [("spots", 3, True), ("strict", 3, True)], "the other spots lie between two squares"
+
+
+def test_a_detector_that_finds_nothing_is_reported(spots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = say_of(monkeypatch)
+    data = {"source": str(spots.parent), "labels": "prediction"}
+    lens = {"name": "profile", "operators": ["jpeg"], "levels": 1}
+    model = wrapped(Spots(), score_threshold=0.99)
+    with pytest.raises(brinell.DataError, match="spots finds nothing in any of the 6 images; check how it normalises"):
+        brinell.run(model, data, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    (warning,) = [line for line in said if line.startswith("warning")]
+    assert re.fullmatch(
+        r"warning: spots finds nothing in any of 6 clean images \(its best score is 0\.97, below 0\.99\); check how it "
+        r"normalises images \(\?mean=, \?std=\), \?activation= and \?score_threshold=",
+        warning,
+    )
+    marked = {"source": spots, "preferred": "spot"}
+    brinell.run(model, marked, lens=lens, out=tmp_path / "labelled", execution=PLAIN, quiet=True)
+    assert len([line for line in said if line.startswith("warning")]) == 2, "a run with labels goes on, and says so"
+
+
+def test_a_wrong_box_format_is_reported(spots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = say_of(monkeypatch)
+    lens = {"name": "profile", "operators": ["jpeg"], "levels": 1}
+    for number, options in enumerate(({}, {"box_format": "xywh"}, {"box_units": "pixels"})):
+        model = wrapped(Spots(), score_threshold=0.05, **options)  # all squares are found
+        data = {"source": spots, "preferred": "spot"}
+        brinell.run(model, data, lens=lens, out=tmp_path / str(number), execution=PLAIN, quiet=True)
+    warnings = [line.partition("; ")[2] for line in said if line.startswith("warning: spots: ")]
+    assert warnings == ["xyxy fits: add ?box_format=xyxy", "relative fits: add ?box_units=relative"]

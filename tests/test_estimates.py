@@ -113,9 +113,9 @@ def test_an_estimate_is_one_line() -> None:
     assert estimate_line(Plan("runs/x", (cost(),))) == "Estimate: about 2.8 h, 41,000 forward passes, 0.1 MB."
     two = Plan("runs/x", (cost(), cost(lens="profile", seconds=60, most=True)))
     assert estimate_line(two).startswith("Estimate: at most 2.8 h, 82,000 forward passes (knob 2.8 h, profile 60 s)")
-    service = cost(queries=4_100, price=0.01, seconds=0.0, images_per_second=None, most=True)
+    service = cost(queries=4_100, price=0.01, currency="USD", seconds=0.0, images_per_second=None, most=True)
     assert estimate_line(Plan("runs/x", (service,))) == (
-        "Estimate: as long as the service takes, at most 4,100 queries for 41.00 (at 0.01 each), 0.1 MB."
+        "Estimate: as long as the service takes, at most 4,100 queries for 41.00 USD (at 0.01 USD each), 0.1 MB."
     )
 
 

@@ -19,6 +19,7 @@ from brinell.cli.main import main
 from brinell.errors import ConfigError
 from brinell.lenses.fragility.opposite import opposite_windows
 from brinell.lenses.highlights.findings import HighlightFindings
+from brinell.lenses.highlights.glare import sigma_names
 from brinell.perturb.highlight import add_highlights, highlight_grid
 from brinell.runs.statistics import ratio
 from brinell.saliency.findings import SaliencyFindings
@@ -391,6 +392,60 @@ def check_scenes(run: brinell.Run) -> None:
     assert {k: value.value for k, value in one.at_least.items()} == {1: 1 / 3, 2: 1 / 3}
     assert {k: value.value for k, value in one.over_right.items()} == {1: 1 / 2, 2: 1 / 2}
     assert run.findings(at_least=(3,))["photographs"].scenes["watchman"].at_least[3].value == 2 / 3  # type: ignore[union-attr]
+
+
+def test_variants_are_compared_with_the_original_s_answer(tmp_path: Path) -> None:
+    """Without labels the answer to the original counts as right, also where that comes after its variants."""
+    folder = photographed(tmp_path / "photos") / "dark"
+    for file in list(folder.iterdir()):  # a flat folder, in which variants come first
+        file.rename(tmp_path / "photos" / f"z{file.name}" if "_torch" not in file.name else tmp_path / "photos" / file.name)
+    pattern = r"z?(?P<original>[abc])(_torch(?P<variant>\d+))?\.png$"
+    Image.new("RGB", (40, 40)).save(tmp_path / "photos" / "c_torch9.png")  # black: the original is bright
+    data = {"source": str(tmp_path / "photos"), "pattern": pattern, "labels": "prediction"}
+    run = brinell.run(watchman(), data, lens="photographs", out=tmp_path / "run", execution=PLAIN, quiet=True)
+    one = run.findings()["photographs"].scenes["watchman"]  # type: ignore[union-attr]
+    assert (one.scenes, one.right, one.top1.value) == (3, 3, 1.0)
+    assert (one.variants, one.failing, one.failing_scenes) == (10, 2 + 3, 2)
+    black = run.rows("select correct from rows join samples using (image) where name like '%c_torch9.png'").fetchall()
+    assert black == [(False,)]
+    labels = run.rows("select original, count(distinct clean.label) from samples join clean using (index) group by all")
+    assert sorted(labels.fetchall()) == [("a", 1), ("b", 1), ("c", 1)]
+    assert "of a photographed variant: on its original" in " ".join(Path(run.report()).read_text().split())
+
+
+def test_default_spots_are_scaled_on_small_images(tmp_path: Path, capsys: Any) -> None:
+    """28 by 28 pixels: spots of 10 to 40 pixels would cover everything."""
+    small = [(np.full((28, 28, 3), 20, np.uint8), "dark"), (np.full((30, 28, 3), 30, np.uint8), "dark")]
+    large = (np.full((300, 200, 3), 25, np.uint8), "dark")
+    lens = {"name": "highlights", "operators": ["highlight"], "cells": 2}
+    runs = {}
+    for name, data, extra in (
+        ("small", small, {}),
+        ("mixed", [*small, large], {}),
+        ("large", [large], {}),
+        ("pixels", small, {"relative": False}),
+        ("given", small, {"sigmas": [10, 20]}),
+    ):
+        runs[name] = brinell.run(
+            [watchman(), watchman("other")], data, lens=lens | extra, out=tmp_path / name, execution=PLAIN
+        )
+        said = [line for line in capsys.readouterr().err.splitlines() if "smaller than" in line]
+        assert len(said) == (name in ("small", "mixed")), "once, for all models"
+        if said:
+            which = "all 2 images are" if name == "small" else "2 of 3 images are"
+            assert said[0].startswith(f"{which} smaller than 160 pixels, which spots of 40 pixels would cover")
+            assert "2.7, 5.3, 8, 11 % of the shorter side" in said[0] and "--no-relative" in said[0]
+    sql = "select distinct height, sigma from rows join samples using (image) where level > 0 order by all"
+    scaled = [28 * sigma / 375 for sigma in (10, 20, 30, 40)]
+    found = {name: run.rows(sql).fetchall() for name, run in runs.items()}
+    assert [sigma for height, sigma in found["small"] if height == 28] == pytest.approx(scaled)
+    assert [sigma for height, sigma in found["mixed"] if height == 300] == [10, 20, 30, 40]
+    assert [sigma for height, sigma in found["pixels"] if height == 28] == [10, 20, 30, 40]
+    assert [sigma for height, sigma in found["given"] if height == 28] == [10, 20]
+    names = {name: sigma_names(run, run.lens("highlights")) for name, run in runs.items()}
+    assert names["small"] == ["2.7 %", "5.3 %", "8 %", "11 %"] and names["large"][0] == "10 px"
+    assert names["mixed"][0] == "10 px or 2.7 %" and names["pixels"][0] == names["given"][0] == "10 px"
+    assert "σ of 2.7 %, 5.3 %, 8 %, 11 % of the shorter side" in Path(runs["small"].report()).read_text()
 
 
 def test_photographed_variants_by_a_pattern(tmp_path: Path) -> None:

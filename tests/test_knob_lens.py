@@ -194,7 +194,7 @@ def drive(broken: Tensor, search: Iterator[Trials], most: int) -> tuple[Any, int
             numbers = torch.zeros(len(hit))
             verdict = type("V", (), {**dict.fromkeys(ANSWERS, numbers), "prediction": places})()
             distances = type("D", (), dict.fromkeys(DISTANCES, numbers))()
-            outcome = type("O", (), {"verdict": verdict, "broken": hit, "difference": distances})()
+            outcome = type("O", (), {"verdict": verdict, "broken": hit, "difference": distances, "cause": None})()
             trials = search.send(outcome)
     except StopIteration as finished:
         return finished.value, queries, rounds

@@ -70,7 +70,7 @@ def test_quick_costs_less_than_standard() -> None:
             return sum(count(found, change, image, (224, 224)) for change in lens.method.changes(found))
 
         if lens.name != "photographs":
-            assert trials("quick") <= min(250, trials("standard") / 3) and trials("standard") <= trials("full")
+            assert trials("quick") <= min(450, trials("standard") / 3) and trials("standard") <= trials("full")
 
 
 def test_given_options_win() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import duckdb
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 import brinell
 from brinell.lenses.method import Outcome, Shard, Trials
-from brinell.lenses.profile.exhibits import find_first_failures
+from brinell.lenses.profile.exhibits import find_first_failures, select_exhibits
 from brinell.perturb.operator import find_operator, operator_names
 from conftest import PLAIN
 
@@ -265,3 +267,28 @@ def test_gradient_descent_on_the_model_under_test(assets: Path, tmp_path: Path, 
     assert summary.averaged_operators == ["noise:published"], "and count in no average"
     with pytest.raises(brinell.ConfigError, match="needs gradients"):
         brinell.run(f"onnx:{assets}/models/cifar10_resnet20.onnx", data, lens=lens, out=tmp_path / "onnx", quiet=True)
+
+
+def test_exhibits_leave_out_answers_that_a_service_owes(greys: Path, tmp_path: Path) -> None:
+    """A service may fail for some images, which then have no row at that level."""
+    lens = {"name": "profile", "operators": ["fade_black"]}
+    run = brinell.run("fake:grey:0.25", greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    failure = run.summary().failure_point("grey:0.25", "fade_black:published", 0.5)
+    before = [exhibit for exhibit in select_exhibits(run, {}) if exhibit.group == 0.5]
+    assert len(before) == 1 and before[0].level == failure.level
+    images = [image for (image,) in run.rows("select image from samples order by index").fetchall()]
+    example = before[0].image
+
+    def drop(missing: str) -> brinell.Run:
+        for file in (tmp_path / "run" / "rows").rglob("*.parquet"):
+            rows = pq.read_table(file)
+            kept = duckdb.sql(f"select * from rows where not ({missing})").to_arrow_table()
+            pq.write_table(kept.cast(rows.schema), file)
+        return brinell.Run(tmp_path / "run")
+
+    run = drop(f"image = '{example}' and level = {failure.level}")
+    (other,) = [exhibit for exhibit in select_exhibits(run, {}) if exhibit.group == 0.5]
+    assert other.image != example, "another image has all answers"
+    others = ", ".join(f"'{image}'" for image in images if image != example)
+    run = drop(f"image in ({others}) and level in (0, {30 if failure.level != 30 else 29})")
+    assert [exhibit for exhibit in select_exhibits(run, {}) if exhibit.group == 0.5] == []

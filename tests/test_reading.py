@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -322,3 +323,27 @@ def test_a_terminal_shell_of_ipython_is_no_notebook(monkeypatch: pytest.MonkeyPa
     assert not in_notebook()
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
     assert not in_notebook()
+
+
+# ---- the same every time ----
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_summary_is_the_same_every_time(name: str) -> None:
+    """Ties are in a fixed order, and sums are added up in one."""
+    first, second = (json.dumps(brinell.Run(RUNS / name).to_json()) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("name", ["cifar-profile", "cifar-knob-exact", "imagenet-several", "detector"])
+def test_comparisons_fit_80_columns(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shutil.copytree(RUNS / name, tmp_path / "new")
+    monkeypatch.chdir(tmp_path)
+    for command in ("compare", "leaderboard"):
+        main([command, str(RUNS / name), "new"])
+        shown = capsys.readouterr().out
+        assert not re.search(r"\d…", shown) and max(map(len, shown.splitlines())) <= 80, command
+        assert str(RUNS) not in shown, "titles name runs, not paths"

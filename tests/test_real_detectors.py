@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from itertools import product
 from pathlib import Path
 
 import pytest
+import torch
 
 import brinell
 from brinell.boxes import box_iou
+from brinell.config.detection import Decoding
 from brinell.lenses.profile.findings import ProfileFindings
+from brinell.models.decoding_check import FORMATS, UNITS, DecodingCheck, advise_boxes, read_boxes, write_boxes
 
 
 def detector_source(assets: Path, name: str, options: str = "") -> str:
@@ -32,6 +37,44 @@ def test_real_detectors_find_the_bear(assets: Path, name: str) -> None:
     found = model.detector.found(detections)
     truth = model.preprocess.map_boxes(sample.boxes, *sample.image.shape[1:])
     assert float(box_iou(found.boxes[:, 0], truth).max()) > 0.7
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_every_wrong_box_format_is_noticed(assets: Path, name: str) -> None:
+    """The boxes of a real detector, as a network of every format would write them, read as every other format."""
+    model = brinell.open_model(detector_source(assets, name))
+    dataset = brinell.open_dataset(assets / "images" / "coco_val_128" / "instances.json")
+    assert model.detector is not None
+    inputs = torch.stack([model.preprocess.model_input(dataset[index].image) for index in range(32)])
+    check, size = DecodingCheck(model), (model.preprocess.height, model.preprocess.width)
+    check.add([model.answer(inputs)[1]])  # type: ignore[list-item]
+    assert check.warning() is None, "it is decoded rightly"
+    boxes, decodings = torch.cat(check.boxes), list(product(FORMATS, UNITS))
+    for true, read in product(decodings, decodings):
+        decoded = read_boxes(write_boxes(boxes, *true, size), *read, size)
+        advice = advise_boxes(decoded, Decoding(box_format=read[0], box_units=read[1]), size)  # type: ignore[arg-type]
+        if true == read:
+            assert advice is None
+        else:
+            pairs = zip(("box_format", "box_units"), true, read, strict=True)
+            wanted = "&".join(f"{key}={right}" for key, right, wrong in pairs if right != wrong)
+            assert advice is not None and advice.endswith(f": add ?{wanted}"), (true, read, advice)
+
+
+def test_a_wrong_box_format_is_said_in_one_line(assets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    brinell.run(
+        detector_source(assets, DETECTORS[1], "&box_format=cxcywh&name=yolo"),
+        {"source": str(assets / "images" / "coco_val_128" / "instances.json"), "limit": 12},
+        lens={"name": "profile", "operators": ["white_fog"], "levels": 1},
+        out=tmp_path / "run",
+        execution=brinell.Execution(batch=4),
+    )
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    assert re.fullmatch(
+        r"warning: yolo: \d\d% of its boxes lie outside the image or have no size with box_format=cxcywh; xyxy fits: add "
+        r"\?box_format=xyxy",
+        line,
+    )
 
 
 def test_images_are_selected_as_in_the_paper(assets: Path, tmp_path: Path) -> None:

@@ -150,13 +150,15 @@ def test_plan_and_summary_report_the_cost_and_plan_sends_nothing(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     with listening(respond_with_scores) as server:
-        model = f"{server.url}#size=32&name=service&mapping={mapping(tmp_path, '', 'price: 0.01, rate: 100')}"
+        model = (
+            f"{server.url}#size=32&name=service&mapping={mapping(tmp_path, '', 'price: 0.01, currency: EUR, rate: 100')}"
+        )
         what = ["--model", model, "--data", str(greys), "--operator", "noise", "--levels", "5"]
         main(["plan", *what])
         plan = capsys.readouterr().out
-        assert "at most 72 queries for 0.72 (at 0.01 each)" in plan and server.requests == []
+        assert "at most 72 queries for 0.72 EUR (at 0.01 EUR each)" in plan and server.requests == []
         main(["run", *what, "--out", str(tmp_path / "run")])
-        line = "service: 72 images sent for 0.72 (at 0.01 each), "
+        line = "service: 72 images sent for 0.72 EUR (at 0.01 EUR each), "
         assert line in capsys.readouterr().out
         main(["summary", str(tmp_path / "run")])
         assert line in capsys.readouterr().out
@@ -164,6 +166,14 @@ def test_plan_and_summary_report_the_cost_and_plan_sends_nothing(
         main(["summary", "--json", str(tmp_path / "run")])
         assert json.loads(capsys.readouterr().out)["queries"]["service"]["sent"] == 72
         assert len(server.requests) == 72
+
+
+def test_a_price_needs_its_currency(tmp_path: Path) -> None:
+    model = f"http://localhost:1#size=32&mapping={mapping(tmp_path, '', 'price: 0.01')}"
+    with pytest.raises(
+        brinell.BrinellError, match=r"calls.price needs its currency; add one, as in price: 0\.01, currency: USD"
+    ):
+        open_model(model, PLAIN)
 
 
 def test_max_queries_on_the_command_line(greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

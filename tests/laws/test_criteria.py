@@ -77,6 +77,25 @@ def test_every_criterion_is_documented(name: str) -> None:
     assert CRITERIA[name].__doc__
 
 
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("top_k_misclassification(2)", {1: "the true class has rank 3, not among the best 2"}),
+        ("confident_misclassification(0.8)", {2: "class changed to y; its score 0.90 is at least 0.8"}),
+        (
+            "original_class_confidence_loss",
+            {1: "the true class's score 0.10 is below 0.5", 2: "the true class's score 0.05 is below 0.5"},
+        ),
+        ("target_class_probability(2, 0.25)", {1: "score of y 0.30 is above 0.25", 2: "score of y 0.90 is above 0.25"}),
+    ],
+)
+def test_criteria_explain_themselves(name: str, texts: dict[int, str]) -> None:
+    criterion, answer = find_criterion(name, NAMES, 3), make_answer(SCORES, LABELS)
+    assert criterion.explain is not None
+    explained = criterion.explain(answer, NAMES.short_name)
+    assert {row: explained[row] for row, broken in enumerate(criterion(answer).tolist()) if broken} == texts
+
+
 @pytest.mark.parametrize("name", OF_CLASSIFIERS)
 def test_criteria_that_need_no_scores_give_the_same_result_for_labels(name: str) -> None:
     labels_only = torch.nn.functional.one_hot(SCORES.argmax(1), 3).float()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from brinell.boxes import Detections
-from brinell.criteria.criterion import Answer, Scene, find_criterion
+from brinell.criteria.criterion import CAUSES, Answer, Scene, find_criterion
 from brinell.criteria.distance import own_regions, weighted_distance
 from brinell.criteria.verdict import verdict_of_detector
 
@@ -116,3 +116,88 @@ def test_regions_without_annotations() -> None:
     found = own_regions(NOW, torch.ones(5, dtype=torch.int64))
     assert found[0].tolist() == HERE and found[1].tolist() == AWAY
     assert not found[2].any()
+
+
+# ---- explanations ----
+
+NAMES = ("sky", "bus", "cat", "dog")
+
+
+def explained(name: str, now: Detections, clean: Detections, threshold: float = 0.25) -> list[tuple[str, str]]:
+    """Return the cause and the explanation of each image; detections below the threshold are not found."""
+    found = now.where(now.scores >= threshold)
+    seen = dataclasses.replace(scene(found, clean), score_threshold=threshold)
+    probabilities = now.class_scores(4)
+    answer = Answer(verdict_of_detector(probabilities, seen.labels), probabilities, seen)
+    criterion = find_criterion(name, outputs=4, detector=True)
+    assert criterion.cause is not None and criterion.explain is not None and bool(criterion(answer).all())
+    texts = criterion.explain(answer, NAMES.__getitem__)
+    return [(CAUSES[code], text) for code, text in zip(criterion.cause(answer).tolist(), texts, strict=True)]
+
+
+BUS = detections([(HERE, 1, 0.72)])
+
+
+@pytest.mark.parametrize(
+    ("criterion", "now", "cause", "text"),
+    [
+        ("target_class_missing", [], "lost", "bus lost"),
+        (
+            "target_class_missing",
+            [(HERE, 1, 0.21)],
+            "score below threshold",
+            "score of bus 0.21 is below the threshold 0.25",
+        ),
+        (
+            "target_class_missing",
+            [(HERE, 1, 0.2499)],
+            "score below threshold",
+            "score of bus 0.2499 is below the threshold 0.25",
+        ),
+        ("target_class_missing", [(HERE, 2, 0.6)], "class changed", "class changed to cat"),
+        (
+            "target_class_missing",
+            [(HERE, 2, 0.6), (HERE, 1, 0.1)],
+            "class changed",
+            "class changed to cat (score of bus 0.10 is below the threshold 0.25)",
+        ),
+        ("target_class_missing", [(AWAY, 2, 0.6)], "lost", "bus lost"),
+        ("target_class_missing(2)", [(HERE, 1, 0.6)], "lost", "cat lost"),
+        (
+            "regional_target_class_missing(0.5)",
+            [([30.0, 10, 70, 50], 1, 0.8)],
+            "box moved",
+            "box moved: IoU 0.33, required above 0.5",
+        ),
+        ("regional_target_class_missing(0.5)", [(AWAY, 1, 0.8)], "box moved", "box moved: IoU 0.00, required above 0.5"),
+        (
+            "regional_target_class_missing(0.5)",
+            [(HERE, 1, 0.2)],
+            "score below threshold",
+            "score of bus 0.20 is below the threshold 0.25",
+        ),
+        (
+            "target_class_boost(3)",
+            [(AWAY, 3, 0.9)],
+            "score rose",
+            "score of dog rose from 0.00 to 0.90, by more than 0.3",
+        ),
+        (
+            "weighted_ap",
+            [(AWAY, 3, 0.9)],
+            "detections changed",
+            "detections changed: weighted distance 0.096, above 0.0001",
+        ),
+    ],
+)
+def test_a_criterion_explains_itself(
+    criterion: str, now: list[tuple[list[float], int, float]], cause: str, text: str
+) -> None:
+    assert explained(criterion, detections(now), BUS) == [(cause, text)]
+
+
+def test_joined_criteria_give_both_reasons() -> None:
+    (found,) = explained("target_class_missing & target_class_boost(3)", detections([(AWAY, 3, 0.9)]), BUS)
+    assert found == ("lost", "bus lost; score of dog rose from 0.00 to 0.90, by more than 0.3")
+    (found,) = explained("target_class_missing & original_class_confidence_loss(0.5)", detections([(HERE, 1, 0.1)]), BUS)
+    assert found[1] == "score of bus 0.10 is below the threshold 0.25; the true class's score 0.10 is below 0.5"

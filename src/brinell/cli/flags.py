@@ -75,7 +75,7 @@ def flags_of(
                 kind=types.GenericAlias(list, (kind,)) if many else kind,
                 help=_help(field, many),
                 panel=panel,
-                negatable=kind is bool and field.default is True,
+                negatable=kind is bool and field.default is not False,
             )
         )
     return flags

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
 from brinell.cli.console import out, print_json, say
 from brinell.cli.flags import flags_of, unique, with_flags
@@ -24,6 +22,7 @@ from brinell.hardening.options import (
     TrainingOptions,
     load_harden_config,
 )
+from brinell.report.grid import Grid
 
 #: sections of a config that have flags of their own, or hold lists that only a file can give
 HARDEN_SECTIONS = (
@@ -98,12 +97,7 @@ def _harden(
     if as_json:
         print_json({"version": 1, **found.effect.to_json()})
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for head in ("", "before", "after", "change [95 %]", "images"):
-        table.add_column(head, justify="right" if head else "left", no_wrap=bool(head))
-    for row in found.effect.rows():
-        table.add_row(*row)
-    out.print(table)
+    out.print(Grid(("", "before", "after", "change [95 %]", "images"), tuple(found.effect.rows())))
     store = Store(found.folder)
     sentence = found.effect.sentence
     say(

@@ -107,7 +107,9 @@ def show(
     ] = None,
     size: Annotated[int, typer.Option(min=1, help="Side that the image is resized to.")] = 224,
     seed: Annotated[int, typer.Option(help="Seed of the random draws.")] = 0,
-    model: Annotated[str | None, typer.Option(help="Torch model, for operators that need gradients.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Torch model for operators that need gradients, or detector whose boxes are drawn.")
+    ] = None,
     file: Annotated[Path, typer.Option("--out", help="PNG file to write.")] = Path("levels.png"),
 ) -> None:
     """Draw an image under operators, as a contact sheet.

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from brinell.boxes import Detections
 from brinell.config.execution import Execution
 from brinell.datasets.decode import read_image
 from brinell.engine.renderer import Renderer
 from brinell.errors import ConfigError
+from brinell.lenses.scenes import Move
+from brinell.marks import Mark, draw_marks
+from brinell.models.marking import marker_of
 from brinell.models.model import Model
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model
@@ -23,15 +29,24 @@ from brinell.perturb.operator import operator_names
 from brinell.pictures import to_picture
 from brinell.types import id_number, image_id
 
-_GAP, _LABEL, _HEAD = 6, 18, 20
+_GAP, _LABEL, _HEAD, _MARK_TEXT = 6, 18, 20, 13
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """An image with its caption, and what a detector finds in it."""
+
+    caption: str
+    image: Tensor
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One operator or property: its title, and its images with their captions."""
+    """One operator or property: its title, and its images."""
 
     title: str
-    images: list[tuple[str, Tensor]]
+    cells: list[_Cell]
 
 
 def contact_sheet(
@@ -50,13 +65,11 @@ def contact_sheet(
     image = read_image(path)
     preprocess = opened.preprocess if opened is not None else Preprocess(size, size, channels=len(image))
     renderer = _renderer(image, preprocess, seed, opened)
-    rows = [_Row("a spot of light", _lit(renderer, spots))] if spots else []
+    artist = _Artist(renderer, opened)
+    rows = [_Row("a spot of light", artist.draw_spots(spots))] if spots else []
     for change in changes:
         for title, examples in change.examples(preprocess.height, preprocess.width, sorted(set(levels))):
-            parameters = [torch.tensor([values], dtype=torch.float64) for _, values in examples]
-            images = [_draw(renderer, change, values) for values in parameters]
-            captions = [caption for caption, _ in examples]
-            rows.append(_Row(title, list(zip(captions, images, strict=True))))
+            rows.append(_Row(title, [artist.draw(caption, change, values) for caption, values in examples]))
     return _drawn(rows)
 
 
@@ -78,38 +91,65 @@ def _renderer(image: Tensor, preprocess: Preprocess, seed: int, model: Model | N
     return renderer
 
 
-def _draw(renderer: Renderer, change: Change, parameters: Tensor) -> Tensor:
-    return renderer.images(change, torch.tensor([0]), parameters)[0].cpu()
+@dataclass(frozen=True)
+class _Artist:
+    """Draws one image under changes; with a detector, what it finds in them."""
+
+    renderer: Renderer
+    model: Model | None
+
+    def draw(self, caption: str, change: Change, values: Sequence[float]) -> _Cell:
+        """Draw the image under a change."""
+        parameters, sample = torch.tensor([values], dtype=torch.float64), torch.tensor([0])
+        image = self.renderer.images(change, sample, parameters)
+        if self.clean is None or self.model is None:
+            return _Cell(caption, image[0].cpu())
+        move = Move(change, parameters, self.renderer.layout(sample))
+        before = replace(self.clean, boxes=move.boxes(self.clean.boxes))
+        _, detections = self.model.answer(image)
+        assert detections is not None
+        return _Cell(caption, image[0].cpu(), marker_of(self.model).mark_changed(detections, before))
+
+    def draw_spots(self, spots: Sequence[str]) -> list[_Cell]:
+        """Draw spots of light on the original, each given as X,Y,SIGMA or X,Y,SIGMA,STRENGTH."""
+        marks = () if self.clean is None or self.model is None else marker_of(self.model).mark_clean(self.clean)
+        cells = [_Cell("clean", self.renderer.inputs[0].cpu(), marks)]
+        for text in spots:
+            x, y, sigma, strength = _read_spot(text)
+            caption = f"{x:g}, {y:g}, sigma {sigma:g}"
+            cells.append(self.draw(caption, highlight_view("exact"), (x, y, sigma, strength)))
+        return cells
+
+    @cached_property
+    def clean(self) -> Detections | None:
+        """What a detector finds in the clean image."""
+        return None if self.model is None or self.model.detector is None else self.model.answer(self.renderer.inputs)[1]
 
 
-def _lit(renderer: Renderer, spots: list[str]) -> list[tuple[str, Tensor]]:
-    """Draw spots of light on the original, each given as X,Y,SIGMA or X,Y,SIGMA,STRENGTH."""
-    images = [("clean", renderer.inputs[0].cpu())]
-    for text in spots:
-        try:
-            x, y, sigma, strength = (*map(float, text.split(",")), 1.0)[:4]
-        except ValueError:
-            raise ConfigError(
-                f"expected a spot as X,Y,SIGMA or X,Y,SIGMA,STRENGTH in pixels of the image, got {text!r}"
-            ) from None
-        if sigma <= 0 or strength <= 0:
-            raise ConfigError(f"expected a spot with sigma and strength above 0, got {text!r}")
-        spot = torch.tensor([[x, y, sigma, strength]], dtype=torch.float64)
-        images.append((f"{x:g}, {y:g}, sigma {sigma:g}", _draw(renderer, highlight_view("exact"), spot)))
-    return images
+def _read_spot(text: str) -> tuple[float, float, float, float]:
+    try:
+        x, y, sigma, strength = (*map(float, text.split(",")), 1.0)[:4]
+    except ValueError:
+        raise ConfigError(
+            f"expected a spot as X,Y,SIGMA or X,Y,SIGMA,STRENGTH in pixels of the image, got {text!r}"
+        ) from None
+    if sigma <= 0 or strength <= 0:
+        raise ConfigError(f"expected a spot with sigma and strength above 0, got {text!r}")
+    return x, y, sigma, strength
 
 
 def _drawn(rows: list[_Row]) -> Image.Image:
-    height, width = rows[0].images[0][1].shape[-2:]
+    height, width = rows[0].cells[0].image.shape[-2:]
     tall = _HEAD + _LABEL + height + _GAP
-    columns = max(len(row.images) for row in rows)
+    columns = max(len(row.cells) for row in rows)
     sheet = Image.new("RGB", (_GAP + columns * (width + _GAP), len(rows) * tall + _GAP), "white")
     pen, font, bold = ImageDraw.Draw(sheet), ImageFont.load_default(12), ImageFont.load_default(15)
     for number, row in enumerate(rows):
         pen.text((_GAP, _GAP + number * tall), row.title, fill="black", font=bold)
         top = _GAP + number * tall + _HEAD
-        for column, (caption, image) in enumerate(row.images):
+        for column, cell in enumerate(row.cells):
             left = _GAP + column * (width + _GAP)
-            pen.text((left, top), caption.replace("×", "x"), fill="black", font=font)  # the font has no ×
-            sheet.paste(to_picture(image), (left, top + _LABEL))
+            pen.text((left, top), cell.caption.replace("×", "x"), fill="black", font=font)  # the font has no ×
+            picture = draw_marks(to_picture(cell.image), cell.marks, text_size=_MARK_TEXT)
+            sheet.paste(picture, (left, top + _LABEL))
     return sheet

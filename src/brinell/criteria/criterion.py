@@ -29,7 +29,7 @@ class Scene:
 
     `detections` are those that count as found, `clean` the same for the clean image, whose scores over all classes are
     `clean_probabilities` (N, K). `labels` (N,) are the classes of the preferred objects, and `regions` (N, 4) their boxes.
-    If the image moved, `clean` and `regions` moved with it.
+    If the image moved, `clean` and `regions` moved with it. Detections count as found from the `score_threshold`.
     """
 
     detections: Detections
@@ -39,6 +39,7 @@ class Scene:
     regions: Tensor
     height: int
     width: int
+    score_threshold: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,12 @@ class Answer:
 
 
 Rule = Callable[[Answer], "Tensor"]
+Namer = Callable[[int], str]  # from an output to the name of its class
+Explanation = Callable[[Answer, Namer], list[str]]
+
+# why an answer is broken, as the rows of detectors store it
+CAUSES = ("score below threshold", "class changed", "box moved", "lost", "score rose", "detections changed")
+BELOW_THRESHOLD, CLASS_CHANGED, BOX_MOVED, LOST, SCORE_ROSE, DETECTIONS_CHANGED = range(len(CAUSES))
 
 
 @dataclass(frozen=True)
@@ -64,13 +71,16 @@ class Criterion:
     """Decides for each image of a batch whether the model is broken.
 
     `scores`: it needs more than the predicted label, which is all that some services return. `detections`: it needs a
-    detector.
+    detector. It may explain itself: `cause` returns indices into `CAUSES` (N,), and `explain` a text for each image;
+    both speak of broken images alone. A criterion without `explain` is one that the predictions themselves explain.
     """
 
     name: str
     rule: Rule
     scores: bool = True
     detections: bool = False
+    cause: Rule | None = None
+    explain: Explanation | None = None
 
     def __call__(self, answer: Answer) -> Tensor:
         """Return for which images the model is broken, (N,)."""
@@ -82,7 +92,27 @@ class Criterion:
             lambda answer: self(answer) & other(answer),
             self.scores or other.scores,
             self.detections or other.detections,
+            self.cause or other.cause,
+            _join_explanations([each for each in (self.explain, other.explain) if each is not None]),
         )
+
+
+def format_compared(value: float, limit: float) -> str:
+    """Return a number with two digits, or as many more as it takes to tell it from the limit that it is compared with."""
+    digits = next((digits for digits in range(2, 6) if f"{value:.{digits}f}" != f"{limit:.{digits}f}"), 6)
+    return f"{value:.{digits}f}"
+
+
+def _join_explanations(explanations: list[Explanation]) -> Explanation | None:
+    """Return one explanation that gives the texts of all."""
+    if len(explanations) < 2:
+        return explanations[0] if explanations else None
+
+    def explain(answer: Answer, name: Namer) -> list[str]:
+        parts = zip(*(each(answer, name) for each in explanations), strict=True)
+        return ["; ".join(dict.fromkeys(part)) for part in parts]
+
+    return explain
 
 
 Factory = Callable[..., Criterion]

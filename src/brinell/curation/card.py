@@ -15,16 +15,18 @@ import yaml
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from brinell.curation.examples import Example
 from brinell.curation.failures import Failure
 from brinell.curation.options import CurateOptions
 from brinell.curation.records import class_of
 from brinell.curation.runs import RunModel, SourceRun
+from brinell.marks import draw_marks, shorten
 from brinell.pictures import to_picture
 from brinell.versions import package_version
 
 EXAMPLES = 12
 CLASSES = 50
-_SIDE, _GAP, _LINE = 128, 8, 15
+_SIDE, _BOXED_SIDE, _GAP, _LINE, _MARK_TEXT = 128, 256, 8, 15, 12  # pixels
 _LAYOUTS = {
     "imagefolder": "metadata.jsonl has a line per image (Hugging Face imagefolder).",
     "coco": "instances.json has the boxes where the changes moved them; metadata.jsonl has everything else.",
@@ -144,19 +146,22 @@ def select_examples(failures: Sequence[Failure]) -> list[int]:
     return [number for *_, number in sorted(keys)[:EXAMPLES]]
 
 
-def contact_sheet(examples: Sequence[tuple[Failure, Tensor, Tensor]]) -> bytes:
-    """Return a PNG file of examples: the clean image, the failure, and the labels."""
-    columns = min(3, len(examples))
-    wide, tall = 2 * _SIDE + _GAP + 2, _SIDE + 2 * _LINE + _GAP
+def contact_sheet(examples: Sequence[Example]) -> bytes:
+    """Return a PNG file of examples: the clean image, the failure, and the labels; of detectors boxes and the reason."""
+    boxed = any(example.marks or example.clean_marks for example in examples)
+    side, lines = (_BOXED_SIDE, 3) if boxed else (_SIDE, 2)
+    columns = min(2 if boxed else 3, len(examples))
+    wide, tall = 2 * side + _GAP + 2, side + lines * _LINE + _GAP
     rows = -(-len(examples) // columns)
     sheet = Image.new("RGB", (_GAP + columns * (wide + _GAP), _GAP + rows * (tall + _GAP)), "white")
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(11)
-    for index, (failure, clean, image) in enumerate(examples):
+    for index, example in enumerate(examples):
         left, top = _GAP + index % columns * (wide + _GAP), _GAP + index // columns * (tall + _GAP)
-        for number, line in enumerate(_caption(failure)):
-            pen.text((left, top + number * _LINE), _shorten(line, wide, font), fill="black", font=font)
-        for number, one in enumerate((clean, image)):
-            sheet.paste(_thumbnail(one), (left + number * (_SIDE + 2), top + 2 * _LINE))
+        for number, line in enumerate((*_caption(example.failure), example.reason)):
+            pen.text((left, top + number * _LINE), shorten(line, wide, font), fill="black", font=font)
+        for number, (one, marks) in enumerate(((example.clean, example.clean_marks), (example.image, example.marks))):
+            picture = draw_marks(_thumbnail(one, side), marks, text_size=_MARK_TEXT)
+            sheet.paste(picture, (left + number * (side + 2), top + lines * _LINE))
     sink = io.BytesIO()
     sheet.save(sink, "png")
     return sink.getvalue()
@@ -170,19 +175,12 @@ def _caption(failure: Failure) -> tuple[str, str]:
     return title, f"{_first_synonym(class_of(failure))} > {_first_synonym(str(found))}{confidence}"
 
 
-def _thumbnail(image: Tensor) -> Image.Image:
+def _thumbnail(image: Tensor, side: int) -> Image.Image:
     picture = to_picture(image).convert("RGB")
     how = Image.Resampling.NEAREST if max(picture.size) < _SIDE else Image.Resampling.BICUBIC
-    return picture.resize((_SIDE, _SIDE), how)
+    return picture.resize((side, side), how)
 
 
 def _first_synonym(name: str) -> str:
     """Return the first synonym of a class name."""
     return name.partition(",")[0]
-
-
-def _shorten(line: str, width: int, font: Any) -> str:
-    line = line.encode("latin-1", "replace").decode("latin-1")
-    while font.getlength(line) > width:
-        line = line[:-2]
-    return line

@@ -15,6 +15,7 @@ from torch import Tensor
 from brinell.config.execution import Execution
 from brinell.curation.card import CardContent, contact_sheet, render_card, select_examples
 from brinell.curation.choice import limit_failures
+from brinell.curation.examples import Example, mark_examples
 from brinell.curation.failures import Failure, choose_failures, filter_failures, gather, required_failures
 from brinell.curation.layouts import LAYOUTS, counterpart_files, encode, licence_of, require_boxes, write_coco
 from brinell.curation.options import CurateOptions
@@ -80,7 +81,7 @@ def curate(
         files = LAYOUTS[options.layout](failures, options.format)
         dataset = _Dataset(out, failures, files, counterpart_files(failures, files, options), options)
         dataset.begin()
-        examples = dataset.write_images(renderer, pool, reporter)
+        examples = mark_examples(dataset.write_images(renderer, pool, reporter), opener, reporter)
 
     def records() -> Iterator[dict[str, Any]]:  # generated on demand: they take more memory than the failures
         each = zip(failures, files, dataset.counterparts, strict=True)
@@ -144,9 +145,7 @@ class _Dataset:
             if path.endswith(".part"):
                 out.fs.rm_file(path)
 
-    def write_images(
-        self, renderer: FailureRenderer, pool: ThreadPoolExecutor, reporter: Reporter
-    ) -> list[tuple[Failure, Tensor, Tensor]]:
+    def write_images(self, renderer: FailureRenderer, pool: ThreadPoolExecutor, reporter: Reporter) -> list[Example]:
         """Write the images that do not exist yet, and return examples for the card."""
         out, existing = self.out, set(self.out.fs.find(self.out.path()))
         examples: dict[int, tuple[Tensor, Tensor] | None] = dict.fromkeys(select_examples(self.failures))
@@ -168,4 +167,4 @@ class _Dataset:
             if wanted[rendered.number] in examples:
                 examples[wanted[rendered.number]] = rendered.clean, rendered.image
             advance(1)
-        return [(self.failures[number], *pair) for number, pair in examples.items() if pair is not None]
+        return [Example(self.failures[number], *pair) for number, pair in examples.items() if pair is not None]

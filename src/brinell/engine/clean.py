@@ -10,18 +10,16 @@ import torch
 from torch import Tensor
 
 from brinell.boxes import areas
-from brinell.classes import align
-from brinell.config.data import DataOptions
 from brinell.engine.context import RunContext
-from brinell.engine.setup import NO_LABELS
+from brinell.engine.labels import NO_LABEL, find_labels
+from brinell.engine.progress import Reporter
 from brinell.engine.shards import Entry, give_back_freed_memory, load_inputs, one_ahead
-from brinell.engine.survey import labels_of
-from brinell.engine.threads import CORES, answers
+from brinell.engine.threads import CORES, answers_and_detections
 from brinell.engine.truth import Objects, objects_of
-from brinell.errors import DataError, LabelError, ModelError
+from brinell.errors import DataError, ModelError
+from brinell.models.decoding_check import NOTHING_FOUND_FIX, DecodingCheck
 from brinell.models.model import Model
 from brinell.runs.schema import CLEAN
-from brinell.types import Dataset
 
 NAN_FIX = "try --precision fp32 (or bf16 instead of fp16)"
 
@@ -46,35 +44,12 @@ def _object_box(boxes: list[list[float]] | None, chosen: int | None) -> tuple[fl
     return tuple(boxes[chosen])
 
 
-def label_indices(samples: pa.Table, dataset: Dataset, options: DataOptions, model: Model) -> dict[int, int] | None:
-    """Return the model output of each labelled image, by dataset index; None if predictions serve as labels."""
-    if options.labels == "prediction":
-        return None
-    labelled = [
-        (index, label)
-        for index, label, problem in zip(
-            samples["index"].to_pylist(), labels_of(samples), samples["problem"].to_pylist(), strict=True
-        )
-        if problem is None and label is not None
-    ]
-    if not labelled:
-        raise LabelError(NO_LABELS.format(dataset.name))
-    found = align(
-        (label for _, label in labelled),
-        own=dataset.classes,
-        model=model.classes,
-        outputs=model.outputs,
-        by_index=options.labels == "index",
-    )
-    return {index: found[label] for index, label in labelled}
-
-
 def answer_clean(context: RunContext, model: Model, advance: Callable[[int], None]) -> pa.Table:
-    """Return a model's answer on each clean image that has a label."""
+    """Return a model's answer on each clean image that can have a label; `NO_LABEL` where it turns out to have none."""
     setup, batch = context.setup, context.batch(model)
-    labels = label_indices(context.samples, setup.dataset, setup.config.data, model)
-    entries = [entry for entry in readable(context.samples) if labels is None or entry.index in labels]
-    objects = _objects(context, model)
+    labels = find_labels(context.samples, setup.dataset, setup.config.data, model)
+    entries = labels.order(readable(context.samples))
+    objects, check = _objects(context, model), DecodingCheck(model)
     parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     size = batch * (CORES if model.device.type == "cpu" else 2)
 
@@ -83,16 +58,20 @@ def answer_clean(context: RunContext, model: Model, advance: Callable[[int], Non
         return part, load_inputs(setup.dataset, part, model.preprocess, context.pool)
 
     for part, inputs in one_ahead(load, range(0, len(entries), size)):
-        scores = answers(model, inputs, batch).cpu()
+        found, detections = answers_and_detections(model, inputs, batch)
+        scores = found.cpu()
         if bool(scores.isnan().any()) and not (model.service is not None and model.service.tolerant):
             name = part[int(scores.isnan().any(1).nonzero()[0])].name
             raise ModelError(f"model {model.name} returned NaN for the clean image {name}; {NAN_FIX}")
-        parts.append(_evaluate(model, scores, None if labels is None else [labels[entry.index] for entry in part]))
+        parts.append(_evaluate(model, scores, labels.of(part, scores)))
+        check.add(detections)
         advance(len(inputs))
         if model is setup.models[0]:
             context.keep_ready(part, inputs)
         del inputs
         give_back_freed_memory()
+    if (warning := check.warning()) is not None:
+        context.reporter.say(f"warning: {warning}")
     return _table(model, entries, parts, objects)
 
 
@@ -119,18 +98,36 @@ def _table(
     return pa.table(columns, schema=CLEAN)
 
 
-def _evaluate(model: Model, scores: Tensor, labels: list[int] | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _evaluate(model: Model, scores: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return labels, predictions, confidences and correctness.
 
     A detector is correct if it finds an object of the label's class.
     """
     confidence, prediction = scores.max(1)
-    label = prediction if labels is None else torch.tensor(labels)
     unknown = confidence.isnan()  # a tolerant service may have given no answer
     if model.detector is None:
         return label, prediction.masked_fill(unknown, -1), confidence, (label == prediction) & ~unknown
-    found = scores.gather(1, label[:, None])[:, 0] >= model.detector.score_threshold
+    own = scores.gather(1, label.clamp(min=0)[:, None])[:, 0]
+    found = (own >= model.detector.score_threshold) & (label != NO_LABEL)
     return label, prediction.masked_fill(unknown | (confidence == 0), -1), confidence, found
+
+
+def drop_unlabelled(clean: pa.Table, reporter: Reporter) -> pa.Table:
+    """Return the clean answers without the images for which a model's prediction should be the label and there is none.
+
+    All models are measured on the same images, so an image is left out for all of them.
+    """
+    models, indices, labels = (clean[name].to_pylist() for name in ("model", "index", "label"))
+    without = {(model, index) for model, index, label in zip(models, indices, labels, strict=True) if label == NO_LABEL}
+    if not without:
+        return clean
+    dropped, total = {index for _, index in without}, len(set(indices))
+    names = " or ".join(dict.fromkeys(model for model in models if any(owner == model for owner, _ in without)))
+    reason = f"{names} finds nothing in them that could be their label (--labels prediction)"
+    if len(dropped) == total:
+        raise DataError(f"no image is left: {names} finds nothing in any of the {total} images; {NOTHING_FOUND_FIX}")
+    reporter.say(f"{len(dropped)} of {total} images are left out: {reason}")
+    return clean.filter(pa.array([index not in dropped for index in indices]))
 
 
 def _objects(context: RunContext, model: Model) -> dict[int, Objects]:

@@ -94,7 +94,7 @@ def _work(cost: Cost) -> str:
 
 
 def _queries(cost: Cost) -> str:
-    return f"at most {cost.queries:,} queries{format_cost(cost.queries, cost.price)}"
+    return f"at most {cost.queries:,} queries{format_cost(cost.queries, cost.price, cost.currency)}"
 
 
 def _time(cost: Cost) -> str:

@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from brinell.boxes import Detections, areas, clip_boxes, move_boxes
-from brinell.criteria.criterion import Answer, Criterion, Scene
-from brinell.criteria.distance import own_regions
+from brinell.boxes import Detections
+from brinell.criteria.criterion import Answer, Criterion
 from brinell.criteria.verdict import Verdict, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
 from brinell.engine.journal import Journal
@@ -21,6 +20,7 @@ from brinell.engine.stage import Stage
 from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses.method import Columns, Measuring, Outcome, Shard, Task, Trials
+from brinell.lenses.scenes import Move, make_scene
 from brinell.models.model import Model
 from brinell.perturb.change import Change, rows_of
 from brinell.perturb.difference import Difference, count_colours, difference, mean_grey, no_difference
@@ -196,16 +196,23 @@ class Evaluator:
         change, samples, parameters = trials.change, trials.samples[part], trials.parameters[part]
         rows = rows_of(samples, self.renderer.inputs.device)
         images = change.images(self.renderer, samples, parameters, None if trials.fields is None else trials.fields[part])
-        answer, broken, detections = self.evaluate(images, samples, change, parameters)
-        clean = self._clean_inputs(samples, rows)
+        answer, detections = self.answer(images, samples, change, parameters)
+        clean, broken = self._clean_inputs(samples, rows), self.criterion(answer)
         return Outcome(
-            verdict=answer,
+            verdict=answer.verdict,
             broken=broken,
             difference=difference(clean, images) if change.compares else no_difference(len(images), images.device),
             grey=mean_grey(images) if "grey" in change.measures else None,
             colours=count_colours(images) if "colours" in change.measures else None,
             detections=detections,
+            cause=self._causes(answer, broken),
         )
+
+    def _causes(self, answer: Answer, broken: Tensor) -> Tensor | None:
+        """Return why a detector's answers are broken, where the criterion says it."""
+        if answer.found is None or self.criterion.cause is None:
+            return None
+        return self.criterion.cause(answer).masked_fill(~broken, -1)
 
     def _clean_inputs(self, samples: Tensor, rows: Tensor | slice) -> Tensor:
         """Return what changed images are compared with: their inputs, or the one that all of them are of."""
@@ -214,34 +221,34 @@ class Evaluator:
 
     def _query_clean(self, part: slice) -> Outcome:
         images = self.renderer.inputs[part]
-        answer, broken, detections = self.evaluate(images, torch.arange(part.start, part.stop))
-        return Outcome(answer, broken, difference(images, images), mean_grey(images), count_colours(images), detections)
+        answer, detections = self.answer(images, torch.arange(part.start, part.stop))
+        broken, same = self.criterion(answer), difference(images, images)
+        cause = self._causes(answer, broken)
+        return Outcome(answer.verdict, broken, same, mean_grey(images), count_colours(images), detections, cause)
 
     def evaluate(
         self, images: Tensor, samples: Tensor, change: Change | None = None, parameters: Tensor | None = None
     ) -> tuple[Verdict, Tensor, Detections | None]:
         """Return the verdict on images of samples, whether it counts as broken, and a detector's detections."""
+        answer, detections = self.answer(images, samples, change, parameters)
+        return answer.verdict, self.criterion(answer), detections
+
+    def answer(
+        self, images: Tensor, samples: Tensor, change: Change | None = None, parameters: Tensor | None = None
+    ) -> tuple[Answer, Detections | None]:
+        """Return what the model says about images of samples, and a detector's detections."""
         with in_turn(self.model.device):
             probabilities, detections = self.model.answer(images)
         rows = rows_of(samples, self.model.device)
-        labels, detector = self.labels[rows], self.model.detector
-        if detector is None or detections is None:
-            answer = verdict(probabilities, labels)
-            return answer, self.criterion(Answer(answer, probabilities)), None
-        before = detections if change is None else self._clean_detections(rows)
-        clean_probabilities = before.class_scores(self.model.outputs)
-        before, found, regions = detector.found(before), detector.found(detections), self._regions[rows]
-        regions = torch.where(regions.isnan(), own_regions(before, labels), regions)
-        height, width = images.shape[2:]
+        labels = self.labels[rows]
+        if detections is None:
+            return Answer(verdict(probabilities, labels), probabilities), None
+        move = None
         if change is not None and parameters is not None:
-            matrices = change.matrices(parameters, self.renderer.layout(samples))
-            if matrices is not None:
-                regions = clip_boxes(move_boxes(regions[:, None], matrices), height, width)[:, 0]
-                before = dataclasses.replace(before, boxes=move_boxes(before.boxes, matrices))
-                before = _visible(before, height, width) if change.crops else before
-        answer = verdict_of_detector(probabilities, labels)
-        scene = Scene(found, before, clean_probabilities, labels, regions, height, width)
-        return answer, self.criterion(Answer(answer, probabilities, scene)), detections
+            move = Move(change, parameters, self.renderer.layout(samples))
+        before = detections if change is None else self._clean_detections(rows)
+        scene = make_scene(self.model, detections, before, labels=labels, regions=self._regions[rows], move=move)
+        return Answer(verdict_of_detector(probabilities, labels), probabilities, scene), detections
 
     def _clean_detections(self, rows: Tensor | slice) -> Detections:
         """Return what the detector found in the clean images."""
@@ -263,11 +270,6 @@ class Evaluator:
             each = partial(two_in_flight, device=self.model.device)
         parts, self.batch = halving(work, count, self.batch, each)
         return parts
-
-
-def _visible(detections: Detections, height: int, width: int) -> Detections:
-    """Return the detections of which any part lies on the model input."""
-    return detections.where(areas(clip_boxes(detections.boxes, height, width)) > 0)
 
 
 def _nearest_repeat(samples: Tensor) -> int:

@@ -13,10 +13,13 @@ import torch
 from torch import Tensor
 
 from brinell.engine.clean import readable
+from brinell.engine.evaluator import Evaluator, Known
+from brinell.engine.explanations import Explainer, needs_explanation, shift_marks
 from brinell.engine.renderer import Renderer
 from brinell.engine.replay import Replay, render
-from brinell.engine.setup import RunSetup
+from brinell.engine.setup import RunSetup, criterion_of
 from brinell.engine.shards import Entry, id_numbers, load_images
+from brinell.engine.truth import Truth
 from brinell.lenses.lens import LENSES
 from brinell.lenses.method import Drawing
 from brinell.models.model import Model
@@ -46,11 +49,12 @@ def draw_exhibits(run: Run, setup: RunSetup, pool: ThreadPoolExecutor) -> None:
             wanted += [_filed(exhibit) for exhibit in lens.reader.exhibits(run, run.lens(lens.name))]
         if lens.method.draw is not None:
             lens.method.draw(drawing, options)
+    drawn: list[Exhibit] = []
     for model in setup.models:
         mine = [exhibit for exhibit in wanted if exhibit.model == model.name]
         if mine:
-            _draw(run, setup, model, mine, entries, pool)
-    write_exhibits(run, wanted)
+            drawn += _draw(run, setup, model, mine, entries, pool)
+    write_exhibits(run, drawn)
 
 
 def _filed(exhibit: Exhibit) -> Exhibit:
@@ -67,7 +71,8 @@ def _draw(
     exhibits: list[Exhibit],
     known: dict[str, Entry],
     pool: ThreadPoolExecutor,
-) -> None:
+) -> list[Exhibit]:
+    """Store a model's pictures, and return its exhibits with what explains them."""
     labels = {exhibit.image: exhibit.label for exhibit in exhibits}
     entries = [known[image] for image in labels]
     replays = [_replay(setup, model, exhibit) for exhibit in exhibits]
@@ -81,20 +86,44 @@ def _draw(
         originals=images.originals,
         device=model.device,
     )
-    renderer.follow(torch.tensor(list(labels.values())), model.gradient if model.differentiable is not None else None)
     indices = {entry.image: index for index, entry in enumerate(entries)}
-    plain = []
-    for number, (exhibit, replay) in enumerate(zip(exhibits, replays, strict=True)):
+    explainer = _explainer(run, setup, model, renderer, labels, entries)
+    drawn = list(exhibits)
+    for number, image in render(renderer, replays, indices, batch=BATCH):
+        exhibit, replay = exhibits[number], replays[number]
         parameters = torch.tensor([replay.parameters], dtype=torch.float64)
         pictures = replay.change.pictures(renderer, indices[exhibit.image], parameters)
-        if pictures is None:
-            plain.append(number)
-            _store(run, exhibit.clean_file, images.inputs[indices[exhibit.image]])
-        else:
-            _store(run, exhibit.clean_file, pictures[0])
-            _store(run, exhibit.file, pictures[1])
-    for turn, image in render(renderer, [replays[number] for number in plain], indices, batch=BATCH):
-        _store(run, exhibits[plain[turn]].file, image)
+        clean, changed = (images.inputs[indices[exhibit.image]], image) if pictures is None else pictures
+        _store(run, exhibit.clean_file, clean)
+        _store(run, exhibit.file, changed)
+        if needs_explanation(model, explainer.criteria[exhibit.lens]):
+            explained = explainer.explain(exhibit, replay, image)
+            drawn[number] = explained if pictures is None else _on_whole(explained, renderer, indices[exhibit.image])
+    return drawn
+
+
+def _explainer(
+    run: Run, setup: RunSetup, model: Model, renderer: Renderer, labels: dict[str, int], entries: list[Entry]
+) -> Explainer:
+    criteria = {options.name: criterion_of(options.criterion, model) for options in setup.config.lenses}
+    regions = Truth.of(run.store.table("clean")).regions_of(model, entries)
+    evaluator = Evaluator(
+        model,
+        renderer,
+        torch.tensor(list(labels.values())),
+        criterion=next(iter(criteria.values())),
+        batch=BATCH,
+        known=Known(regions),
+    )
+    return Explainer(evaluator, criteria, {image: index for index, image in enumerate(labels)})
+
+
+def _on_whole(exhibit: Exhibit, renderer: Renderer, sample: int) -> Exhibit:
+    """Return an exhibit whose pictures show whole images, with its marks on those."""
+    preprocess, whole = renderer.preprocess, renderer.moving.shape(sample)
+    size, corner = (preprocess.height, preprocess.width), preprocess.corner(*whole)
+    marks, clean = (shift_marks(each, size, whole, corner) for each in (exhibit.marks, exhibit.clean_marks))
+    return replace(exhibit, marks=marks, clean_marks=clean)
 
 
 def _replay(setup: RunSetup, model: Model, exhibit: Exhibit) -> Replay:

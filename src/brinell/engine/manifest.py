@@ -110,6 +110,7 @@ def count_queries(store: Store, models: Sequence[Model], manifest: dict[str, Any
                 name: {
                     **asdict(service.counts),
                     "price": service.price,
+                    "currency": service.currency,
                     "unanswered": before.get(name, 0) + service.unanswered,
                 }
                 for name, service in services.items()

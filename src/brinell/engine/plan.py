@@ -55,6 +55,7 @@ class Cost:
     most: bool
     queries: int = 0
     price: float | None = None
+    currency: str = ""
     detections: int = 0  # most per row
     windows: int = 0  # stored in maps
 
@@ -233,6 +234,7 @@ def _cost(work: _Work, paces: Mapping[str, Pace]) -> Cost:
         most=most,
         queries=queries,
         price=None if service is None else service.price,
+        currency="" if service is None else service.currency,
         windows=trials if job.method.by_window else 0,
         detections=0
         if job.method.search or job.method.by_window or job.model.detector is None

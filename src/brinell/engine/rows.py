@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from brinell.boxes import Detections
+from brinell.criteria.criterion import CAUSES
 from brinell.engine.shards import Entry
 from brinell.lenses.method import Categorical, Columns, Files, Nullable
 from brinell.runs.schema import ROWS, Unit
@@ -55,7 +56,7 @@ def rows_table(
         elif field.name in columns:
             column = columns[field.name]
             assert not isinstance(column, Detections | Files)
-            arrays.append(_array(column, field.type))
+            arrays.append(_array(_causes(column) if field.name == "cause" else column, field.type))
         else:
             arrays.append(pa.nulls(count, field.type))
     return pa.table(arrays, schema=schema)
@@ -71,6 +72,14 @@ def _lists(detections: Detections) -> dict[str, pa.Array]:
         "detected_scores": pa.array(detections.scores.cpu()[there].numpy()),
     }
     return {name: pa.ListArray.from_arrays(ends, each).cast(ROWS.field(name).type) for name, each in values.items()}
+
+
+def _causes(column: Tensor | Nullable | Categorical) -> Tensor | Nullable | Categorical:
+    """Return indices into the causes as words; -1, or what is not valid, is null."""
+    if isinstance(column, Categorical):
+        return column
+    codes = column.values.masked_fill(~column.valid, -1) if isinstance(column, Nullable) else column
+    return Categorical(codes.cpu(), CAUSES)
 
 
 def _array(column: Tensor | Nullable | Categorical, kind: pa.DataType) -> pa.Array:

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from brinell.datasets.objects import object_rule
-from brinell.engine.clean import answer_clean, label_indices, readable, select_kept
+from brinell.engine.clean import answer_clean, drop_unlabelled, readable, select_kept
 from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator, Known
 from brinell.engine.exhibits import draw_exhibits
 from brinell.engine.journal import Journal
+from brinell.engine.labels import find_labels
 from brinell.engine.manifest import (
     count_queries,
     holds_run,
@@ -58,7 +59,7 @@ def execute(
         refuse_other_images(store, setup.dataset, samples)
         _check(jobs, samples, reporter)
         for model in setup.models:
-            label_indices(samples, setup.dataset, config.data, model)  # raises before anything is written
+            find_labels(samples, setup.dataset, config.data, model)  # raises before anything is written
         manifest = _begin(store, setup, jobs, samples)
         with count_queries(store, setup.models, manifest):
             context = RunContext(store, setup, samples, manifest, pool, reporter, {})
@@ -67,8 +68,8 @@ def execute(
             for lens, mine in groupby(jobs, key=lambda job: job.lens):
                 for job in mine:
                     _measure(context, job, kept, truth)
-                if lens.reader.finish is not None:
-                    lens.reader.finish(Run(store))
+                if lens.reader.finish is not None and (advice := lens.reader.finish(Run(store))) is not None:
+                    reporter.say(advice)
                 on_lens(store, lens.name)
             draw_exhibits(Run(store), setup, pool)
     manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
@@ -125,10 +126,14 @@ def _begin(store: Store, setup: RunSetup, jobs: list[Job], samples: pa.Table) ->
 def _check(jobs: list[Job], samples: pa.Table, reporter: Reporter) -> None:
     """Warn about images that a lens can't measure, or raise if it can measure none."""
     sizes = torch.tensor([entry.size for entry in readable(samples)])
+    warnings: dict[str, list[str]] = {}  # of all models, each once
     for job in jobs:
         if job.method.check is not None:
             for warning in job.method.check(job.options, job.model, sizes):
-                reporter.say(f"{warning} ({job.model.name})")
+                warnings.setdefault(warning, []).append(job.model.name)
+    everyone = {job.model.name for job in jobs}
+    for warning, models in warnings.items():
+        reporter.say(warning if everyone == set(models) else f"{warning} ({', '.join(models)})")
 
 
 def _clean(context: RunContext) -> pa.Table:
@@ -138,7 +143,8 @@ def _clean(context: RunContext) -> pa.Table:
         return store.table("clean")
     advance = context.reporter.stage("clean answers", len(readable(context.samples)) * len(models), "images")
     tables = [answer_clean(context, model, advance) for model in models]
-    table = select_kept(pa.concat_tables(tables, promote_options="permissive"), context.setup.config.select)
+    labelled = drop_unlabelled(pa.concat_tables(tables, promote_options="permissive"), context.reporter)
+    table = select_kept(labelled, context.setup.config.select)
     store.write_table("clean", table)
     return table
 

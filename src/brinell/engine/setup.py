@@ -103,8 +103,6 @@ def jobs_of(setup: RunSetup) -> list[Job]:
     for options in setup.config.lenses:
         lens = LENSES[options.name]
         changes = list(lens.method.changes(options))
-        if lens.reader.requires is not None:
-            lens.reader.requires({model.name: model.detector is not None for model in setup.models})
         for model in setup.models:
             _check_criterion(criterion_of(options.criterion, model), model)
             refused = [change for change in changes if change.white_box and model.differentiable is None]

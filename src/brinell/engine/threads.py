@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from brinell.boxes import Detections
 from brinell.engine.shards import in_order
 from brinell.errors import ModelError
 from brinell.models.model import Model
@@ -130,10 +131,16 @@ def _flights() -> ThreadPoolExecutor:
 
 def answers(model: Model, inputs: Tensor, batch: int) -> Tensor:
     """Return a model's probabilities for host inputs: one batch at a time on an accelerator, one per core on a CPU."""
+    return answers_and_detections(model, inputs, batch)[0]
+
+
+def answers_and_detections(model: Model, inputs: Tensor, batch: int) -> tuple[Tensor, list[Detections]]:
+    """Return the same, and a detector's detections, batch by batch."""
     if model.device.type != "cpu":
-        parts, _ = halving(lambda part: model.predict(inputs[part].to(model.device)), len(inputs), batch)
-        return torch.cat(parts)
-    return torch.cat(list(one_each_core(lambda part: model.predict(inputs[part]), batches(len(inputs), batch))))
+        parts, _ = halving(lambda part: model.answer(inputs[part].to(model.device)), len(inputs), batch)
+    else:
+        parts = list(one_each_core(lambda part: model.answer(inputs[part]), batches(len(inputs), batch)))
+    return torch.cat([scores for scores, _ in parts]), [found for _, found in parts if found is not None]
 
 
 @contextmanager

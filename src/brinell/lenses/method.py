@@ -48,7 +48,7 @@ class Outcome:
     """What came back, (T,) each: the model's verdict, whether it counts as broken, and how far the image changed.
 
     `grey` (mean grey value) and `colours` (their number) are measured where the change asks for them; `detections` are all
-    that a detector found.
+    that a detector found, and `cause` is why its answer is broken (see `criteria.criterion.CAUSES`; -1: it isn't).
     """
 
     verdict: Verdict
@@ -57,6 +57,7 @@ class Outcome:
     grey: Tensor | None
     colours: Tensor | None
     detections: Detections | None = None
+    cause: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 from brinell.lenses.method import Outcome, Shard
@@ -15,7 +18,14 @@ ANSWERS = ("prediction", "confidence", "rank", "probability")
 def flatten(outcome: Outcome) -> dict[str, Tensor]:
     """Return an outcome's answers and distances by column, on the host."""
     answers = {name: getattr(outcome.verdict, name).cpu() for name in ANSWERS}
-    return answers | {name: getattr(outcome.difference, name).cpu() for name in DISTANCES}
+    distances = {name: getattr(outcome.difference, name).cpu() for name in DISTANCES}
+    return answers | distances | join_causes([outcome])
+
+
+def join_causes(outcomes: Sequence[Outcome]) -> dict[str, Tensor]:
+    """Return the column of why answers are broken, where outcomes say it."""
+    causes = [outcome.cause.cpu() for outcome in outcomes if outcome.cause is not None]
+    return {"cause": torch.cat(causes)} if len(causes) == len(outcomes) else {}
 
 
 def wrong_when_clean(shard: Shard) -> Tensor:

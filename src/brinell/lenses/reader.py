@@ -214,8 +214,8 @@ class Reader:
     `parameters` is an SQL expression for the list of parameters that replays it, and `field` one for its random field.
     Where images are variants of an original in the dataset, `compare_with_original` compares them with that instead of
     the clean image.
-    `finish` computes further tables once, when a run has all rows; `requires` raises before a run if it lacks something
-    that `finish` needs for its models (name to whether it is a detector). `motions` is for a lens that moves images:
+    `finish` computes further tables once, when a run has all rows, and returns advice in a line if it lacks something that
+    it needs. `motions` is for a lens that moves images:
     the coordinates of an operator's motions by image, and the score of random ones (see `brinell export-moved`). `compare`
     makes a further table for a comparison, from what changed in the lens's measures. Rules can limit `measures` and
     `statistics`.
@@ -232,8 +232,7 @@ class Reader:
     compare: Callable[[Sequence[Compared]], ComparisonTable | None] | None = None
     failures: Failures | None = None
     exhibits: Callable[[Run, Mapping[str, Any]], list[Exhibit]] | None = None
-    requires: Callable[[Mapping[str, bool]], None] | None = None
-    finish: Callable[[Run], None] | None = None
+    finish: Callable[[Run], str | None] | None = None
     motions: Callable[[Run, str, float | None], tuple[dict[str, list[float]], float | None]] | None = None
 
 

@@ -52,7 +52,7 @@ def decode_heads(heads: Heads, decoding: Decoding, height: int, width: int) -> D
     """Return the detections on a model input of a height and width."""
     boxes = heads.boxes.to(torch.float32)
     if not heads.pixels:
-        boxes = _to_corners(boxes, decoding.box_format)
+        boxes = to_corners(boxes, decoding.box_format)
     if decoding.box_units == "relative" and not heads.pixels:
         boxes = boxes * boxes.new_tensor([width, height, width, height])
     scores = box_probabilities(heads, decoding)
@@ -107,7 +107,8 @@ def suppress(boxes: Tensor, labels: Tensor, alive: Tensor, limit: float) -> Tens
         kept = remaining
 
 
-def _to_corners(boxes: Tensor, box_format: str) -> Tensor:
+def to_corners(boxes: Tensor, box_format: str) -> Tensor:
+    """Return boxes (…, 4) of a format as xyxy."""
     if box_format == "xyxy":
         return boxes
     first, sides = boxes[..., :2], boxes[..., 2:]

@@ -41,6 +41,11 @@ class Service(Protocol):
         ...
 
     @property
+    def currency(self) -> str:
+        """The currency of the price."""
+        ...
+
+    @property
     def rate(self) -> float | None:
         """The maximum number of images per second, if there is one."""
         ...

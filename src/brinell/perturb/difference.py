@@ -32,11 +32,9 @@ def difference(clean: Tensor, changed: Tensor) -> Difference:
 
     Distances of uint8 images come from sums of whole numbers, so that every device gives the same.
     """
-    on_cpu = clean.device.type == "cpu" and not changed.is_floating_point()
-    return _by_bytes(clean, changed) if on_cpu else _by_norms(clean, changed)
-
-
-_RUN = 256  # values per sum in float32: 256 · 255² < 2²⁴, so that it is exact in any order
+    if clean.device.type != "cpu":
+        return _by_norms(clean, changed)
+    return _by_floats(clean, changed) if changed.is_floating_point() else _by_bytes(clean, changed)
 
 
 def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
@@ -44,21 +42,40 @@ def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
     gap = torch.maximum(clean, changed).sub_(torch.minimum(clean, changed))
     pixels = functools.reduce(torch.bitwise_or, gap.unbind(1)).flatten(1)
     flat = gap.flatten(1)
-    runs = pad(flat, (0, -flat.shape[1] % _RUN)).to(torch.float32).view(len(flat), -1, _RUN)
-    total = runs.sum(2).sum(1, dtype=torch.float64)
-    squares = runs.square_().sum(2).sum(1, dtype=torch.float64)
     return _from_sums(
         changed=pixels.clamp(max=1).sum(1, dtype=torch.float32) / pixels.shape[1],
         l0=flat.clamp(max=1).sum(1, dtype=torch.float32),
         linf=flat.amax(1) / 255,
-        total=total,
-        squares=squares,
+        sums=_sum_in_runs(flat),
         values=flat.shape[1],
     )
 
 
+def _by_floats(clean: Tensor, changed: Tensor) -> Difference:
+    """Measure floats on a CPU."""
+    gap = (changed - clean).abs_().flatten(2)
+    pixels, flat = gap.amax(1), gap.flatten(1)
+    return _from_sums(
+        changed=pixels.sign().sum(1) / pixels.shape[1],
+        l0=flat.sign().sum(1),
+        linf=flat.amax(1).float() / 255,
+        sums=_sum_in_runs(flat),
+        values=flat.shape[1],
+    )
+
+
+_RUN = 256  # values per sum in float32: 256 · 255² < 2²⁴, so that sums of whole numbers are exact in any order
+
+
+def _sum_in_runs(gaps: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sums of gaps (B, N) and of their squares, float64: of short runs in float32, then of all runs."""
+    runs = pad(gaps, (0, -gaps.shape[1] % _RUN)).to(torch.float32, copy=True).view(len(gaps), -1, _RUN)
+    total = runs.sum(2).sum(1, dtype=torch.float64)
+    return total, runs.square_().sum(2).sum(1, dtype=torch.float64)
+
+
 def _by_norms(clean: Tensor, changed: Tensor) -> Difference:
-    """Measure on an accelerator, and floats: norms read the gaps once and sum in float64."""
+    """Measure on an accelerator: norms read the gaps once and sum in float64."""
     whole = not changed.is_floating_point()
     # float16 holds -255..255 exactly
     gap = (changed.to(torch.float16).sub_(clean) if whole else changed - clean).flatten(2)
@@ -70,20 +87,19 @@ def _by_norms(clean: Tensor, changed: Tensor) -> Difference:
         return found
 
     total, squares = norm(flat, 1, torch.float64), norm(flat, 2, torch.float64).square_()
-    if whole:  # the square of a rounded square root may miss a whole number by a little
-        squares = squares.round_()
     return _from_sums(
         changed=norm(pixels, 0) / pixels.shape[1],
         l0=norm(flat, 0),
         linf=norm(flat, torch.inf) / 255,
-        total=total,
-        squares=squares,
+        # the square of a rounded square root may miss a whole number by a little
+        sums=(total, squares.round_() if whole else squares),
         values=flat.shape[1],
     )
 
 
-def _from_sums(*, changed: Tensor, l0: Tensor, linf: Tensor, total: Tensor, squares: Tensor, values: int) -> Difference:
+def _from_sums(*, changed: Tensor, l0: Tensor, linf: Tensor, sums: tuple[Tensor, Tensor], values: int) -> Difference:
     """Return all distances from the sums of the absolute and of the squared gaps in grey levels, float64."""
+    total, squares = sums
     l1, l2 = total / 255, squares.sqrt() / 255
     mae, mse = total / (255 * values), squares / (255**2 * values)
     return Difference(changed, l0, l1.float(), l2.float(), linf, mae.float(), mse.float())

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from brinell.marks import Mark, read_marks
 from brinell.report.show import Context, Namer, Picture, format_confidence, inline
 from brinell.runs.run import Run
 
@@ -19,6 +20,9 @@ class Exhibit:
 
     `parameters` and `field` replay it. `group` names the sheet that it belongs to, such as a threshold; None: the images
     that break first. `label` and predictions are output indices; a confidence of None: the model returns labels alone.
+    `reason` says why the answer is broken, if the predictions don't. Of detectors: `marks` and `clean_marks` are the
+    boxes on the changed picture and on the clean one, and `scores` the label's score on the clean one and on the
+    changed one.
     """
 
     lens: str
@@ -38,6 +42,15 @@ class Exhibit:
     level: int = 0
     file: str = ""
     clean_file: str = ""
+    reason: str = ""
+    marks: tuple[Mark, ...] = ()
+    clean_marks: tuple[Mark, ...] = ()
+    scores: tuple[float, float] | None = None
+
+    @property
+    def boxed(self) -> bool:
+        """Whether there are boxes to draw."""
+        return bool(self.marks or self.clean_marks)
 
 
 def write_exhibits(run: Run, exhibits: list[Exhibit]) -> None:
@@ -50,7 +63,14 @@ def read_exhibits(run: Run, lens: str) -> list[Exhibit]:
     if not run.store.exists(FILE):
         return []
     records: list[dict[str, Any]] = json.loads(run.store.read(FILE))
-    return [Exhibit(**record | {"parameters": tuple(record["parameters"])}) for record in records if record["lens"] == lens]
+    return [_read(record) for record in records if record["lens"] == lens]
+
+
+def _read(record: dict[str, Any]) -> Exhibit:
+    marks = {name: read_marks(record.get(name, ())) for name in ("marks", "clean_marks")}
+    scores = record.get("scores")
+    plain = {"parameters": tuple(record["parameters"]), "scores": None if scores is None else tuple(scores)}
+    return Exhibit(**record | plain | marks)
 
 
 def clean_confidences(run: Run) -> dict[tuple[str, str], float | None]:
@@ -75,10 +95,36 @@ def pairs(context: Context, lens: str, findings: Any) -> Groups:
     return groups
 
 
-def _pair(run: Run, exhibit: Exhibit, name: Namer) -> Picture:
+def describe_clean(exhibit: Exhibit, name: Namer) -> str:
+    """Return the answer to the clean image: the prediction, or the label's score of a detector, which may find more."""
     before = exhibit.label if exhibit.clean_prediction is None else exhibit.clean_prediction
-    lines = (
-        f"clean: {name(before)}{format_confidence(exhibit.clean_confidence)}",
-        f"changed: {name(exhibit.prediction)}{format_confidence(exhibit.confidence)}",
+    if exhibit.scores is not None and exhibit.clean_prediction is None:
+        return f"{name(before)} {exhibit.scores[0]:.2f}"
+    return f"{name(before)}{format_confidence(exhibit.clean_confidence)}"
+
+
+def describe_changed(exhibit: Exhibit, name: Namer) -> str:
+    """Return the answer to the changed image: the same, and what a detector finds with a better score."""
+    if exhibit.scores is None or exhibit.clean_prediction is not None:
+        return f"{name(exhibit.prediction)}{format_confidence(exhibit.confidence)}"
+    own = f"{name(exhibit.label)} {exhibit.scores[1]:.2f}"
+    if exhibit.prediction == exhibit.label:
+        return own
+    if exhibit.prediction < 0:
+        return "nothing found"
+    best = "" if exhibit.confidence is None else f" {exhibit.confidence:.2f}"
+    return f"{own}; best: {name(exhibit.prediction)}{best}"
+
+
+def _pair(run: Run, exhibit: Exhibit, name: Namer) -> Picture:
+    lines = [f"clean: {describe_clean(exhibit, name)}", f"changed: {describe_changed(exhibit, name)}"]
+    if exhibit.reason:
+        lines.append(f"broken: {exhibit.reason}")
+    return Picture(
+        source=inline(run, exhibit.file, exhibit.marks),
+        heading=exhibit.caption,
+        lines=tuple(lines),
+        correct=False,
+        clean_source=inline(run, exhibit.clean_file, exhibit.clean_marks),
+        boxed=exhibit.boxed,
     )
-    return Picture(inline(run, exhibit.file), exhibit.caption, lines, False, inline(run, exhibit.clean_file))

@@ -13,6 +13,7 @@ import jinja2
 
 from brinell.classes import Classes
 from brinell.config.criterion import DEFAULT_CRITERION, default_criterion
+from brinell.marks import STYLES
 from brinell.report.show import Chart, Context, Namer, Show
 from brinell.runs.queries import describe_queries
 from brinell.runs.run import Run
@@ -81,6 +82,7 @@ def template(name: str) -> jinja2.Template:
     loader = jinja2.FunctionLoader(_load_template)
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["percent"] = lambda value: "–" if value is None or value != value else f"{100 * value:.1f} %"
+    environment.globals["box_styles"] = list(STYLES.values())
     return environment.get_template(name)
 
 

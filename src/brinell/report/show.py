@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from PIL import Image
+
+from brinell.marks import Mark, draw_marks, enlarge
+from brinell.pictures import encode_webp
 from brinell.registry import load_reference
 from brinell.runs.run import Run
 
 Chart = Any  # an Altair chart: altair is imported by the modules that draw, and not here
 Namer = Callable[[int], str]
+BOXED_SIDE, BOXED_TEXT = 480, 24  # pixels of a picture with boxes, which the page shows at half that size
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image on the page with its caption."""
+    """An image on the page with its caption. One with boxes (`boxed`) is shown larger."""
 
     source: str
     heading: str
     lines: tuple[str, ...]
     correct: bool | None = None
     clean_source: str | None = None
+    boxed: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,9 +91,13 @@ def operators_of(findings: Any) -> list[str]:
     return list(findings.operators)
 
 
-def inline(run: Run, file: str) -> str:
-    """Return a stored picture as the source of an image element."""
-    return "data:image/webp;base64," + base64.b64encode(run.store.read(*file.split("/"))).decode()
+def inline(run: Run, file: str, marks: Sequence[Mark] = (), *, text_size: int = BOXED_TEXT) -> str:
+    """Return a stored picture, with boxes and their text in pixels, as the source of an image element."""
+    content = run.store.read(*file.split("/"))
+    if marks:
+        picture = enlarge(Image.open(io.BytesIO(content)), BOXED_SIDE)
+        content = encode_webp(draw_marks(picture, marks, text_size=text_size), quality=85)
+    return "data:image/webp;base64," + base64.b64encode(content).decode()
 
 
 def format_confidence(confidence: float | None) -> str:

@@ -12,13 +12,14 @@ def describe_queries(manifest: Mapping[str, Any]) -> list[str]:
     for model, counts in manifest.get("queries", {}).items():
         oldest = f" (the oldest from {counts['oldest']})" if counts["oldest"] else ""
         failed = f"; {counts['unanswered']:,} queries got no answer" if counts.get("unanswered") else ""
-        cost = format_cost(counts["sent"], counts["price"])
+        cost = format_cost(counts["sent"], counts["price"], counts.get("currency", ""))
         lines.append(
             f"{model}: {counts['sent']:,} images sent{cost}, {counts['cached']:,} answers from the cache{oldest}{failed}."
         )
     return lines
 
 
-def format_cost(queries: int, price: float | None) -> str:
+def format_cost(queries: int, price: float | None, currency: str) -> str:
     """Return what queries cost, where the price is known."""
-    return "" if price is None else f" for {queries * price:,.2f} (at {price:g} each)"
+    unit = f" {currency}".rstrip()
+    return "" if price is None else f" for {queries * price:,.2f}{unit} (at {price:g}{unit} each)"

@@ -34,6 +34,7 @@ ROWS = pa.schema(
         ("mse", pa.float32()),
         ("status", NAME),  # broken, survived, skipped (wrong when clean), failed (the model returned no answer)
         ("queries", pa.int32()),  # number of queries, including speculative ones
+        ("cause", NAME),  # of detectors: why the answer is broken (see `criteria.criterion.CAUSES`)
         # of detectors: what was found, the best first, on the model input
         ("detected_boxes", pa.list_(BOX)),
         ("detected_labels", pa.list_(pa.int16())),

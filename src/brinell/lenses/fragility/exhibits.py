@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
+from brinell.marks import Mark, read_marks
 from brinell.runs.store import Store
 
 FILE = ("fragility", "exhibits.json")
@@ -13,31 +15,36 @@ FILE = ("fragility", "exhibits.json")
 
 @dataclass(frozen=True)
 class Photo:
-    """A photograph that maps are laid over; height and width are the original's."""
+    """A photograph that maps are laid over; height and width are the original's. `marks` are a detector's boxes."""
 
     image: str
     name: str
     file: str
     height: int
     width: int
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
 class WindowPicture:
     """A window as the model saw it, and the answer: prediction, its confidence and the true class's probability.
 
-    Confidence and probability are None for a model that returns labels alone.
+    Confidence and probability are None for a model that returns labels alone. `marks` are a detector's boxes.
     """
 
     file: str
     prediction: int
     confidence: float | None
     probability: float | None
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
 class PairPicture:
-    """Two windows one move apart. `layers` are pictures of activations: (layer, first, second)."""
+    """Two windows one move apart, and why the second is wrong, if the predictions don't say it.
+
+    `layers` are pictures of activations: (layer, first, second).
+    """
 
     model: str
     operator: str
@@ -48,6 +55,7 @@ class PairPicture:
     first: WindowPicture
     second: WindowPicture
     layers: tuple[tuple[str, str, str], ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,9 +76,17 @@ def read_window_exhibits(store: Store) -> WindowExhibits:
     if not store.exists(*FILE):
         return WindowExhibits()
     content = json.loads(store.read(*FILE))
-    photos = {model: [Photo(**photo) for photo in own] for model, own in content["photos"].items()}
+    photos = {model: [_read_photo(photo) for photo in own] for model, own in content["photos"].items()}
     pairs = []
     for record in content["pairs"]:
-        first, second = (WindowPicture(**record.pop(name)) for name in ("first", "second"))
+        first, second = (_read_window(record.pop(name)) for name in ("first", "second"))
         pairs.append(PairPicture(**record | {"layers": tuple(map(tuple, record["layers"]))}, first=first, second=second))
     return WindowExhibits(photos, pairs)
+
+
+def _read_window(record: dict[str, Any]) -> WindowPicture:
+    return WindowPicture(**record | {"marks": read_marks(record.get("marks", ()))})
+
+
+def _read_photo(record: dict[str, Any]) -> Photo:
+    return Photo(**record | {"marks": read_marks(record.get("marks", ()))})

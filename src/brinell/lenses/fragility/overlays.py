@@ -12,6 +12,7 @@ from brinell.lenses.fragility.findings import FragilityFindings, map_file, read_
 from brinell.lenses.fragility.fragile import KINDS, find_fragile
 from brinell.lenses.fragility.maps import Maps
 from brinell.lenses.fragility.windows import Array, Neighbourhood
+from brinell.marks import draw_marks
 from brinell.pictures import encode_png, open_picture
 from brinell.report.show import Context, Namer, format_confidence
 from brinell.runs.run import Run
@@ -22,6 +23,7 @@ LEVELS = 32  # of confidence, on the page
 FLIPS: tuple[Rgba, ...] = ((0, 0, 0, 110), (255, 80, 80, 235), (80, 160, 255, 235))
 CORRECT: tuple[Rgba, ...] = ((214, 90, 160, 130), (60, 180, 75, 130))  # wrong, right
 CELL, LINE, GAP = 220, 16, 6  # of a sheet, in pixels: a picture's side, a line of text, the gap between pictures
+MARK_TEXT = 11
 
 
 @dataclass(frozen=True)
@@ -113,16 +115,22 @@ def _map_sheet(run: Run, photo: Photo, shown: list[Overlay]) -> Image.Image:
 
 def _pair_sheet(run: Run, pair: PairPicture, name: Namer) -> Image.Image:
     """Return two windows next to each other, their activations below, and the answers."""
-    rows = [(pair.first.file, pair.second.file), *((first, second) for _, first, second in pair.layers)]
+    windows = pair.first, pair.second
+    rows = [
+        tuple((one.file, one.marks) for one in windows),
+        *(((first, ()), (second, ())) for _, first, second in pair.layers),
+    ]
     lines = [
         f"{pair.caption}; label: {name(pair.label)}",
-        *(f"{name(one.prediction)}{format_confidence(one.confidence)}" for one in (pair.first, pair.second)),
+        *(f"{name(one.prediction)}{format_confidence(one.confidence)}" for one in windows),
+        *([f"broken: {pair.reason}"] if pair.reason else []),
         *(f"activations of {layer}" for layer, _, _ in pair.layers),
     ]
     sheet = Image.new("RGB", (2 * CELL + GAP, (CELL + GAP) * len(rows) + LINE * len(lines)), "white")
     for row, files in enumerate(rows):
-        for column, file in enumerate(files):
-            sheet.paste(_open(run, file).resize((CELL, CELL)), (column * (CELL + GAP), row * (CELL + GAP)))
+        for column, (file, marks) in enumerate(files):
+            picture = draw_marks(_open(run, file).resize((CELL, CELL)), marks, text_size=MARK_TEXT)
+            sheet.paste(picture, (column * (CELL + GAP), row * (CELL + GAP)))
     for number, line in enumerate(lines):
         ImageDraw.Draw(sheet).text((0, (CELL + GAP) * len(rows) + number * LINE), line, fill="black")
     return sheet

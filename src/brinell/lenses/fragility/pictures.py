@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from urllib.parse import quote
 
 import torch
-from PIL import Image, ImageDraw
+from PIL import Image
 from torch import Tensor
 
 from brinell.boxes import Detections
-from brinell.classes import Classes
+from brinell.criteria.criterion import Answer, find_criterion
+from brinell.criteria.verdict import verdict_of_detector
 from brinell.lenses.fragility.exhibits import (
     PairPicture,
     Photo,
@@ -25,7 +27,10 @@ from brinell.lenses.fragility.exhibits import (
 from brinell.lenses.fragility.options import FragilityOptions
 from brinell.lenses.fragility.queries import WindowPair, query_pairs
 from brinell.lenses.method import Drawing
+from brinell.lenses.scenes import make_scene
+from brinell.marks import Mark
 from brinell.models.activations import activations
+from brinell.models.marking import marker_of
 from brinell.models.model import Model
 from brinell.perturb.windows import window_view
 from brinell.pictures import encode_webp, to_picture
@@ -37,7 +42,6 @@ ACTIVATED = 1  # pairs per model whose activations are drawn
 ACTIVATION_SIZE = (160, 160)
 LONGEST = 640  # pixels of a photograph's longer side
 QUALITY = 88
-YELLOW = (255, 210, 0)
 
 
 def draw(drawing: Drawing, options: FragilityOptions) -> None:
@@ -87,7 +91,18 @@ class _Artist:
         picture = to_picture(pixels)
         picture.thumbnail((LONGEST, LONGEST))
         file = self._store(picture, image)
-        return Photo(image, self.drawing.name(image), file, pixels.shape[1], pixels.shape[2])
+        size, marks = (pixels.shape[1], pixels.shape[2]), self._mark_photo(pixels)
+        return Photo(image, self.drawing.name(image), file, *size, marks)
+
+    def _mark_photo(self, pixels: Tensor) -> tuple[Mark, ...]:
+        """Return what a detector finds in a photograph."""
+        if self.model.detector is None:
+            return ()
+        pre, size = self.model.preprocess, (pixels.shape[1], pixels.shape[2])
+        _, found = self.model.answer(pre.model_input(pixels)[None].to(self.model.device))
+        assert found is not None
+        found = replace(found, boxes=pre.unmap_boxes(found.boxes[0], *size)[None])
+        return replace(marker_of(self.model), height=size[0], width=size[1]).mark_clean(found)
 
     def draw_pair(self, pair: WindowPair, *, with_layers: bool) -> PairPicture:
         """Query both windows again, and store them."""
@@ -99,19 +114,40 @@ class _Artist:
         probabilities, detections = self.model.answer(inputs)
         name = f"{pair.image}-{quote(pair.operator, safe='')}-{pair.move}"
         pictures = [to_picture(each.cpu()) for each in inputs]
-        if detections is not None and self.model.detector is not None:
-            found = self.model.detector.found(detections)
-            pictures = [
-                _draw_boxes(picture, found.at(slice(index, index + 1)), self.model.classes)
-                for index, picture in enumerate(pictures)
-            ]
+        marks = ((), ()) if detections is None else self._marks(detections, pair.label)
         first, second = (
-            self._window(picture, scores.cpu(), pair.label, f"{name}-{index}")
+            replace(self._window(picture, scores.cpu(), pair.label, f"{name}-{index}"), marks=marks[index])
             for index, (picture, scores) in enumerate(zip(pictures, probabilities, strict=True))
         )
         layers = self._layers(inputs, name) if with_layers and self.model.internals is not None else ()
+        reason = "" if detections is None else self._reason(probabilities, detections, pair.label)
         caption = _describe(pair)
-        return PairPicture(pair.model, pair.operator, pair.move, pair.image, pair.label, caption, first, second, layers)
+        return PairPicture(
+            pair.model, pair.operator, pair.move, pair.image, pair.label, caption, first, second, layers, reason
+        )
+
+    def _marks(self, detections: Detections, label: int) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
+        """Return the boxes in both windows, which are a pixel or two apart."""
+        marker, first, second = marker_of(self.model), detections.at(slice(0, 1)), detections.at(slice(1, 2))
+        return marker.mark_clean(first, (label,)), marker.mark_changed(second, first, (label,))
+
+    def _reason(self, probabilities: Tensor, detections: Detections, label: int) -> str:
+        """Return why the second window is wrong and the first is not, in the criterion's words."""
+        model, after = self.model, slice(1, 2)
+        criterion = find_criterion(self.options.criterion, model.classes, model.outputs, detector=True)
+        labels = torch.tensor([label], device=probabilities.device)
+        scene = make_scene(
+            model,
+            detections.at(after),
+            detections.at(slice(0, 1)),
+            labels=labels,
+            regions=torch.full((1, 4), torch.nan, device=probabilities.device),
+            move=None,
+        )
+        answer = Answer(verdict_of_detector(probabilities[after], labels), probabilities[after], scene)
+        if criterion.explain is None or not bool(criterion(answer)[0]):
+            return ""
+        return criterion.explain(answer, marker_of(model).name)[0]
 
     def _window(self, picture: Image.Image, scores: Tensor, label: int, name: str) -> WindowPicture:
         file, prediction = self._store(picture, name), int(scores.argmax())
@@ -147,17 +183,3 @@ def _describe(pair: WindowPair) -> str:
     (left, top), (to_left, to_top) = pair.corner, pair.to_corner
     move = f"shifted by ({to_left - left:+d}, {to_top - top:+d})" if pair.move == "shift" else "shrunk by two pixels"
     return f"{pair.side} px at ({left}, {top}), {move}"
-
-
-def _draw_boxes(picture: Image.Image, found: Detections, classes: Classes | None) -> Image.Image:
-    """Return a window with a detector's detections drawn on it."""
-    picture = picture.convert("RGB")
-    draw = ImageDraw.Draw(picture)
-    for box, label, score in zip(found.boxes[0].tolist(), found.labels[0].tolist(), found.scores[0].tolist(), strict=True):
-        if label >= 0:
-            draw.rectangle(box, outline=YELLOW, width=3)
-            text = f"{classes.short_name(label) if classes is not None else label} {score:.0%}"
-            corner = max(0, box[0]) + 5, max(0, box[1]) + 4
-            draw.rectangle(draw.textbbox(corner, text, font_size=15), fill=YELLOW)
-            draw.text(corner, text, fill=(0, 0, 0), font_size=15)
-    return picture

@@ -21,6 +21,8 @@ from brinell.runs.run import Run
 PairWithLayers = tuple[Picture, list[tuple[str, str, str]]]
 Gallery = list[tuple[str, list[tuple[str, list[PairWithLayers]]]]]  # by model and size
 
+PHOTO_TEXT = 17  # pixels of a box's text on a photograph, which is shown nearly at its size
+
 
 def section(context: Context, findings: FragilityFindings) -> Section:
     """Return the report's section."""
@@ -96,8 +98,12 @@ def _viewer(run: Run, findings: FragilityFindings, model: str, photos: list[Phot
             for side, left, top, confidence in one.windows
         ]
         size = {"height": photo.height, "width": photo.width}
-        shown.append({"name": photo.name, "source": inline(run, photo.file), **size, "sizes": sizes, "minimal": minimal})
+        shown.append({"name": photo.name, "source": _photograph(run, photo), **size, "sizes": sizes, "minimal": minimal})
     return shown
+
+
+def _photograph(run: Run, photo: Photo) -> str:
+    return inline(run, photo.file, photo.marks, text_size=PHOTO_TEXT)
 
 
 def _source(picture: Image.Image) -> str:
@@ -123,12 +129,21 @@ def _gallery(context: Context, findings: FragilityFindings, pairs: Sequence[Pair
 def _pair(run: Run, pair: PairPicture, name: Namer) -> Picture:
     first, second = pair.first, pair.second
     probabilities = f"{_percent(first.probability)} → {_percent(second.probability)}"
-    lines = (
+    lines = [
         f"probability of {name(pair.label)}: {probabilities}",
         f"before: {name(first.prediction)}{format_confidence(first.confidence)}",
         f"after: {name(second.prediction)}{format_confidence(second.confidence)}",
+    ]
+    if pair.reason:
+        lines.append(f"broken: {pair.reason}")
+    return Picture(
+        source=inline(run, second.file, second.marks),
+        heading=pair.caption,
+        lines=tuple(lines),
+        correct=False,
+        clean_source=inline(run, first.file, first.marks),
+        boxed=bool(first.marks or second.marks),
     )
-    return Picture(inline(run, second.file), pair.caption, lines, False, inline(run, first.file))
 
 
 def _layers(run: Run, pair: PairPicture) -> list[tuple[str, str, str]]:

@@ -91,7 +91,7 @@ class HighlightFindings(PrintedFindings):
         if least is not None and least.broken:
             sentences.append(
                 f"{'The' if sentences else f'{model}: the'} faintest spot that breaks an image adds "
-                f"{format_mean(least.light)} grey levels per pixel on average (median σ {least.sigma:.0f} px)."
+                f"{format_mean(least.light)} grey levels per pixel on average (median σ {_format_sigma(least.sigma)} px)."
             )
         tested = max(0 if one is None else one.images, 0 if least is None else least.broken + least.survived)
         return " ".join(sentences) + note_few(tested) if sentences else f"No spot of light broke {model}."
@@ -128,6 +128,11 @@ class HighlightFindings(PrintedFindings):
             }
         )
         return plain
+
+
+def _format_sigma(sigma: float | None) -> str:
+    """Return a size in pixels; of small images with a second digit."""
+    return "–" if sigma is None else f"{sigma:.0f}" if sigma >= 10 else f"{sigma:.2g}"
 
 
 def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> HighlightFindings:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from brinell.lenses.highlights.options import SHORT_SIDE, is_scaled
 from brinell.runs.ranking import find_extremes
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion, ratio
@@ -125,6 +126,7 @@ _VARIANTS = f"""
         from samples where boxes is not null and len(boxes) > 0 group by all) using (image)
      where level > 0 and is_right)
 """
+_SIDES = "select distinct least(height, width) from samples where problem is null"
 _MOMENTS = """sum(a), sum(b), sum(a * a), sum(a * b), sum(b * b), count(*)"""
 _SIZES = f"""
     select model, operator, size, sum(a), {_MOMENTS}, avg(rate), stddev_samp(rate) from (
@@ -199,7 +201,7 @@ def read_glare(run: Run, options: Mapping[str, Any], at_least: tuple[int, ...]) 
 
 def read_any_model(run: Run, options: Mapping[str, Any]) -> dict[str, AnyModel]:
     """Return, by grid, the variants that break at least one of the models."""
-    names, counts = _sigma_names(options), dict[str, dict[str, int]]()
+    names, counts = sigma_names(run, options), dict[str, dict[str, int]]()
     for operator, size, count in run.query(_ANY_MODEL, _cells_of(options)):
         counts.setdefault(operator, {})[names[size]] = count
     return {
@@ -217,7 +219,7 @@ def read_faintest_failures(run: Run, options: Mapping[str, Any], most: int) -> l
 
 
 def _read_sizes(run: Run, options: Mapping[str, Any]) -> dict[Key, list[BySize]]:
-    names, sizes = _sigma_names(options), dict[Key, list[BySize]]()
+    names, sizes = sigma_names(run, options), dict[Key, list[BySize]]()
     for model, operator, size, failures, *moments, rate, spread in run.query(_SIZES, _cells_of(options)):
         one = BySize(names[size], failures, ratio(*moments), mean(rate, spread, moments[-1], most=1))
         sizes.setdefault((model, operator), []).append(one)
@@ -253,7 +255,12 @@ def _cells_of(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"cells": options["cells"] ** 2}
 
 
-def _sigma_names(options: Mapping[str, Any]) -> list[str]:
-    """Return the sizes of spots for people."""
-    relative = options["relative"]
-    return [f"{100 * sigma:g} %" if relative else f"{sigma:g} px" for sigma in options["sigmas"]]
+def sigma_names(run: Run, options: Mapping[str, Any]) -> list[str]:
+    """Return the sizes of spots for people; on small images the default sizes are shares of the shorter side."""
+    sigmas, relative = options["sigmas"], options["relative"]
+    scaled = {is_scaled(sigmas, relative, side) for (side,) in run.query(_SIDES)}
+    given = [f"{100 * sigma:g} %" if relative else f"{sigma:g} px" for sigma in sigmas]
+    shares = [f"{100 * sigma / SHORT_SIDE:.2g} %" for sigma in sigmas]
+    if scaled == {False, True}:
+        return [f"{pixels} or {share}" for pixels, share in zip(given, shares, strict=True)]
+    return shares if True in scaled else given

@@ -12,9 +12,10 @@ from torch import Tensor
 from brinell.errors import ConfigError
 from brinell.lenses.entry import Entry
 from brinell.lenses.highlights.faintest import search_faintest
-from brinell.lenses.highlights.options import VARIANTS, HighlightOptions
+from brinell.lenses.highlights.options import SHORT_SIDE, SMALL, VARIANTS, HighlightOptions
 from brinell.lenses.method import Columns, Measuring, Method, Nullable, Shard, Size, Trials
-from brinell.lenses.outcomes import ANSWERS
+from brinell.lenses.outcomes import ANSWERS, join_causes
+from brinell.models.model import Model
 from brinell.perturb.change import Change
 from brinell.perturb.highlight import SPOT, highlight_grid, highlight_view
 from brinell.perturb.view import View
@@ -50,6 +51,7 @@ def measure(shard: Shard, change: View, options: HighlightOptions) -> Measuring:
         columns[name] = torch.cat([getattr(each.verdict, name) for each in (shard.clean, outcome)]).cpu()
     for name in DISTANCES:
         columns[name] = torch.cat([getattr(each.difference, name) for each in (shard.clean, outcome)]).cpu()
+    columns |= join_causes((shard.clean, outcome))
     columns["cell"] = _after_clean(variant % options.cells**2, shard.count)
     for name, values in zip(SPOT, spots.flatten(0, 1).unbind(1), strict=True):
         columns[name] = _after_clean(values, shard.count)
@@ -58,7 +60,7 @@ def measure(shard: Shard, change: View, options: HighlightOptions) -> Measuring:
 
 def sigmas_of(options: HighlightOptions, height: int, width: int) -> Tensor:
     """Return the sizes of spots in pixels of an original of that size."""
-    return torch.tensor(options.sigmas, dtype=torch.float64) * (min(height, width) if options.relative else 1)
+    return torch.tensor(options.sigmas_on(min(height, width)), dtype=torch.float64)
 
 
 def _grid(options: HighlightOptions, centres: str, height: int, width: int) -> Tensor:
@@ -102,6 +104,20 @@ def replay(options: HighlightOptions, name: str, size: Size) -> View:
     return highlight_view(name.partition(":")[2], options.colour)
 
 
+def check(options: HighlightOptions, model: Model, sizes: Tensor) -> list[str]:
+    """Return a warning if spots are scaled because images (heights and widths, int64 (N, 2)) are small."""
+    sides = sizes.amin(1).tolist()
+    small = sum(map(options.scales_with, sides))
+    if not small:
+        return []
+    which = f"all {small} images are" if small == len(sides) else f"{small} of {len(sides)} images are"
+    shares = ", ".join(f"{100 * sigma / SHORT_SIDE:.2g}" for sigma in options.sigmas)
+    return [
+        f"{which} smaller than {SMALL:.0f} pixels, which spots of {max(options.sigmas):g} pixels would cover; their spots "
+        f"have a sigma of {shares} % of the shorter side, as on a photograph of 500×{SHORT_SIDE} (--no-relative: pixels)"
+    ]
+
+
 METHOD = Method(
     changes=select_views,
     measure=measure,
@@ -110,5 +126,6 @@ METHOD = Method(
     sketch=sketch,
     with_originals=True,
     images_per_unit=UNIT,
+    check=check,
     catalogue=lambda: [Entry(name, ("deterministic",), description) for name, description in DESCRIPTIONS.items()],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -14,7 +14,15 @@ from brinell.registry import nearest
 
 GRIDS = ("exact", "authors")
 VARIANTS = (*GRIDS, "least")
+SIGMAS = (10.0, 20.0, 30.0, 40.0)  # the paper's, in pixels of photographs of ImageNet
+SHORT_SIDE = 375  # of a typical one, 500 by 375
+SMALL = 4 * max(SIGMAS)  # pixels: on images below this, the largest spot (two sigmas each way) covers everything
 MAX_VARIANTS = 30_000  # spots per image: a level is a 16-bit number
+
+
+def is_scaled(sigmas: Sequence[float], relative: bool | None, side: int) -> bool:
+    """Whether sigmas in pixels are scaled on an image with this shorter side: the default ones, on small images."""
+    return relative is None and tuple(sigmas) == SIGMAS and side < SMALL
 
 
 class HighlightOptions(LensOptions):
@@ -29,11 +37,15 @@ class HighlightOptions(LensOptions):
     )
     cells: int = Field(5, ge=1, le=50, description="Grid cells per side; each cell gets one spot of each size.")
     sigmas: tuple[float, ...] = Field(
-        (10.0, 20.0, 30.0, 40.0),
+        SIGMAS,
         min_length=1,
         description="Sizes of spots (sigma) in pixels of the original, or as shares of its shorter side with relative.",
     )
-    relative: bool = Field(False, description="Sigmas are shares of the original's shorter side.")
+    relative: bool | None = Field(
+        None,
+        description="Sigmas are shares of the original's shorter side (default: no; but on images below "
+        f"{SMALL:.0f} pixels the default sigmas take up the same share as on a photograph of 500×{SHORT_SIDE}).",
+    )
     strength: float = Field(1.0, gt=0, le=10, description="Peak brightness, as a multiple of the colour.")
     colour: tuple[float, float, float] = Field(
         (255.0, 255.0, 255.0), description="Colour of the light, as red, green, blue."
@@ -56,6 +68,15 @@ class HighlightOptions(LensOptions):
         if self.variant not in GRIDS:
             raise ConfigError(f"unknown grid {self.variant!r}; {nearest(self.variant, list(GRIDS))}")
         return self
+
+    def scales_with(self, side: int) -> bool:
+        """Whether the default sigmas are scaled on an image with this shorter side, because it is small."""
+        return is_scaled(self.sigmas, self.relative, side)
+
+    def sigmas_on(self, side: int) -> tuple[float, ...]:
+        """Return the sizes of spots in pixels of an image with this shorter side."""
+        scale = side if self.relative else side / SHORT_SIDE if self.scales_with(side) else 1
+        return tuple(sigma * scale for sigma in self.sigmas)
 
     @property
     def variants(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from brinell.lenses.highlights import LENS
 from brinell.lenses.highlights.findings import HighlightFindings
-from brinell.lenses.highlights.glare import LEAST
+from brinell.lenses.highlights.glare import LEAST, sigma_names
 from brinell.report.exhibits import pairs
 from brinell.report.grid import Grid
 from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
@@ -59,7 +59,10 @@ def section(context: Context, findings: HighlightFindings) -> Section:
         findings=findings,
         options=context.options,
         charts=_grid_charts(findings, findings.grids[0]) if findings.grids else {},
-        content={"breakers": pairs(context, "highlights", findings)},
+        content={
+            "breakers": pairs(context, "highlights", findings),
+            "sigmas": sigma_names(context.run, context.options),
+        },
     )
 
 

@@ -16,13 +16,14 @@ PRESETS = {
     "standard": STANDARD,
     "full": Preset("All properties; the whole grid and every interval that breaks.", {"search": "bands"}),
     "dsn2020": Preset(
-        "All properties as in the authors' code, with noise and weather drawn afresh at every point (DSN 2020).",
+        "All properties as in the authors' code, in floats, with noise and weather drawn afresh at every point (DSN 2020).",
         {
             "operators": ("all",),
             "variant": "dsn2020",
             "search": "exact",
             "points": None,
             "resample": True,
+            "rounding": "none",
             "distance": "mse",
             "criterion": "misclassification",
         },

@@ -44,10 +44,11 @@ _FIRST_FAILURES = """
     where number <= $most and lens = 'profile'
     group by all order by ranked.model, ranked.operator, ranked.level, any_value(ranked.clean_confidence) desc
 """
-# the first image that all models get right when clean
+# the first image that all models get right when clean; one with all answers, if a service left some out
 _EXAMPLE = """
-    select image from rows join samples using (image) where lens = 'profile' and level = 0 group by image
-    order by bool_and(correct) desc, min(index) limit 1
+    select image from rows join samples using (image) where lens = 'profile' group by image
+    order by bool_and(correct) filter (level = 0) desc nulls last, count(distinct (model, operator, level)) desc,
+             min(index) limit 1
 """
 _ANSWERS = """
     select model, operator, level, label, prediction, confidence, correct from rows
@@ -77,8 +78,10 @@ def _failure_points(run: Run) -> list[Exhibit]:
     for (model, operator), points in compute_curves(run).items():
         for threshold in THRESHOLDS:
             failure = find_failure_point((model, operator), points, threshold)
-            if failure.level:
-                label, prediction, confidence, correct = answers[model, operator, failure.level]
+            answer = answers.get((model, operator, failure.level or 0))
+            if failure.level and answer is not None:  # a service may owe the answer to this image
+                label, prediction, confidence, correct = answer
+                clean = answers.get((model, operator, 0))
                 exhibit = Exhibit(
                     lens="profile",
                     model=model,
@@ -88,7 +91,7 @@ def _failure_points(run: Run) -> list[Exhibit]:
                     label=label,
                     prediction=prediction,
                     confidence=confidence,
-                    clean_confidence=answers[model, operator, 0][2],
+                    clean_confidence=None if clean is None else clean[2],
                     caption=f"level {failure.level}: {failure.caption}",
                     correct=correct,
                     group=threshold,

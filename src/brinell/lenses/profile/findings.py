@@ -25,7 +25,7 @@ from brinell.lenses.profile.curves import (
 )
 from brinell.lenses.profile.exhibits import select_exhibits
 from brinell.lenses.profile.limits import STATISTICS, accuracy_at
-from brinell.lenses.profile.precision import require_pycocotools, write_precision
+from brinell.lenses.profile.precision import write_precision
 from brinell.lenses.reader import (
     ANSWER,
     AVERAGE,
@@ -274,6 +274,5 @@ READER = Reader(
     compare=compare_failure_points,
     failures=Failures(_query_failures, parameters="level", complete=lambda operator: True),
     exhibits=select_exhibits,
-    requires=require_pycocotools,
     finish=write_precision,
 )

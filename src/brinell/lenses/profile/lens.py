@@ -11,7 +11,7 @@ from brinell.boxes import Detections
 from brinell.errors import ConfigError
 from brinell.lenses.entry import Entry
 from brinell.lenses.method import Columns, Measuring, Method, Outcome, Shard, Size, Trials
-from brinell.lenses.outcomes import ANSWERS
+from brinell.lenses.outcomes import ANSWERS, join_causes
 from brinell.lenses.profile.options import ProfileOptions
 from brinell.perturb.change import Change
 from brinell.perturb.operator import OPERATORS, Operator, find_operator, operator_names
@@ -43,6 +43,7 @@ def _columns(shard: Shard, operator: Operator, last: int, outcomes: tuple[Outcom
         columns[name] = torch.cat([getattr(outcome.verdict, name) for outcome in outcomes])
     for name in DISTANCES:
         columns[name] = torch.cat([getattr(outcome.difference, name) for outcome in outcomes])
+    columns |= join_causes(outcomes)
     for name in operator.measures:
         columns[name] = torch.cat([getattr(outcome, name) for outcome in outcomes])
     found = [outcome.detections for outcome in outcomes if outcome.detections is not None]

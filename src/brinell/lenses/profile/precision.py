@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,18 +50,19 @@ Objects = Sequence[tuple[Any, ...]]  # image, boxes and labels
 Detections = Sequence[tuple[Any, ...]]  # image, boxes, labels and scores
 
 
-def require_pycocotools(detectors: Mapping[str, bool]) -> None:
-    """Raise if a detector is to be measured and pycocotools is not installed. `detectors`: model to whether it is one."""
-    if any(detectors.values()) and importlib.util.find_spec("pycocotools") is None:
-        raise MissingExtra("pycocotools", "detection")
+def write_precision(run: Run) -> str | None:
+    """Store the average precision of a run's detectors, once: it takes longer than other findings.
 
-
-def write_precision(run: Run) -> None:
-    """Store the average precision of a run's detectors, once: it takes longer than other findings."""
-    detectors = any(model.detector for model in run.models.values())
-    if detectors and not run.store.exists("precision.parquet"):
-        run.store.write_table("precision", compute_precision(run))
-        run.refresh()
+    Return advice if there are objects to compute it from, and pycocotools is not installed.
+    """
+    detectors = [name for name, model in run.models.items() if model.detector]
+    if run.store.exists("precision.parquet") or not any(run.query(_OBJECTS, {"model": name}) for name in detectors):
+        return None
+    if importlib.util.find_spec("pycocotools") is None:
+        return f"no average precision: {MissingExtra('pycocotools', 'detection')}; then rerun to add it"
+    run.store.write_table("precision", compute_precision(run))
+    run.refresh()
+    return None
 
 
 def compute_precision(run: Run) -> pa.Table:
@@ -87,7 +88,6 @@ def compute_precision(run: Run) -> pa.Table:
 
 def evaluate(detections: Detections, objects: Objects) -> Precision:
     """Return COCO's metrics of what was detected in images, given their objects. Objects with label -1 are ignored."""
-    require_pycocotools({"": True})
     numbers = {image: number for number, (image, _, _) in enumerate(objects, 1)}
     annotations: list[dict[str, Any]] = [
         {"id": 0, "image_id": numbers[image], "category_id": label, "iscrowd": 0, **_box(box)}

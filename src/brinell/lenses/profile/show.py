@@ -7,7 +7,7 @@ from typing import Any
 from brinell.lenses.profile import LENS
 from brinell.lenses.profile.findings import ProfileFindings
 from brinell.lenses.reader import AVERAGE
-from brinell.report.exhibits import pairs, read_exhibits
+from brinell.report.exhibits import Exhibit, describe_changed, describe_clean, pairs, read_exhibits
 from brinell.report.grid import Grid
 from brinell.report.show import (
     Chart,
@@ -16,7 +16,6 @@ from brinell.report.show import (
     Picture,
     Section,
     Show,
-    format_confidence,
     inline,
     lazy_chart,
     models_of,
@@ -108,13 +107,23 @@ def _sheets(context: Context, findings: ProfileFindings) -> Sheets:
             shown.sort(key=lambda exhibit: exhibit.level)
             pictures = []
             for exhibit in shown:
-                answer = f"{context.names[model](exhibit.prediction)}{format_confidence(exhibit.confidence)}"
-                source, title = inline(context.run, exhibit.file), findings.title(exhibit.operator)
-                pictures.append(Picture(source, title, (exhibit.caption, answer), exhibit.correct))
-            by_threshold.append((threshold, pictures))
+                answer = describe_changed(exhibit, context.names[model])
+                source, title = inline(context.run, exhibit.file, exhibit.marks), findings.title(exhibit.operator)
+                lines = tuple(line for line in (exhibit.caption, answer, exhibit.reason) if line)
+                pictures.append(Picture(source, title, lines, exhibit.correct, boxed=exhibit.boxed))
+            by_threshold.append((threshold, _clean_picture(context, shown) + pictures))
         if any(pictures for _, pictures in by_threshold):
             sheets.append((model, by_threshold))
     return sheets
+
+
+def _clean_picture(context: Context, shown: list[Exhibit]) -> list[Picture]:
+    """Return the clean example with a detector's boxes, which those in the changed pictures are compared with."""
+    if not shown or not shown[0].boxed:
+        return []
+    first = shown[0]
+    source = inline(context.run, first.clean_file, first.clean_marks)
+    return [Picture(source, "clean", (describe_clean(first, context.names[first.model]),), True, boxed=True)]
 
 
 def _metrics_of(findings: ProfileFindings) -> list[str]:

@@ -112,8 +112,15 @@ class CallOptions(_Options):
     retries: int = Field(4, ge=0, description="Retries of a request that fails for a reason that may pass.")
     backoff: float = Field(0.5, ge=0, description="Seconds before the first retry; each further retry waits twice as long.")
     price: float | None = Field(None, ge=0, description="Price of a query, for the plan and the manifest.")
+    currency: str = Field("", description="Currency of the price, such as USD.")
     batch: PositiveInt = Field(8, description="Images per request (Open Inference Protocol only).")
     failures: int = Field(0, ge=0, description="Images per run that may remain without an answer before the run stops.")
+
+    @model_validator(mode="after")
+    def _priced(self) -> CallOptions:
+        if self.price is not None and not self.currency:
+            raise ConfigError(f"calls.price needs its currency; add one, as in price: {self.price:g}, currency: USD")
+        return self
 
 
 class ServiceMapping(_Options):

@@ -49,7 +49,7 @@ class RemoteService:
     ) -> None:
         self.client, self.endpoint, self.codec, self.cache, self.limit = client, endpoint, codec, cache, limit
         self.batch = client.calls.concurrency * codec.most
-        self.price = client.calls.price
+        self.price, self.currency = client.calls.price, client.calls.currency
         self._run = f"not a run: {uuid.uuid4().hex}"
         self._pool = ThreadPoolExecutor(client.calls.concurrency, "query")
         self._lock = threading.RLock()

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from brinell.lenses.reader import ANSWER, Failures, Figures, Measure, Reader
+from brinell.lenses.reader import ANSWER, Failures, Figures, Measure, PrintedFindings, Reader
 from brinell.report.exhibits import Exhibit
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, proportion
+from brinell.runs.words import format_share, join_names
 
 COLUMNS = pa.schema([("clean_correct", pa.bool_())])
 
 
-@dataclass(frozen=True)
-class MirrorFindings:
+@dataclass(frozen=True, repr=False)
+class MirrorFindings(PrintedFindings):
     """Accuracy by model and operator, clean and mirrored."""
 
     clean: dict[tuple[str, str], Estimate]
@@ -36,8 +36,9 @@ class MirrorFindings:
 
     def verdict(self, model: str) -> str:
         """Return the finding about a model in a sentence."""
-        worst = min((value.value, operator) for (own, operator), value in self.mirrored.items() if own == model)
-        return f"{model} is right on {worst[0]:.0%} of the images under {worst[1]}."
+        own = {operator: value for (owner, operator), value in self.mirrored.items() if owner == model}
+        shares = [f"{format_share(value)} of the images under {operator}" for operator, value in own.items()]
+        return f"{model} is right on {join_names(shares)}."
 
     def table(self) -> list[dict[str, Any]]:
         """Return one record per model and operator."""
@@ -51,9 +52,6 @@ class MirrorFindings:
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
         return {"verdicts": {model: self.verdict(model) for model in self.models}, "mirrored": self.table()}
-
-    def _repr_html_(self) -> str:
-        return "".join(f"<p>{html.escape(self.verdict(model))}</p>" for model in self.models)
 
 
 def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> MirrorFindings:

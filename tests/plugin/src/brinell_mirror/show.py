@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import altair as alt
-from rich.table import Table
 
 from brinell.report.exhibits import pairs
+from brinell.report.grid import Grid
 from brinell.report.show import Chart, Context, NamedChart, Section, Show
+from brinell.runs.words import format_share
 from brinell_mirror.findings import MirrorFindings
 
 
 def table(found: MirrorFindings) -> list[Any]:
     """Return the terminal's table and a sentence per model."""
-    shown = Table("model", "operator", "clean", "mirrored (95 %)")
-    for (model, operator), value in found.mirrored.items():
-        clean = f"{found.clean[model, operator].value:.0%}"
-        shown.add_row(model, operator, clean, f"{value.value:.0%} ({value.low:.0%}–{value.high:.0%})")
+    rows = tuple(
+        (model, operator, format_share(found.clean[model, operator]), format_share(value))
+        for (model, operator), value in found.mirrored.items()
+    )
+    shown = Grid(("model", "operator", "clean [95 %]", "mirrored [95 %]"), rows)
     return [shown, *(found.verdict(model) for model in found.models)]
 
 
