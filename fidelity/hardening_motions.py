@@ -167,7 +167,7 @@ def find_motions(name: str, hardened: brinell.Hardened, side: str) -> dict[str, 
     return {
         "name": name,
         "paper": TABLE_2.get(name),
-        "score": asdict(one.score),
+        "score": asdict(one.rho_hat),
         "fooled": one.fooled,
         "images": one.fooled + one.failed,
         "middle": found.threshold_score(model, operator),

@@ -20,6 +20,7 @@ from PIL import Image
 
 # The engine reads its number of worker threads from torch on import: two, so that runs have batches in flight at once.
 torch.set_num_threads(2)
+import brinell.engine.threads  # noqa: F401
 
 torch.set_num_threads(1)
 cv2.setNumThreads(1)

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.criteria.criterion import find_criterion
-from brinell.engine import progress
+from brinell.engine import progress, units
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.plan import plan
 from brinell.engine.progress import reporter
 from brinell.engine.runner import execute
 from brinell.engine.setup import assemble
 from brinell.engine.threads import CORES, batches, halving, one_each_core
+from brinell.engine.units import Countdown
 from brinell.errors import ModelError
 from brinell.lenses.method import Trials
 from brinell.perturb.difference import difference
@@ -166,7 +167,7 @@ def test_lines_show_rate_and_time_left(capsys: pytest.CaptureFixture[str], monke
 
 
 def test_long_times_have_hours() -> None:
-    assert [progress._clock(seconds) for seconds in (0, 59.6, 3599, 7384)] == ["0:00", "1:00", "59:59", "2:03:04"]
+    assert [progress.format_clock(seconds) for seconds in (0, 59.6, 3599, 7384)] == ["0:00", "1:00", "59:59", "2:03:04"]
 
 
 def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +186,62 @@ def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "images/s" in shown
 
 
+def test_time_left_comes_from_finished_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change without finished images counts as the mean of the others, until it has some."""
+    now = 0.0
+    monkeypatch.setattr(units.time, "monotonic", lambda: now)
+    own = Countdown({"slow": 4, "fast": 4})
+    now = 3.0
+    assert own.seconds_left() is None
+    now = 10.0
+    own.finish("slow", 1)
+    assert own.seconds_left() == pytest.approx(3 * 10 + 4 * 10)
+    now = 12.0
+    own.finish("fast", 1)
+    assert own.seconds_left() == pytest.approx(3 * 10 + 3 * 2)
+    now = 17.0
+    assert own.seconds_left() == pytest.approx(31)
+    own.finish("slow", 3)
+    now = 100.0
+    assert own.seconds_left() == 0
+
+
+def test_lines_show_the_estimate_where_steps_take_unequal_times(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, estimates = 0.0, iter((None, 75.0))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    with reporter() as progressing:
+        advance = progressing.stage("search", 20, "searches", lambda: next(estimates))
+        for now in (100.0, 200.0):  # noqa: B007
+            advance(1)
+    assert capsys.readouterr().err.splitlines() == [
+        "search: 1 of 20 (5%), 1 searches/min",
+        "search: 2 of 20 (10%), 1 searches/min, 1:15 left",
+    ]
+
+
+def test_units_of_a_slow_model_are_small_and_stay_as_they_are(
+    greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """12 images at 1 image per second, 20 levels each: 3 images take a minute."""
+    lens = {"name": "profile", "operators": ["white_fog"], "levels": 20}
+
+    def measure(rate: float, **execution: Any) -> brinell.Run:
+        monkeypatch.setattr(units, "images_per_second", lambda model, batch: rate)
+        given = brinell.Execution(runtime="torch", batch=4, **execution)
+        out = tmp_path / f"run{execution}"
+        return brinell.run("fake:grey", greys, lens=lens, out=out, execution=given, quiet=True)
+
+    run = measure(1.0)
+    assert run.manifest["execution"]["unit"] == {"profile/grey": 3}
+    files = run.store.unit_files()
+    assert len(files) == 4
+    Path(files[1]).unlink()
+    assert measure(1000.0).store.unit_files() == files
+    assert len(measure(1.0, shard=12).store.unit_files()) == 1
+
+
 def test_quiet_says_nothing(greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lens = {"name": "profile", "operators": ["jpeg"], "levels": 1}
     brinell.run("fake:grey", greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
@@ -198,7 +255,7 @@ class Listening:
         self.totals: dict[str, int] = {}
         self.done: dict[str, int] = {}
 
-    def stage(self, what: str, total: int, unit: str) -> Any:
+    def stage(self, what: str, total: int, unit: str, left: Any = None) -> Any:
         self.totals[what], self.done[what] = total, 0
 
         def advance(count: int) -> None:

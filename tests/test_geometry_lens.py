@@ -26,21 +26,25 @@ from brinell.lenses.geometry.lens import count_trials, manifool_settings, measur
 from brinell.lenses.geometry.manifool import manifool
 from brinell.lenses.geometry.manitest import Grid, make_grid, manitest
 from brinell.lenses.geometry.options import GeometryOptions
+from brinell.lenses.geometry.rows import SCORE_LIMIT
 from brinell.lenses.geometry.search import (
+    AT_EDGE,
     FOOLED,
     LEFT_FRAME,
     NO_EFFECT,
     NOT_ON_GRID,
     ONE_CLASS,
+    OUT_OF_NODES,
     OUT_OF_STEPS,
     UNANSWERED,
     ZERO_GRADIENT,
     PathSteps,
 )
+from brinell.lenses.geometry.show import charts
 from brinell.lenses.geometry.statistics import Rate
 from brinell.lenses.method import Categorical
 from brinell.motion.geodesic import geodesic_scores
-from brinell.motion.groups import GROUPS
+from brinell.motion.groups import GROUPS, Group
 from brinell.perturb.motion import Motion
 from brinell.runs.statistics import Estimate
 
@@ -241,6 +245,39 @@ def test_manitests_candidates_fool_and_are_no_longer_than_the_nearest_node() -> 
         assert (
             found.queries <= count_trials(GeometryOptions(grid_pixels=0.5), Motion(group, "manitest"), SIZE, SIZE)
         ).all()
+
+
+def test_manitest_says_when_a_smaller_motion_may_lie_beyond_its_grid() -> None:
+    """A blob has to go 4 pixels: the front of a grid that ends after 2 along y is at its edge before, that of 6 is not."""
+    asked = bench(Where(4.0), blobs([(0.0, 0.0)]))
+    for reach, reason in ((2, AT_EDGE), (6, FOOLED)):
+        grid = Grid(torch.tensor([6, reach]), torch.ones(2, dtype=torch.float64))
+        found = asked.drive(manitest(TRANSLATION, 1, grid, path=EXACT))  # type: ignore[arg-type]
+        assert found.reason.tolist() == [reason]
+
+
+def test_rows_and_findings_say_that_the_edge_was_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small(group: Group, height: int, width: int, pixels: float | None) -> Grid:
+        return Grid(torch.tensor([6, 2]), torch.ones(2, dtype=torch.float64))
+
+    monkeypatch.setattr("brinell.lenses.geometry.lens.make_grid", small)
+    lens = {"name": "geometry", "operators": ["translation"], "methods": ["manitest"]}
+    data = [(image, 0) for image in blobs([(0.0, 0.0), (3.2, 0.0)])]
+    run = brinell.run(model(Where(4.0)), data, lens=lens, out=tmp_path / "run", quiet=True)
+    rows = run.rows("select status, reason from rows order by score").fetchall()
+    assert rows == [("broken", ""), ("broken", "a smaller motion may lie beyond the edge of the grid")]
+    found = run.summary()
+    assert isinstance(found, GeometryFindings)
+    note = "for 1 of 2 fooled images a smaller motion may lie beyond the edge of the grid"
+    assert found.smallest["m", "translation:manitest"].edge_note == note
+    assert note in Path(run.report()).read_text(encoding="utf-8")
+
+
+def test_manitest_says_when_it_runs_out_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brinell.lenses.geometry.manitest.MAX_NODES", 20)
+    asked = bench(Where(9.0), blobs([(0.0, 0.0)]))
+    found = asked.drive(manitest(TRANSLATION, 1, make_grid(TRANSLATION, SIDE, SIDE, 1.0), path=EXACT))  # type: ignore[arg-type]
+    assert found.reason.tolist() == [OUT_OF_NODES]
 
 
 class Constant(nn.Module):
@@ -553,7 +590,7 @@ def test_findings_are_those_of_the_rows(run: brinell.Run) -> None:
     mean, fooled = run.rows(
         "select avg(score), count(score) from rows where model = 'white' and operator = 'similarity:manifool'"
     ).fetchall()[0]
-    assert one.score.value == pytest.approx(mean)
+    assert one.rho_hat.value == pytest.approx(mean)
     assert (one.fooled, one.fooled + one.failed) == (fooled, 6)
     rates = found.rates["white", "similarity:random"]
     assert [rate.score for rate in rates] == [0, 1, 3]
@@ -587,6 +624,53 @@ def test_what_a_second_try_found_is_told(tmp_path: Path, capsys: pytest.CaptureF
     assert said in Path(run.report()).read_text(encoding="utf-8")
     main(["summary", str(tmp_path / "run")])
     assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_models_are_ranked_with_the_images_that_they_withstand(tmp_path: Path) -> None:
+    """The sturdy model is fooled on two images, by small motions: its mean over fooled images is the smaller one."""
+    images = blobs([(3.0, 0.0), (3.2, 0.0), *[(-5.0, y / 2) for y in range(-10, 10)]])
+    lens = {
+        "name": "geometry",
+        "operators": ["translation"],
+        "methods": ["manifool"],
+        "max_steps": 8,
+        "max_step": 1.0,
+        "retry": 0,
+    }
+    models = [model(Where(4.0), name="sturdy"), model(Where(-1.0), name="fragile")]
+    run = brinell.run(models, [(image, 0) for image in images], lens=lens, out=tmp_path / "run", quiet=True)
+    found = run.summary()
+    assert isinstance(found, GeometryFindings)
+    sturdy, fragile = (found.smallest[name, "translation:manifool"] for name in ("sturdy", "fragile"))
+    assert (sturdy.fooled, sturdy.failed) == (2, 20) and fragile.fooled == 22
+    assert sturdy.rho_hat.value < fragile.rho_hat.value < SCORE_LIMIT
+    assert found.models == ["sturdy", "fragile"]
+    values = run.rows("select least(score, 2) from rows where model = 'sturdy' and status = 'broken'").fetchall()
+    assert sturdy.restricted_mean.value == pytest.approx((sum(value for (value,) in values) + 20 * SCORE_LIMIT) / 22)
+    assert fragile.restricted_mean.high < sturdy.restricted_mean.low
+    assert f"up to 2, is {sturdy.restricted_mean.value:.2f} [" in found.verdict("sturdy")
+    board = brinell.leaderboard(run)
+    assert [row.model for row in board.rows] == ["sturdy", "fragile"]
+    assert [measure.name for measure in board.measures if measure.lens] == ["motion"]
+    compared = brinell.compare(run).deltas
+    motion = next(delta for delta in compared if delta.measure.name == "motion")
+    published = next(delta for delta in compared if delta.measure.name == "rho_hat")
+    assert (motion.images, motion.verdict()) == (22, "worse")
+    assert published.images == 2
+
+
+def test_a_model_that_is_never_fooled_is_not_certain(tmp_path: Path) -> None:
+    lens = {"name": "geometry", "operators": ["translation"], "methods": ["manifool"], "max_steps": 1, "retry": 0}
+    data = [(image, 0) for image in blobs([(0.0, float(y)) for y in range(8)])]
+    run = brinell.run(model(Where(9.0)), data, lens=lens, out=tmp_path / "run", quiet=True)
+    found = run.summary()
+    assert isinstance(found, GeometryFindings)
+    (one,) = found.smallest.values()
+    assert (one.fooled, one.restricted_mean.value, one.restricted_mean.high) == (0, SCORE_LIMIT, SCORE_LIMIT)
+    assert 1.0 < one.restricted_mean.low < 1.6  # Wilson: at least 68 % of images withstand
+    assert math.isnan(one.rho_hat.value)
+    assert found.verdict("m").startswith("No motion found changes a label of m.")
+    assert "invariance" in charts(found) and "generators" not in charts(found)
 
 
 def test_r_hat_is_read_off_the_rates_between_two_scores() -> None:

@@ -21,6 +21,11 @@ def format_amount(amount: float, unit: str) -> str:
     return f"{number} {_in_singular(unit) if abs(amount) == 1 else unit}".strip()
 
 
+def format_rate(per_second: float, unit: str) -> str:
+    """Return a rate, per minute if it is less than one per second."""
+    return f"{per_second:,.0f} {unit}/s" if per_second >= 1 else f"{60 * per_second:,.0f} {unit}/min"
+
+
 def format_clock(seconds: float) -> str:
     """Return a duration as on a clock: "1:05", "2:00:00"."""
     minutes, rest = divmod(round(seconds), 60)

@@ -103,9 +103,7 @@ def _move(preprocess: Preprocess, samples: list[Sample], matrices: Tensor) -> li
     """Return whole images under motions, each at its own size."""
     wholes = [preprocess.resize(sample.image[None])[0] for sample in samples]
     moving = MovingImages(preprocess, wholes, torch.device("cpu"))
-    moved = moving.moved(torch.arange(len(samples)), matrices)
-    sizes = [moving.shape(index) for index in range(len(samples))]
-    return [image[:, :height, :width] for image, (height, width) in zip(moved, sizes, strict=True)]
+    return [moving.moved(index, matrix) for index, matrix in enumerate(matrices)]
 
 
 def _write(file: Path, images: list[Tensor], labels: list[Label | None], entries: list[Entry], operator: str) -> None:

@@ -17,9 +17,10 @@ from brinell.engine.clean import NAN_FIX
 from brinell.engine.journal import Journal
 from brinell.engine.renderer import Renderer
 from brinell.engine.stage import Stage
+from brinell.engine.tasks import TaskRunner
 from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
 from brinell.errors import ModelError
-from brinell.lenses.method import Columns, Measuring, Outcome, Shard, Task, Trials
+from brinell.lenses.method import Columns, Done, Measuring, Outcome, Shard, Task, Trials
 from brinell.lenses.scenes import Move, make_scene
 from brinell.models.model import Model
 from brinell.perturb.change import Change, rows_of
@@ -100,18 +101,18 @@ class Evaluator:
         return Shard(count, height, width, self.clean, full, sizes, self._boxes, ids, self.model.name)
 
     def drive(self, measuring: Measuring, journal: Journal | None = None) -> Columns:
-        """Run a lens's generator to its end; queries that a journal holds are not repeated."""
+        """Run a lens's generator to its end; what a journal holds is not computed again."""
         index = 0
         try:
             step = next(measuring)
             while True:
                 result: Any
-                if isinstance(step, Task):
-                    result = self.run(step)
-                elif journal is None:
-                    result = self.query(step)
+                if journal is None:
+                    result = self.run(step) if isinstance(step, Task) else self.query(step)
+                elif isinstance(step, Task):
+                    result = self._journalled_task(step, journal, index)
                 else:
-                    result = self._journalled(step, journal, index)
+                    result = self._journalled(step, journal, index) if journal.trials else self.query(step)
                 step, index = measuring.send(result), index + 1
         except StopIteration as finished:
             columns: Columns = finished.value
@@ -127,6 +128,14 @@ class Evaluator:
             self._advance(len(trials.samples))
             self.queries += len(trials.samples)
         return outcome
+
+    def _journalled_task(self, task: Task, journal: Journal, index: int) -> Done:
+        """Return the results of the task at an index, from the journal or by running it."""
+        done = journal.read_done(index, len(task.samples))
+        if done is None:
+            done = self.run(task)
+            journal.write_done(index, done)
+        return done
 
     def query(self, trials: Trials) -> Outcome:
         """Return the outcome of each trial."""
@@ -173,19 +182,14 @@ class Evaluator:
                 f"{trials.change.id} at level {float(level):g}; {NAN_FIX}"
             )
 
-    def run(self, task: Task) -> dict[str, Tensor]:
+    def run(self, task: Task) -> Done:
         """Return the results of a task, on the host."""
-        stage = self.stage
+        self.queries += len(task.samples) if task.queries else 0
+        return self._tasks.run(task)
 
-        def run_part(part: slice) -> dict[str, Tensor]:
-            done = task.do(stage, part)
-            if task.images:
-                self._advance(part.stop - part.start)
-            return {name: values.cpu() for name, values in done.items()}
-
-        self.queries += task.images
-        parts = self._parts(task.count, run_part)
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    @cached_property
+    def _tasks(self) -> TaskRunner:
+        return TaskRunner(self.stage, self.renderer.moving.layouts, self._advance)
 
     @cached_property
     def stage(self) -> Stage:

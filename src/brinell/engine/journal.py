@@ -1,32 +1,44 @@
-"""The outcomes of a long unit so far, so that an interrupted run resumes inside the unit.
+"""What was computed of a long unit so far, so that an interrupted run resumes inside the unit.
 
-A lens that runs again yields the same trials in the same order. Their outcomes are stored in files next to the rows, one
-per yield, and replayed instead of queried; they are removed when the unit's rows are written.
+A lens that runs again yields the same trials and tasks in the same order. Their results are stored in files next to the
+rows and replayed instead of computed; they are removed when the unit's rows are written.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import io
+import time
 from urllib.parse import quote
 
 import numpy as np
 import torch
 
 from brinell.criteria.verdict import Verdict
-from brinell.lenses.method import Outcome
+from brinell.lenses.method import Done, Outcome
 from brinell.perturb.difference import no_difference
 from brinell.runs.schema import Unit
 from brinell.runs.store import UNFINISHED, Store
 
+EVERY = 20.0  # seconds between two files of results of tasks
+
 
 class Journal:
-    """The outcomes of one unit, by the index of the query. Detections and distances are not stored."""
+    """The outcomes and results of one unit, by the index of what the lens yielded.
 
-    def __init__(self, store: Store, unit: Unit) -> None:
-        self.store = store
+    Outcomes are stored where the unit is known to be long (`trials`), one file each; detections and distances are not
+    stored. Results of tasks are always stored, together every few seconds, so that a short unit writes none.
+    """
+
+    def __init__(self, store: Store, unit: Unit, *, trials: bool = False) -> None:
+        self.store, self.trials = store, trials
         names = (quote(part, safe="") for part in (unit.lens, unit.model, unit.operator))
         self.parts = UNFINISHED, *names, f"{unit.shard:05d}"
+        self._pending: dict[str, np.ndarray] = {}
+        self._files, self._written = 0, time.monotonic()
+        self._stored: dict[int, Done] | None = None
+
+    # ---- outcomes of trials ----
 
     def read(self, index: int, count: int) -> Outcome | None:
         """Return the outcome of the trials at an index; None if they were not queried yet."""
@@ -42,10 +54,50 @@ class Journal:
     def write(self, index: int, outcome: Outcome) -> None:
         """Store the outcome of the trials at an index."""
         fields = {field.name: getattr(outcome.verdict, field.name) for field in dataclasses.fields(Verdict)}
+        arrays = {name: each.cpu().numpy() for name, each in fields.items()}
+        self._write(f"{index}.npz", {"broken": outcome.broken.cpu().numpy(), **arrays})
+
+    # ---- results of tasks ----
+
+    def read_done(self, index: int, count: int) -> Done | None:
+        """Return the results of the task at an index; None if it has not been run yet."""
+        if self._stored is None:
+            self._stored = self._read_files()
+        done = self._stored.pop(index, None)
+        if done is None or any(len(values) != count for values in done.values()):  # written by another version
+            self._stored.clear()
+            return None
+        return done
+
+    def _read_files(self) -> dict[int, Done]:
+        stored: dict[int, Done] = {}
+        while self.store.exists(*self.parts, f"tasks-{self._files}.npz"):
+            with np.load(io.BytesIO(self.store.read(*self.parts, f"tasks-{self._files}.npz"))) as arrays:
+                for key in arrays.files:
+                    index, _, name = key.partition(" ")
+                    stored.setdefault(int(index), {})[name] = torch.from_numpy(arrays[key])
+            self._files += 1
+        return stored
+
+    def write_done(self, index: int, done: Done) -> None:
+        """Keep the results of the task at an index; every few seconds they are written."""
+        self._pending |= {f"{index} {name}": values.numpy() for name, values in done.items()}
+        if time.monotonic() - self._written >= EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the results that are kept."""
+        if self._pending:
+            self._write(f"tasks-{self._files}.npz", self._pending)
+            self._files, self._pending = self._files + 1, {}
+        self._written = time.monotonic()
+
+    def _write(self, name: str, arrays: dict[str, np.ndarray]) -> None:
         sink = io.BytesIO()
-        np.savez(sink, broken=outcome.broken.cpu().numpy(), **{name: each.cpu().numpy() for name, each in fields.items()})
-        self.store.write(sink.getvalue(), *self.parts, f"{index}.npz")
+        np.savez(sink, allow_pickle=False, **arrays)
+        self.store.write(sink.getvalue(), *self.parts, name)
 
     def clear(self) -> None:
-        """Remove the outcomes, once the rows are written."""
-        self.store.remove(*self.parts)
+        """Remove what was stored, once the rows are written."""
+        if self.trials or self._files:
+            self.store.remove(*self.parts)

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from brinell.units import format_clock
+from brinell.units import format_clock, format_rate
 
 _EVERY = 0.2  # seconds between updates
 
@@ -29,6 +29,7 @@ class _Stage:
     what: str
     total: int
     unit: str
+    left: Callable[[], float | None] | None = None
     done: int = 0
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None
@@ -43,8 +44,11 @@ class _Stage:
         """How far it is, in words."""
         seconds = max((self.ended or time.monotonic()) - self.began, 1e-9)
         rate = self.done / seconds
-        left = f", {format_clock((self.total - self.done) / rate)} left" if 0 < self.done < self.total else ""
-        return f"{self.done:,} of {self.total:,}, {rate:,.0f} {self.unit}/s{left}"
+        state = f"{self.done:,} of {self.total:,}, {format_rate(rate, self.unit)}"
+        if not 0 < self.done < self.total:
+            return state
+        left = (self.total - self.done) / rate if self.left is None else self.left()
+        return state if left is None else f"{state}, {format_clock(left)} left"
 
 
 class NotebookProgress:
@@ -57,9 +61,11 @@ class NotebookProgress:
         self._shown_at = 0.0
         self._lock = threading.Lock()
 
-    def stage(self, what: str, total: int, unit: str) -> Callable[[int], None]:
+    def stage(
+        self, what: str, total: int, unit: str, left: Callable[[], float | None] | None = None
+    ) -> Callable[[int], None]:
         """Start a bar of `total` steps, and return a function to call with the number of steps that were done."""
-        stage = _Stage(what, total, unit)
+        stage = _Stage(what, total, unit, left)
         self._stages.append(stage)
         self._show()
 

@@ -9,20 +9,24 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from brinell.engine.notebook import NotebookProgress, in_notebook
-from brinell.units import format_clock
+from brinell.units import format_clock, format_rate
 
 Advance = Callable[[int], None]
+TimeLeft = Callable[[], float | None]  # in seconds; None: not known yet
 
 
 class Reporter(Protocol):
     """Reports the stages of a run."""
 
-    def stage(self, what: str, total: int, unit: str) -> Advance:
-        """Start a stage of `total` steps, and return a function to call with the number of steps that were done."""
+    def stage(self, what: str, total: int, unit: str, left: TimeLeft | None = None) -> Advance:
+        """Start a stage of `total` steps, and return a function to call with the number of steps that were done.
+
+        Where steps take unequal times, `left` estimates the time that the others will take.
+        """
         ...
 
     def say(self, text: str) -> None:
@@ -37,7 +41,7 @@ class Reporter(Protocol):
 class Silent:
     """Reports nothing."""
 
-    def stage(self, what: str, total: int, unit: str) -> Advance:
+    def stage(self, what: str, total: int, unit: str, left: TimeLeft | None = None) -> Advance:
         """Ignore a stage."""
         return lambda done: None
 
@@ -54,15 +58,28 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f} {task.fields['unit']}/s" if speed else "", style="cyan")
+        return Text(format_rate(speed, task.fields["unit"]) if speed else "", style="cyan")
+
+
+class _TimeLeft(ProgressColumn):
+    """The time left; before it can be estimated, the time that has passed."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        estimate: TimeLeft | None = task.fields["left"]
+        left = task.time_remaining if estimate is None else estimate()
+        if task.finished or left is None:
+            return Text(format_clock(task.elapsed or 0), style="progress.elapsed")
+        return Text(f"{format_clock(left)} left", style="progress.remaining")
 
 
 class _Bars:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
 
-    def stage(self, what: str, total: int, unit: str) -> Advance:
-        task = self.progress.add_task(what, total=total, unit=unit)
+    def stage(self, what: str, total: int, unit: str, left: TimeLeft | None = None) -> Advance:
+        task = self.progress.add_task(what, total=total, unit=unit, left=left)
         return lambda done: self.progress.advance(task, done)
 
     def say(self, text: str) -> None:
@@ -82,7 +99,7 @@ class _Lines:
 
     every = 10.0
 
-    def stage(self, what: str, total: int, unit: str) -> Advance:
+    def stage(self, what: str, total: int, unit: str, left: TimeLeft | None = None) -> Advance:
         start = last = time.monotonic()
         done = 0
 
@@ -93,8 +110,9 @@ class _Lines:
             if now - last >= self.every or (done >= total and now - start > 1):
                 last = now
                 rate = done / max(now - start, 1e-9)
-                left = f", {format_clock((total - done) / rate)} left" if done < total else ""
-                self.say(f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {rate:,.0f} {unit}/s{left}")
+                seconds = (total - done) / rate if left is None else left()
+                rest = "" if done >= total or seconds is None else f", {format_clock(seconds)} left"
+                self.say(f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {format_rate(rate, unit)}{rest}")
 
         return advance
 
@@ -117,6 +135,6 @@ def reporter(quiet: bool = False) -> Iterator[Reporter]:
         yield _Lines()
     else:
         what = TextColumn("{task.description}", markup=False)
-        columns = (what, BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+        columns = (what, BarColumn(), MofNCompleteColumn(), _Rate(), _TimeLeft())
         with Progress(*columns, console=console) as progress:
             yield _Bars(progress)

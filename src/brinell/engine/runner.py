@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
@@ -35,6 +35,7 @@ from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numb
 from brinell.engine.survey import select_indices, survey
 from brinell.engine.threads import torch_alone
 from brinell.engine.truth import Truth
+from brinell.engine.units import JobProgress, fix_unit_size, unit_size
 from brinell.lenses.method import Columns
 from brinell.perturb.change import Change
 from brinell.runs.run import Run
@@ -154,18 +155,11 @@ def _kept(samples: pa.Table, clean: pa.Table) -> list[Entry]:
     return [entry for entry in readable(samples) if entry.index in kept]
 
 
-def _unit_size(job: Job, entries: list[Entry], most: int) -> int:
-    """Return the number of images of a unit: at most a shard's, and less if the lens limits it."""
-    most = min(most, job.method.images_per_unit or most)
-    if job.method.trials_per_unit is None or not entries:
-        return most
-    trials = max(job.trials(change, entries) for change in job.changes) / len(entries)
-    return max(1, min(most, int(job.method.trials_per_unit / max(1, trials))))
-
-
-def missing_units(store: Store, job: Job, kept: list[Entry], shard: int) -> tuple[list[list[Entry]], set[Unit]]:
+def missing_units(
+    store: Store, job: Job, kept: list[Entry], execution: Mapping[str, Any]
+) -> tuple[list[list[Entry]], set[Unit]]:
     """Return the images of a job's units, and the units that have no rows yet."""
-    size = _unit_size(job, kept, shard)
+    size = unit_size(execution, job, kept)
     shards = [kept[start : start + size] for start in range(0, len(kept), size)]
     units = [unit for number in range(len(shards)) for unit, _ in _units_of(job, number)]
     return shards, set(store.missing(units))
@@ -176,7 +170,7 @@ def share_left(store: Store, job: Job) -> float:
     if not store.exists("samples.parquet") or not store.exists("clean.parquet"):
         return 1.0
     kept = _kept(store.table("samples"), store.table("clean"))
-    shards, missing = missing_units(store, job, kept, store.manifest()["execution"]["shard"])
+    shards, missing = missing_units(store, job, kept, store.manifest()["execution"])
     changes = {change.id: change for change in job.changes}
     left = sum(job.trials(changes[unit.operator], shards[unit.shard]) for unit in missing)
     total = sum(job.trials(change, kept) for change in job.changes)
@@ -190,7 +184,8 @@ def _boxes_of(entries: Sequence[Entry]) -> Tensor:
 
 def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> None:
     """Measure every unit of a job that has no rows yet, shard by shard."""
-    shards, missing = missing_units(context.store, job, kept, context.manifest["execution"]["shard"])
+    fix_unit_size(context, job, kept)
+    shards, missing = missing_units(context.store, job, kept, context.manifest["execution"])
     if not missing:
         return
     numbers = sorted({unit.shard for unit in missing})
@@ -200,7 +195,7 @@ def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> 
         for unit, change in _units_of(job, number)
         if unit in missing
     }
-    advance = context.reporter.stage(f"{job.lens.name}: {job.model.name}", sum(most.values()), job.unit)
+    progress = JobProgress(context.reporter, job, most, shards)
     batch = context.batch(job.model)
 
     def load(number: int) -> tuple[int, Images]:
@@ -208,12 +203,12 @@ def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> 
 
     for number, images in one_ahead(load, numbers):
         entries = shards[number]
-        evaluator = make_evaluator(context, job, entries, images, truth, batch, advance)
+        evaluator = make_evaluator(context, job, entries, images, truth, batch, progress.queried)
         for unit, change in _units_of(job, number):
             if unit in missing:
                 before = evaluator.queries
                 _measure_unit(context, job, evaluator, unit, change, entries, most[unit])
-                advance(most[unit] - (evaluator.queries - before))  # what a search saved
+                progress.finish(unit, evaluator.queries - before)
         batch = evaluator.batch  # what memory allowed here holds for the next shard
         del evaluator, images  # or they would stay until the next ones are loaded
 
@@ -252,18 +247,21 @@ def make_evaluator(
 def _measure_unit(
     context: RunContext, job: Job, evaluator: Evaluator, unit: Unit, change: Change, entries: Sequence[Entry], most: int
 ) -> None:
-    """Measure one change and write its rows. The answers of a long unit are kept in a journal while it runs."""
+    """Measure one change and write its rows. What a long unit has computed is kept in a journal while it runs."""
     store, began = context.store, time.perf_counter()
-    journal = Journal(store, unit) if most > (job.method.trials_per_unit or most) else None
-    columns = evaluator.drive(job.method.measure(evaluator.shard(), change, job.options), journal)
+    journal = Journal(store, unit, trials=most > (job.method.trials_per_unit or most))
+    try:
+        columns = evaluator.drive(job.method.measure(evaluator.shard(), change, job.options), journal)
+    except BaseException:
+        journal.flush()
+        raise
     if job.method.timed:
         columns["seconds"] = _constant(columns, (time.perf_counter() - began) / len(entries))
     if not job.model.scores:
         columns = {name: column for name, column in columns.items() if name not in SCORES}
     refuse_replaced(store, context.manifest)
     write_rows(store, unit, entries, evaluator.labels.cpu(), columns, job.lens.reader.columns)
-    if journal is not None:
-        journal.clear()
+    journal.clear()
     give_back_freed_memory()
 
 

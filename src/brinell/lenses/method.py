@@ -108,11 +108,18 @@ Done = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Task:
-    """Work to do `count` times, in batches: a function of the stage and a slice. `images` of them go through the model."""
+    """Work on each of `samples` (indices into the shard, on the host; a sample may be there often), in batches.
 
-    count: int
-    do: Callable[[Stage, slice], Done]
-    images: int = 0
+    `do` gets the stage and positions in `samples`, and returns a row for each. All its batches have one size and hold
+    images of one canvas; where too few positions are left, the last one is repeated. So a row depends on its own image
+    alone, even if the last bits of a sum depend on the size of the batch. `queries`: the images go through the model.
+    `batch` is for work that is not on images, in place of the engine's size.
+    """
+
+    samples: Tensor
+    do: Callable[[Stage, Tensor], Done]
+    queries: bool = False
+    batch: int | None = None
 
 
 @dataclass(frozen=True)

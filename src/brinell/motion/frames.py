@@ -110,15 +110,15 @@ class Frames:
         sides = torch.tensor([max(side - 1, 1) for side in reversed(self.images.shape[2:])], dtype=torch.float64)
         depth = motions[..., 2:, :]
         rows = (motions[..., :2, :] - self.corners[:, None, :, None] * depth) * (2 / sides)[:, None] - depth
-        flat = not bool(depth[..., :2].any())
-        if flat:  # affine, but the matrix may have any scale
-            rows = rows / depth[..., 2:]
+        affine = (depth[..., :2] == 0).all(-1, keepdim=True)
+        scale = torch.where(affine, depth[..., 2:], 1.0)  # per matrix: what an image gets must not depend on the others
+        rows, depth = rows / scale, depth / scale
         rows = rows.to(dtype).to(device, non_blocking=True)
         x, y = (side[:, None].to(dtype) for side in seen)
         grid = torch.empty(*motions.shape[:2], y.shape[-1], x.shape[-1], 2, dtype=dtype, device=device)
         for axis in range(2):
             _affine_sums(rows[..., axis, :], x, y, out=grid[..., axis])
-        if flat:
+        if bool(affine.all()):  # division by 1 is skipped
             return grid
         far = torch.empty(grid.shape[:-1], dtype=dtype, device=device)
         _affine_sums(depth[..., 0, :].to(dtype).to(device, non_blocking=True), x, y, out=far)

@@ -50,7 +50,7 @@ def geodesic_scores(
     min_change: float = MIN_CHANGE,
     most: int | None = None,
 ) -> Tensor:
-    """Return the length of the direct path to coordinates (N, d), over the norm, float64 (N,); 0 for an image of zeros.
+    """Return the length of the direct path to coordinates (N, d), over the norm, on the host (N,); 0 for an image of zeros.
 
     With `most`, only that many stops of the path are used, which is cheaper and gives a lower bound of the score.
     """
@@ -62,16 +62,16 @@ def geodesic_scores(
     if most is not None:
         step = step * (number / most).ceil()
         number = (length / step - 1e-9).ceil()
-    total = torch.zeros(len(length), dtype=torch.float64, device=frames.images.device)
+    total = torch.zeros(len(length), dtype=torch.float64)
     paths = _Paths(frames, group, directions)
     stride = paths.stride
     for first in range(0, int(number.max()) if len(number) else 0, stride):
         paths = paths.select(number[paths.rows] > first)
         rows = paths.rows
         stops = torch.arange(first, min(first + stride, int(number[rows].max())), dtype=torch.float64) + 1
-        gained = paths.advance((stops * step[rows, None]).minimum(length[rows, None]))
-        total.index_add_(0, rows.to(total.device), gained.sum(1))
-    return total / _norms(frames)
+        gained = paths.advance((stops * step[rows, None]).minimum(length[rows, None])).cpu()
+        total[rows] = _running_totals(total[rows], torch.where(stops <= number[rows, None], gained, 0.0))[:, -1]
+    return total / _norms(frames).cpu()
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def trace_rays(
         stops = torch.arange(number, number + min(_STRIDE, paths.stride), dtype=torch.float64) + 1
         gained = paths.advance(stops * step[rows, None]).cpu() / norms[rows, None]
         alive = ((gained > 0) & (stops < limit[rows, None])).cumprod(1).to(torch.bool)
-        after = total[rows, None] + (gained * alive).cumsum(1)
+        after = _running_totals(total[rows], gained * alive)
         passed = alive[..., None] & (after[..., None] >= wanted)
         first = passed.to(torch.int8).argmax(1)
         new = passed.any(1) & (start[rows] < 0)
@@ -184,6 +184,11 @@ def _step_lengths(frames: Frames, group: Group, directions: Tensor, eta: float, 
         return torch.full((len(directions),), eta, dtype=torch.float64)
     speed = initial_speeds(frames, group, directions)
     return torch.where(speed > 0, (min_change / speed).clamp(min=eta, max=20 * eta), eta)
+
+
+def _running_totals(start: Tensor, gained: Tensor) -> Tensor:
+    """Return the totals (N, K) after each of the gains, added one by one: the same however many are computed at once."""
+    return torch.cat([start[:, None], gained], 1).cumsum(1)[:, 1:]
 
 
 def _lengths(images: Tensor) -> Tensor:

@@ -59,8 +59,12 @@ class Group(GroupFacts):
 
     def exp(self, coordinates: Tensor) -> Tensor:
         """Return the motions (…, 3, 3) with coordinates (…, d)."""
-        matrices: Tensor = torch.linalg.matrix_exp(self.algebra(coordinates))
-        return matrices
+        elements = self.algebra(coordinates)
+        flat = elements.reshape(-1, 3, 3)
+        if len(flat) == 1:  # torch rounds the exponential of one matrix alone differently
+            flat = flat.repeat(2, 1, 1)
+        matrices: Tensor = torch.linalg.matrix_exp(flat)[: elements.numel() // 9]
+        return matrices.view_as(elements)
 
     def log(self, matrices: Tensor) -> Tensor:
         """Return the coordinates (…, d) of motions (…, 3, 3) within a half turn of the identity."""
@@ -119,11 +123,12 @@ def _square_root(matrices: Tensor) -> Tensor:
     one = torch.eye(matrices.shape[-1], dtype=torch.float64, device=matrices.device)
     product, root = matrices, matrices
     for _ in range(_ITERATIONS):
-        inverse = torch.linalg.inv_ex(product).inverse
-        root = root @ (one + inverse) / 2
-        product = (one + (product + inverse) / 2) / 2
-        if bool(((product - one).abs() < 1e-15).all()):
+        going = ~((product - one).abs() < 1e-15).flatten(-2).all(-1)[..., None, None]
+        if not bool(going.any()):
             break
+        inverse = torch.linalg.inv_ex(product).inverse
+        root = torch.where(going, root @ (one + inverse) / 2, root)  # others don't change while the rest converge
+        product = torch.where(going, (one + (product + inverse) / 2) / 2, product)
     return root
 
 

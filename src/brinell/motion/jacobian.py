@@ -81,15 +81,18 @@ def jacobian_gram(images: Tensor, frames: Frames, group: Group, seen: Tensor | N
     if seen is not None:
         squares = squares * seen
     weights = frames.compute_once(f"weights of {group.name}", partial(_weights, group, frames))
-    found: Tensor = (squares.flatten(1) @ weights).to(torch.float64).view(-1, size, size)
+    found: Tensor = (squares.flatten(1) @ weights.T).to(torch.float64).view(-1, size, size)
     return found
 
 
 def _weights(group: Group, frames: Frames) -> Tensor:
-    """Return the weights (3 H W, d²) of the three squares of the gradient at every pixel in the Gram matrix."""
+    """Return the weights (d², 3 H W) of the three squares of the gradient at every pixel in the Gram matrix.
+
+    In rows: with columns, the last bits of an image's products would depend on its position in the batch.
+    """
     x, y = flows(group, frames)[:, 0].flatten(2).unbind(1)  # (d, H W) each
     parts = [x[:, None] * x, x[:, None] * y + y[:, None] * x, y[:, None] * y]
-    return torch.cat([part.flatten(0, 1) for part in parts], 1).T.contiguous()
+    return torch.cat([part.flatten(0, 1) for part in parts], 1)
 
 
 def pullback(images: Tensor, gradient: Tensor, frames: Frames, group: Group) -> Tensor:

@@ -96,9 +96,10 @@ class Fronts:
 
     def coordinates(self, nodes: Tensor) -> Tensor:
         """Return the coordinates of nodes, float64 (N, d)."""
-        return (self._grid(self.index[nodes]) - self.half) * self.steps
+        return (self.grid_positions(self.index[nodes]) - self.half) * self.steps
 
-    def _grid(self, index: Tensor) -> Tensor:
+    def grid_positions(self, index: Tensor) -> Tensor:
+        """Return the positions on the grid (N, d) of flat indices."""
         return index[:, None] // self.strides % self.sides
 
     def _add(self, images: Tensor, index: Tensor) -> Tensor:
@@ -120,7 +121,7 @@ class Fronts:
         own = self.image[self.changed]
         near = alive[own] & (self.distance[self.changed] <= self.bound[own])
         source, self.changed = self.changed[near], self.changed[~near]
-        around = self._grid(self.index[source])[:, None] + offsets(len(self.half))
+        around = self.grid_positions(self.index[source])[:, None] + offsets(len(self.half))
         inside = ((around >= 0) & (around < self.sides)).all(2)
         images = self.image[source][:, None].expand_as(inside)[inside]
         keys = torch.unique(images * self.size + (around[inside] * self.strides).sum(1))
@@ -131,7 +132,7 @@ class Fronts:
 
     def propose(self, nodes: Tensor) -> Tensor:
         """Return the distances of nodes from the current distances of their neighbours."""
-        around = self._grid(self.index[nodes])[:, None] + offsets(len(self.half))
+        around = self.grid_positions(self.index[nodes])[:, None] + offsets(len(self.half))
         inside = ((around >= 0) & (around < self.sides)).all(2)
         index = (around * self.strides).sum(2).clamp_(0, self.size - 1)
         neighbours = self.position[self.image[nodes][:, None] * self.size + index].to(torch.int64)

@@ -68,12 +68,8 @@ class MovingImages(Protocol):
         """Return what the model sees of samples under motions, normalised."""
         ...
 
-    def moved(self, samples: Tensor, matrices: Tensor) -> Tensor:
-        """Return whole images under motions, in whole grey levels."""
-        ...
-
-    def shape(self, sample: int) -> tuple[int, int]:
-        """Return the height and width of a whole image."""
+    def moved(self, sample: int, matrix: Tensor) -> Tensor:
+        """Return a whole image under a motion, in whole grey levels."""
         ...
 
 

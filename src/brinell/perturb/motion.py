@@ -87,10 +87,9 @@ class Motion(ChangeDefaults):
 
     def pictures(self, renderer: Renderer, sample: int, parameters: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the whole image with the outline of what the moved one shows, and the moved image."""
-        height, width = renderer.moving.shape(sample)
         matrices = self.group.exp(parameters)
-        which, still = torch.tensor([sample]), torch.eye(3, dtype=torch.float64)[None]
-        clean, moved = (renderer.moving.moved(which, way)[0, :, :height, :width].cpu() for way in (still, matrices))
+        still = torch.eye(3, dtype=torch.float64)
+        clean, moved = (renderer.moving.moved(sample, way).cpu() for way in (still, matrices[0]))
         return outlined(clean, moved, matrices[0])
 
 

@@ -54,7 +54,7 @@ def random_motions(
     samples = torch.arange(count).repeat_interleave(draws)
     numbers = torch.arange(draws).repeat(count)
 
-    def do(stage: Stage, part: slice) -> Done:
+    def do(stage: Stage, part: Tensor) -> Done:
         rows = samples[part]
         frames = stage.frames(rows)
         directions = draw_directions(stage.seed, stage.ids[rows], group, numbers[part])
@@ -65,7 +65,7 @@ def random_motions(
         motions = rays.reach[..., None] * directions[:, None]
         return {"motion": motions, "score": rays.scores, "reached": rays.reached}
 
-    rays = yield Task(len(samples), do)
+    rays = yield Task(samples, do)
     many = len(wanted)
     moved = RandomMotions(
         sample=samples.repeat_interleave(many),
@@ -102,13 +102,13 @@ def _whiten(directions: Tensor, frames: Frames, group: Group) -> Tensor:
 def measure_parts(group: Group, motions: Tensor) -> Task:
     """Return the task of measuring what each coordinate of motions (N, d) would add to the score alone, to first order."""
 
-    def do(stage: Stage, part: slice) -> Done:
-        frames = stage.frames(torch.arange(part.start, part.stop))
+    def do(stage: Stage, part: Tensor) -> Done:
+        frames = stage.frames(part)
         own = jacobian_gram(frames.images, frames, group)
         lengths = own.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() / frames.norms().clamp(min=1e-12)[:, None]
         return {"parts": lengths.cpu() * motions[part].abs()}
 
-    return Task(len(motions), do)
+    return Task(torch.arange(len(motions)), do)
 
 
 # ---- a grid of motions ----
@@ -153,12 +153,12 @@ def grid_search(group: Group, original: Tensor, motions: Tensor, path: PathSteps
     matrices = group.exp(motions)
     which = torch.arange(many).repeat(count)
 
-    def do(stage: Stage, part: slice) -> Done:
+    def do(stage: Stage, part: Tensor) -> Done:
         rows = samples[part]
         frames, moves = stage.frames(rows), matrices[which[part]]
         return {"label": stage.scores(rows, moves)[1], "chord": chords(frames, moves)}
 
-    answers = yield Task(len(samples), do, images=len(samples))
+    answers = yield Task(samples, do, queries=True)
     labels = answers["label"].view(count, many)
     silent = labels == NO_ANSWER
     fooling = (labels != original[:, None]) & ~silent

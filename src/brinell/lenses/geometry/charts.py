@@ -7,25 +7,26 @@ from typing import Any
 import altair as alt
 
 from brinell.lenses.geometry.findings import GeometryFindings
+from brinell.lenses.geometry.rows import SCORE_LIMIT
 from brinell.motion.names import GROUP_FACTS
 from brinell.report.charts import Chart, inline_data, menu, model_colour, tooltips
 
 
 def invariance_bars(findings: GeometryFindings) -> Chart:
-    """Draw ρ̂, the mean geodesic score of the smallest motions, by group, method and model (the paper's Fig. 7, left)."""
+    """Draw the mean geodesic score of the smallest motions up to the limit, by group, method and model."""
     records = [
         {
             "model": one.model,
             "group": findings.title(one.operator),
-            "value": one.score.value,
-            "low": one.score.low,
-            "high": one.score.high,
-            "images": one.fooled,
+            "value": one.restricted_mean.value,
+            "low": one.restricted_mean.low,
+            "high": one.restricted_mean.high,
+            "images": one.images,
         }
         for one in findings.smallest.values()
-        if one.fooled
+        if one.images
     ]
-    return _bars(findings, records, "mean geodesic score of the smallest motion (ρ̂)")
+    return _bars(findings, records, f"mean geodesic score of the smallest motion, up to {SCORE_LIMIT:g}")
 
 
 def random_bars(findings: GeometryFindings) -> Chart:

@@ -9,7 +9,7 @@ from typing import Any
 
 from brinell.errors import RunError
 from brinell.lenses.geometry.motions import exhibits, group_of, training_motions
-from brinell.lenses.geometry.rows import COLUMNS, FAILURES, MEASURES
+from brinell.lenses.geometry.rows import COLUMNS, FAILURES, MEASURES, SCORE_LIMIT
 from brinell.lenses.geometry.statistics import (
     CoordinateShare,
     Invariance,
@@ -47,13 +47,17 @@ class GeometryFindings(PrintedFindings):
         names = dict.fromkeys(model for model, _ in [*self.smallest, *self.rates])
         return sorted(names, key=self._fragility)
 
-    def _fragility(self, model: str) -> float:
-        """Return less for a model that needs larger motions on average."""
-        scores = [one.score.value for (owner, _), one in self.smallest.items() if owner == model and one.fooled]
-        if scores:
-            return -round(sum(scores) / len(scores), 9)
+    def _fragility(self, model: str) -> tuple[bool, float]:
+        """Return less for a model that needs larger motions on average, by the searches that all searched models have."""
+        searched = {owner for owner, _ in self.smallest}
+        names = {operator for _, operator in self.smallest}
+        common = {name for name in names if all((owner, name) in self.smallest for owner in searched)} or names
+        scores = [self.smallest[model, name].restricted_mean.value for name in common if (model, name) in self.smallest]
+        known = [score for score in scores if not math.isnan(score)]
+        if known:
+            return False, -round(sum(known) / len(known), 9)
         rates = [rate.changed.value for (owner, _), own in self.rates.items() if owner == model for rate in own]
-        return round(sum(rates) / len(rates), 9) if rates else math.inf
+        return True, round(sum(rates) / len(rates), 9) if rates else math.inf
 
     @property
     def operators(self) -> list[str]:
@@ -102,15 +106,14 @@ class GeometryFindings(PrintedFindings):
     def verdict(self, model: str) -> str:
         """Return the finding about a model in a sentence."""
         mine = [one for (owner, _), one in self.smallest.items() if owner == model]
-        # the search that fooled the most images: a mean over a few of them says little
-        fooled = sorted((one for one in mine if one.fooled), key=lambda one: (-one.fooled, one.score.value, one.operator))
+        fooled = sorted((one for one in mine if one.fooled), key=lambda one: (one.restricted_mean.value, one.operator))
         parts = []
         if fooled:
             one = fooled[0]
             parts.append(
-                f"{model} changes its label on {one.fooled} of {one.fooled + one.failed} images "
-                f"({format_share(one.fooled_share)}) under {self.title(one.operator)}, at a mean score of "
-                f"{format_mean(one.score, '.2f')}"
+                f"{model} changes its label on {one.fooled} of {one.images} images "
+                f"({format_share(one.fooled_share)}) under {self.title(one.operator)}; the mean score of the smallest "
+                f"motion, up to {SCORE_LIMIT:g}, is {format_mean(one.restricted_mean, '.2f')}"
             )
         elif mine:
             parts.append(f"No motion found changes a label of {model}")
@@ -137,9 +140,12 @@ class GeometryFindings(PrintedFindings):
         return [
             {
                 **asdict(one),
-                "score": one.score.value,
-                "low": one.score.low,
-                "high": one.score.high,
+                "restricted_mean": one.restricted_mean.value,
+                "low": one.restricted_mean.low,
+                "high": one.restricted_mean.high,
+                "rho_hat": one.rho_hat.value,
+                "rho_hat_low": one.rho_hat.low,
+                "rho_hat_high": one.rho_hat.high,
                 "first_try": one.first_try.value,
             }
             for one in self.smallest.values()
@@ -160,6 +166,7 @@ class GeometryFindings(PrintedFindings):
             {
                 "threshold": self.threshold,
                 "against": self.against,
+                "score_limit": SCORE_LIMIT,
                 "verdicts": {model: self.verdict(model) for model in self.models},
                 "smallest": self.table(),
                 "rates": [rate for rates in self.rates.values() for rate in rates],

@@ -20,6 +20,7 @@ from brinell.lenses.geometry.manifool import ManiFoolSettings, default_retry, de
 from brinell.lenses.geometry.manitest import CANDIDATES, MAX_DIMENSIONS, MAX_NODES, make_grid, manitest
 from brinell.lenses.geometry.options import GeometryOptions
 from brinell.lenses.geometry.search import (
+    AT_EDGE,
     BACKTRACKS,
     FOOLED,
     NOT_ON_GRID,
@@ -28,6 +29,7 @@ from brinell.lenses.geometry.search import (
     WRONG_WHEN_CLEAN,
     PathSteps,
     SearchResult,
+    query_clean_labels,
 )
 from brinell.lenses.method import (
     NO_ANSWER,
@@ -58,6 +60,8 @@ def measure(shard: Shard, operator: Motion, options: GeometryOptions) -> Measuri
     wrong = (verdict.rank > 0).cpu() if options.against == "truth" else torch.zeros_like(label, dtype=torch.bool)
     truth = None if options.against == "answer" else torch.where(wrong, -3, label)
     size, path = (shard.height, shard.width), PathSteps(options.eta, options.min_change)
+    if operator.method in ("random", "grid") and truth is None:
+        label = (yield query_clean_labels(shard.count))["label"]  # in batches of a fixed size, unlike the clean outcome
     if operator.method == "random":
         return (yield from _measure_random(group, label, wrong, options))
     if operator.method == "manifool":
@@ -131,7 +135,8 @@ def _lengths(longest: float, number: int) -> Tensor:
 
 
 def _columns(result: SearchResult, parts: Tensor) -> Columns:
-    status = torch.where(result.reason == FOOLED, BROKEN, SURVIVED)
+    fooled = (result.reason == FOOLED) | (result.reason == AT_EDGE)
+    status = torch.where(fooled, BROKEN, SURVIVED)
     status[result.reason == WRONG_WHEN_CLEAN] = SKIPPED
     status[result.reason == UNANSWERED] = FAILED
     broke = status == BROKEN
@@ -189,9 +194,9 @@ def count_trials(options: GeometryOptions, operator: Change, image: Size, model_
     assert isinstance(operator, Motion)
     height, width = model_input
     if operator.method == "random":
-        return options.draws * len(options.radii)
+        return 1 + options.draws * len(options.radii)
     if operator.method == "grid":
-        return int(grid_points(operator.group, options.grid_motions) ** operator.group.dimension) - 1
+        return int(grid_points(operator.group, options.grid_motions) ** operator.group.dimension)  # with the clean image
     if operator.method == "manitest":
         nodes = int((2 * make_grid(operator.group, height, width, options.grid_pixels).half + 1).prod())
         return min(MAX_NODES, nodes) + CANDIDATES * BACKTRACKS

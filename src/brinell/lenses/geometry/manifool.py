@@ -244,19 +244,19 @@ class _Search:
         """Return the task of querying the labels of moved images, and by how much the original class leads the target."""
         original = self.original
 
-        def do(stage: Stage, part: slice) -> Done:
+        def do(stage: Stage, part: Tensor) -> Done:
             rows = samples[part]
             values, labels = stage.scores(rows, matrices[part])
             plus, minus = (which.to(values.device)[:, None] for which in (original[rows].clamp(min=0), targets[part]))
             return {"label": labels, "gap": (values.gather(1, plus) - values.gather(1, minus))[:, 0]}
 
-        return Task(len(samples), do, images=len(samples))
+        return Task(samples, do, queries=True)
 
     def _slopes(self, pairs: _Pairs) -> Task:
         """Return the task of computing the Jacobian's products with itself and with the gradient, or why there are none."""
         group, settings, original = self.group, self.settings, self.original
 
-        def do(stage: Stage, part: slice) -> Done:
+        def do(stage: Stage, part: Tensor) -> Done:
             rows, matrices = pairs.sample[part], pairs.matrices[part]
             frames, seen = stage.frames(rows), stage.seen(rows)
             images = frames.move(matrices)
@@ -273,7 +273,7 @@ class _Search:
             along = (columns.flatten(2) @ gradient.flatten(1)[..., None])[..., 0]
             return {"products": gram(columns), "pulls": along.to(torch.float64), "why": why}
 
-        return Task(len(pairs.sample), do, images=len(pairs.sample))
+        return Task(pairs.sample, do, queries=True)
 
 
 def _count(counts: Tensor, samples: Tensor, each: int) -> None:
@@ -283,7 +283,7 @@ def _count(counts: Tensor, samples: Tensor, each: int) -> None:
 def _query_clean(samples: Tensor, targets: int) -> Task:
     """Return the task of querying clean images: labels, and the most probable other classes (N, targets), best first."""
 
-    def do(stage: Stage, part: slice) -> Done:
+    def do(stage: Stage, part: Tensor) -> Done:
         rows = samples[part]
         values, labels = stage.scores(rows)
         others = values.clone().nan_to_num(nan=-torch.inf)
@@ -291,4 +291,4 @@ def _query_clean(samples: Tensor, targets: int) -> Task:
         best = others.topk(min(targets, values.shape[1] - 1), dim=1)
         return {"label": labels, "others": best.indices}
 
-    return Task(len(samples), do, images=len(samples))
+    return Task(samples, do, queries=True)

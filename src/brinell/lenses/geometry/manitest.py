@@ -1,7 +1,9 @@
 """Manitest (Fawzi and Frossard 2015): fast marching over a grid of motions, up to the first node with another label.
 
 The grid is in exponential coordinates; its steps are those of the published port: pi/20 of rotation, a quarter of a pixel
-(half a pixel for similarities; larger images in proportion to their side), 0.1 of log-scale.
+(half a pixel for similarities; larger images in proportion to their side), 0.1 of log-scale. It ends at half a turn, half a
+side and a log-scale of 1. Where the front reaches its edge in shift or scale before a label changes, a smaller motion may
+lie beyond; rows say so.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ import torch
 from torch import Tensor
 
 from brinell.lenses.geometry.search import (
+    AT_EDGE,
     BACKTRACKS,
     FOOLED,
     NO_EFFECT,
     NOT_ON_GRID,
+    OUT_OF_NODES,
     UNANSWERED,
     WRONG_WHEN_CLEAN,
     PathSteps,
@@ -36,6 +40,7 @@ MAX_NODES = 50_000
 MAX_DIMENSIONS = 4
 SHELL_WIDTH = 0.5  # of nodes that are queried together, in mean steps of the grid
 NODES_AT_ONCE = 1 << 26  # of the grids of images that march together
+NODES_PER_BATCH = 128  # that are updated at once
 CANDIDATES = 4  # motions of a sample whose paths are shortened
 
 
@@ -161,14 +166,28 @@ class _March:
                 used = torch.bincount(fronts.image[fronts.taken], minlength=len(samples))
                 waiting = torch.zeros_like(alive)
                 waiting[fronts.image[fronts.changed]] = True
+                self.result.reason[samples[alive & (used >= MAX_NODES)]] = OUT_OF_NODES
                 alive &= (used < MAX_NODES) & waiting
                 continue
             nodes = fronts.expand(alive)
             yield from self._fill_metrics()
             if len(nodes):
-                proposed = yield Task(len(nodes), partial(_propose, fronts, nodes))
+                work = partial(_propose, fronts, nodes)
+                proposed = yield Task(samples[fronts.image[nodes]], work, batch=NODES_PER_BATCH)
                 fronts.update(nodes, proposed["distance"])
+        found = samples[self._at_edge()]
+        self.result.reason[found[self.result.reason[found] == FOOLED]] = AT_EDGE
         return near
+
+    def _at_edge(self) -> Tensor:
+        """Return whose fronts reached the edge of the grid (a mask): after half a turn there is nothing new."""
+        fronts, open_ended = self.fronts, torch.tensor([part != "rotation" for part in self.group.parts])
+        final = fronts.taken.nonzero()[:, 0]
+        away = (fronts.grid_positions(fronts.index[final]) - fronts.half).abs()
+        edge = ((away == fronts.half) & open_ended).any(1)
+        reached = torch.zeros(len(self.samples), dtype=torch.bool)
+        reached[fronts.image[final[edge]]] = True
+        return reached
 
     def _query_shell(self, resting: Tensor, alive: Tensor) -> Generator[Task, Done, _Candidates]:
         """Query the final nodes of images that rest; return those whose label differs, and end their samples' march."""
@@ -211,16 +230,16 @@ class _March:
         rows, coordinates = self.samples[fronts.image[nodes]], fronts.coordinates(nodes)
         matrices = self.matrices.at(fronts, nodes)
 
-        def do(stage: Stage, part: slice) -> Done:
+        def do(stage: Stage, part: Tensor) -> Done:
             frames = stage.frames(rows[part])
             return {"products": jacobian_gram(frames.move(matrices[part]), frames, group)}
 
-        computed = yield Task(len(nodes), do)
+        computed = yield Task(rows, do)
         fronts.metrics[nodes] = metric(group, coordinates, computed["products"])
         fronts.fresh = nodes[:0]
 
 
-def _propose(fronts: Fronts, nodes: Tensor, stage: Stage, part: slice) -> Done:
+def _propose(fronts: Fronts, nodes: Tensor, stage: Stage, part: Tensor) -> Done:
     return {"distance": fronts.propose(nodes[part])}
 
 
@@ -238,7 +257,7 @@ class _Matrices:
         wanted, back = torch.unique(index, return_inverse=True)
         new = wanted[~torch.isin(wanted, self.index)]
         if len(new):
-            coordinates = (fronts._grid(new) - fronts.half) * fronts.steps
+            coordinates = (fronts.grid_positions(new) - fronts.half) * fronts.steps
             order = torch.cat([self.index, new]).argsort()
             self.matrices = torch.cat([self.matrices, self.group.exp(coordinates)])[order]
             self.index = torch.cat([self.index, new])[order]

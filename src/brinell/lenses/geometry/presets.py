@@ -6,8 +6,14 @@ from brinell.config.lens import STANDARD, Preset
 
 PRESETS = {
     "quick": Preset(
-        "Random similarities of four scores, without gradients.",
-        {"operators": ("similarity",), "methods": ("random",), "radii": (0.5, 1.0, 2.0, 4.0), "draws": 5},
+        "Similarities, random ones of three scores and a coarse grid, without gradients: 95 forward passes per image.",
+        {
+            "operators": ("similarity",),
+            "methods": ("random", "grid"),
+            "radii": (1.0, 2.0, 4.0),
+            "draws": 5,
+            "grid_motions": 81,
+        },
     ),
     "standard": STANDARD,
     "full": Preset("All groups of motions.", {"operators": ("all",)}),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from brinell.lenses.geometry.rows import AT_EDGE as AT_EDGE_REASON
 from brinell.lenses.method import Done, Stage, Task
 from brinell.motion.geodesic import geodesic_scores
 from brinell.motion.groups import Group
@@ -23,6 +24,8 @@ REASONS = (
     "the model gave no answer",
     "wrong when clean",
     "no motion of the grid changes the label",
+    "not fooled within the nodes of the grid allowed",
+    AT_EDGE_REASON,
 )
 (
     FOOLED,
@@ -34,6 +37,8 @@ REASONS = (
     UNANSWERED,
     WRONG_WHEN_CLEAN,
     NOT_ON_GRID,
+    OUT_OF_NODES,
+    AT_EDGE,
 ) = range(len(REASONS))
 
 
@@ -49,7 +54,8 @@ class PathSteps:
 class SearchResult:
     """The smallest motion found for each sample, (N,) each; where there is none, `score` is infinite and `motion` zero.
 
-    `reason` indexes `REASONS`; `label` is the label under the motion; `target` is the class that the search went towards.
+    `reason` indexes `REASONS`; with `FOOLED` and `AT_EDGE` there is a motion. `label` is the label under the motion;
+    `target` is the class that the search went towards.
     """
 
     score: Tensor
@@ -79,18 +85,27 @@ class SearchResult:
 def score_motions(group: Group, samples: Tensor, motions: Tensor, path: PathSteps, stops: int | None = None) -> Task:
     """Return the task of measuring geodesic scores of motions; with a limit of `stops`, lower bounds of them."""
 
-    def do(stage: Stage, part: slice) -> Done:
+    def do(stage: Stage, part: Tensor) -> Done:
         frames = stage.frames(samples[part])
         scores = geodesic_scores(frames, group, motions[part], eta=path.eta, min_change=path.min_change, most=stops)
         return {"score": scores}
 
-    return Task(len(samples), do)
+    return Task(samples, do)
 
 
 def query_labels(samples: Tensor, matrices: Tensor) -> Task:
     """Return the task of querying the labels of samples moved by matrices."""
 
-    def do(stage: Stage, part: slice) -> Done:
+    def do(stage: Stage, part: Tensor) -> Done:
         return {"label": stage.scores(samples[part], matrices[part])[1]}
 
-    return Task(len(samples), do, images=len(samples))
+    return Task(samples, do, queries=True)
+
+
+def query_clean_labels(count: int) -> Task:
+    """Return the task of querying the labels of samples as they are."""
+
+    def do(stage: Stage, part: Tensor) -> Done:
+        return {"label": stage.scores(part)[1]}
+
+    return Task(torch.arange(count), do, queries=True)

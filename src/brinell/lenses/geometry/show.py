@@ -6,6 +6,7 @@ from typing import Any
 
 from brinell.lenses.geometry import LENS
 from brinell.lenses.geometry.findings import GeometryFindings
+from brinell.lenses.geometry.rows import SCORE_LIMIT
 from brinell.report.exhibits import pairs
 from brinell.report.grid import Grid
 from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
@@ -24,25 +25,27 @@ def table(findings: GeometryFindings) -> list[Any]:
         tables = [_smallest_table(findings, model), _random_table(findings, model)]
         lines += [one for one in tables if one.rows]
         lines += [
-            f"{findings.title(one.operator)}: {one.retry_note}."
+            f"{findings.title(one.operator)}: {note}."
             for one in findings.smallest.values()
-            if one.model == model and one.by_retry
+            for note in (one.retry_note, one.edge_note)
+            if one.model == model and note
         ]
         lines.append(findings.verdict(model))
     return lines
 
 
 def _smallest_table(findings: GeometryFindings, model: str) -> Grid:
-    heads = ("smallest motions", "mean score [95 %]", "fooled / not / skipped", "seconds", "queries", "gradients")
+    heads = ("smallest motions", "mean score [95 %]", "fooled", "ρ̂", "seconds", "queries")
     rows = []
     for operator in findings.operators:
         one = findings.smallest.get((model, operator))
         if one is not None:
-            score = format_mean(one.score, ".2f") if one.fooled else "never fooled"
-            counts = f"{one.fooled} / {one.failed + one.no_answer} / {one.skipped}"
-            costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}", f"{one.gradients:.0f}")
-            rows.append((findings.title(operator), score, counts, *costs))
-    return Grid(heads, tuple(rows), model, note="Seconds, queries and gradients are means per image.")
+            score = format_mean(one.restricted_mean, ".2f") if one.images else "–"
+            published = f"{one.rho_hat.value:.2f}" if one.fooled else "–"
+            costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}")
+            rows.append((findings.title(operator), score, f"{one.fooled} of {one.images}", published, *costs))
+    limit = f"Scores above {SCORE_LIMIT:g} and images that are not fooled count as {SCORE_LIMIT:g}; ρ̂ is the mean of fooled"
+    return Grid(heads, tuple(rows), model, note=f"{limit} images alone. Seconds and queries are per image.")
 
 
 def _random_table(findings: GeometryFindings, model: str) -> Grid:
@@ -55,8 +58,10 @@ def _random_table(findings: GeometryFindings, model: str) -> Grid:
 def charts(findings: GeometryFindings) -> dict[str, Chart]:
     """Return the charts that the run has rows for."""
     drawn: dict[str, Chart] = {}
-    if any(one.fooled for one in findings.smallest.values()):
-        drawn |= {"invariance": invariance_bars(findings), "generators": coordinate_shares(findings)}
+    if any(one.images for one in findings.smallest.values()):
+        drawn["invariance"] = invariance_bars(findings)
+    if findings.shares:
+        drawn["generators"] = coordinate_shares(findings)
     if findings.rates:
         drawn |= {"misclassification": misclassification(findings), "random": random_bars(findings)}
     return drawn
@@ -79,7 +84,11 @@ def section(context: Context, findings: GeometryFindings) -> Section:
         findings=findings,
         options=options,
         charts=charts(findings),
-        content={"breakers": pairs(context, LENS.name, findings), "label_changes": label_changes},
+        content={
+            "breakers": pairs(context, LENS.name, findings),
+            "label_changes": label_changes,
+            "score_limit": SCORE_LIMIT,
+        },
     )
 
 

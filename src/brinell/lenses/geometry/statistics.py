@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brinell.lenses.geometry.motions import group_of
+from brinell.lenses.geometry.rows import AT_EDGE, RESTRICTED, SCORE_LIMIT
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
 
@@ -15,11 +16,13 @@ MOST_LABEL_CHANGES = 5  # shown for each model, group and method
 
 @dataclass(frozen=True)
 class Invariance:
-    """One model under one group, searched by one method. Means are over the images that were fooled.
+    """One model under one group, searched by one method.
 
-    `score` is the paper's ρ̂: the mean geodesic score of the smallest motions. `by_retry` images were fooled by ManiFool's
-    second try alone, which the paper doesn't have; `first_try` is the mean score without them. For `failed` images no
-    motion was found, for these `reasons`; `skipped` ones were wrong when clean; `no_answer` ones got no answer.
+    `restricted_mean` is what models are ranked by: the mean geodesic score of the smallest motions up to `SCORE_LIMIT`, at
+    which images without a motion count, too. `rho_hat` is the paper's ρ̂, the mean over fooled images alone; `median` and
+    `steps` are over these, too. `by_retry` images were fooled by ManiFool's second try alone, which the paper doesn't have;
+    `first_try` is ρ̂ without them. For `failed` images no motion was found, for these `reasons`; `skipped` ones were wrong
+    when clean; `no_answer` ones got no answer. For `at_edge` images Manitest reached the edge of its grid.
     """
 
     model: str
@@ -28,7 +31,8 @@ class Invariance:
     failed: int
     skipped: int
     no_answer: int
-    score: Estimate
+    restricted_mean: Estimate
+    rho_hat: Estimate
     by_retry: int
     first_try: Estimate
     median: float | None
@@ -37,6 +41,19 @@ class Invariance:
     gradients: float
     steps: float | None
     reasons: dict[str, int]
+    at_edge: int = 0
+
+    @property
+    def images(self) -> int:
+        """The number of images that were searched."""
+        return self.fooled + self.failed
+
+    @property
+    def edge_note(self) -> str:
+        """Where a smaller motion may exist; empty if nowhere."""
+        if not self.at_edge:
+            return ""
+        return f"for {self.at_edge} of {self.fooled} fooled images a smaller motion may lie beyond the edge of the grid"
 
     @property
     def fooled_share(self) -> Estimate:
@@ -48,7 +65,7 @@ class Invariance:
         """What the second try found; empty if nothing."""
         if not self.by_retry:
             return ""
-        without = f"; without them, the mean score is {self.first_try.value:.2f}" if self.by_retry < self.fooled else ""
+        without = f"; without them, ρ̂ is {self.first_try.value:.2f}" if self.by_retry < self.fooled else ""
         return f"{self.by_retry} of {self.fooled} fooled by a second try, whose longer steps find larger motions{without}"
 
 
@@ -84,14 +101,16 @@ class CoordinateShare:
     size: float
 
 
-_SMALLEST = """
+_SMALLEST = f"""
     select model, operator, count(*) filter (status = 'broken'), count(*) filter (status = 'survived'),
            count(*) filter (status = 'skipped'), count(*) filter (status = 'failed'),
+           avg({RESTRICTED}), stddev_samp({RESTRICTED}),
            avg(score) filter (status = 'broken'), stddev_samp(score) filter (status = 'broken'),
            count(*) filter (status = 'broken' and steps > $max_steps),
            avg(score) filter (status = 'broken' and steps <= $max_steps),
            stddev_samp(score) filter (status = 'broken' and steps <= $max_steps),
-           median(score) filter (status = 'broken'), avg(seconds), avg(queries), avg(gradients), avg(steps)
+           median(score) filter (status = 'broken'), avg(seconds), avg(queries), avg(gradients), avg(steps),
+           count(*) filter (status = 'broken' and reason = '{AT_EDGE}')
     from rows where lens = 'geometry' and draw is null group by all order by all
 """
 _REASONS = """
@@ -137,7 +156,8 @@ def find_smallest(run: Run, max_steps: int) -> dict[tuple[str, str], Invariance]
         reasons.setdefault((model, operator), {})[reason] = count
     smallest = {}
     for model, operator, fooled, failed, skipped, no_answer, *figures in run.query(_SMALLEST, {"max_steps": max_steps}):
-        value, deviation, by_retry, first, first_deviation, median, seconds, queries, gradients, steps = figures
+        restricted, spread, value, deviation, by_retry, first, first_deviation, *others = figures
+        median, seconds, queries, gradients, steps, at_edge = others
         smallest[model, operator] = Invariance(
             model=model,
             operator=operator,
@@ -145,7 +165,8 @@ def find_smallest(run: Run, max_steps: int) -> dict[tuple[str, str], Invariance]
             failed=failed,
             skipped=skipped,
             no_answer=no_answer,
-            score=mean(math.nan if value is None else value, deviation, fooled),
+            restricted_mean=_restricted_mean(restricted, spread, fooled + failed),
+            rho_hat=mean(math.nan if value is None else value, deviation, fooled),
             by_retry=by_retry,
             first_try=mean(math.nan if first is None else first, first_deviation, fooled - by_retry),
             median=median,
@@ -154,8 +175,17 @@ def find_smallest(run: Run, max_steps: int) -> dict[tuple[str, str], Invariance]
             gradients=gradients,
             steps=steps,
             reasons=reasons.get((model, operator), {}),
+            at_edge=at_edge,
         )
     return smallest
+
+
+def _restricted_mean(value: float | None, deviation: float | None, images: int) -> Estimate:
+    """Return a mean of scores up to the limit with its interval; if no image is fooled, it has a width as a share does."""
+    if value is None:
+        return Estimate(math.nan, math.nan, math.nan)
+    share = mean(value / SCORE_LIMIT, None if deviation is None else deviation / SCORE_LIMIT, images, most=1)
+    return Estimate(*(SCORE_LIMIT * bound for bound in (share.value, share.low, share.high)))
 
 
 def find_rates(run: Run) -> dict[tuple[str, str], list[Rate]]:

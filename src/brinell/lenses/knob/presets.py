@@ -6,7 +6,7 @@ from brinell.config.lens import STANDARD, Preset
 
 PRESETS = {
     "quick": Preset(
-        "Six properties by bracketing, on a coarse grid.",
+        "Six properties by bracketing on a coarse grid: about 124 forward passes per image.",
         {
             "operators": ("brightness", "contrast", "rotation", "gaussian_blur", "gaussian_noise", "fog"),
             "search": "bracket",
