@@ -14,6 +14,7 @@ from brinell.boxes import box_iou
 from brinell.config.detection import Decoding
 from brinell.lenses.profile.findings import ProfileFindings
 from brinell.models.decoding_check import FORMATS, UNITS, DecodingCheck, advise_boxes, read_boxes, write_boxes
+from brinell.report.exhibits import read_exhibits
 
 
 def detector_source(assets: Path, name: str, options: str = "") -> str:
@@ -95,6 +96,11 @@ def test_images_are_selected_as_in_the_paper(assets: Path, tmp_path: Path) -> No
     assert kept and all(is_kept == right for _, is_kept, right, _ in kept)
     assert run.rows("select count(*) from rows where status = 'skipped'").fetchall() == [(0,)]
     assert run.rows("select distinct label from rows").fetchall() == [(0,)]
+    exhibits = read_exhibits(run, "knob")
+    assert {exhibit.model for exhibit in exhibits} == set(run.models)
+    for exhibit in exhibits:
+        assert exhibit.clean_marks[0].text.startswith("person ") and exhibit.marks
+        assert re.fullmatch(r"(class changed to \w[\w ]*|score of person 0\.\d+ is below .*|person lost).*", exhibit.reason)
 
 
 @pytest.fixture(scope="module")
