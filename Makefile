@@ -33,7 +33,7 @@ format: $(VENV)/dev
 
 # torchvision and what builds on it need another torch
 test-zoo: $(ZOO)/zoo
-	$(ZOO)/bin/python -m pytest tests/zoo
+	$(ZOO)/bin/python -m pytest tests/zoo tests/stories/test_fine_tuned.py
 
 bench: $(VENV)/bench
 	$(VENV)/bin/python -m benchmarks

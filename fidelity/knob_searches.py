@@ -107,9 +107,12 @@ def compare_searches(exact: Found, bracket: Found, blind: Found) -> dict[str, An
 
 
 def compare_rounding(whole: Found, floats: Found) -> dict[str, Any]:
-    """Return the table of R with and without rounding, and the properties that rounding changes the most."""
+    """Return the table of R with and without rounding, and the properties that rounding changes the most.
+
+    Floats may have been searched for some of the properties and images alone.
+    """
     lines, ratios, moved_shares = [], {}, []
-    for operator in _operators():
+    for operator in [name for name in _operators() if of_property(floats, name)]:
         rounded, exact = of_property(whole, operator), of_property(floats, operator)
         both = [key for key, one in exact.items() if one.distance is not None and rounded[key].distance is not None]
         moved, count = count_moved(rounded, exact)

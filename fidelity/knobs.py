@@ -38,9 +38,10 @@ from fidelity.knob_tables import (
     split_by_confidence,
 )
 from fidelity.measure import ASSETS, IMAGES, ROOT, finished, network_of
-from fidelity.words import listed, title
+from fidelity.words import listed, signed, title
 
 RESULTS = Path(__file__).parent / "results" / "knob.json"
+PAGE = ROOT / "docs" / "fidelity-knob.md"
 IMAGES_USED = 300  # photographs of the test assets
 MODERATED = 32  # photographs that are sent over HTTP
 FEWER = 100  # grid points, and so fresh draws, instead of 1,000
@@ -111,6 +112,9 @@ def run_detectors(properties: Sequence[str]) -> KnobFindings:
 NAMES = property_names()
 RANDOM = [name for name in NAMES if find_property(name, VARIANT).stochastic]
 BLURS = ["motion_blur", "gaussian_blur"]
+WHOLE = ("horizontal_translation", "vertical_translation", "salt_and_pepper")  # need no rounding
+FINE = [*BLURS, "rotation"]
+ROUNDED = [name for name in NAMES if name not in WHOLE]
 
 
 def measure_networks(given: argparse.Namespace) -> dict[str, Any]:
@@ -141,14 +145,24 @@ def measure_searches(given: argparse.Namespace) -> dict[str, Any]:
     bracket = read_searches(run(given, "bracket", NAMES, search="bracket"))
     with no_probes():
         blind = read_searches(run(given, "bracket-without-probes", NAMES, search="bracket"))
-    floats = read_searches(run(given, "floats", NAMES, rounding="none"))
+    some = argparse.Namespace(**{**vars(given), "images": given.floats or given.images})
+    floats = read_searches(run(some, "floats", ROUNDED, rounding="none"))
     return {
         "images": given.images,
+        "floats": some.images,
         "points": given.points,
         "right": count_images(exact),
         "bracket": compare_searches(exact, bracket, blind),
         "rounding": compare_rounding(exact, floats),
+        "fine": None if given.points is None else compare_fine_rounding(some),
     }
+
+
+def compare_fine_rounding(given: argparse.Namespace) -> dict[str, Any]:
+    """Compare whole grey levels with floats on the paper's own grids, for the properties that rounding matters most for."""
+    fine = argparse.Namespace(**{**vars(given), "points": None})
+    found = [read_searches(run(fine, f"fine-{rounding}", FINE, rounding=rounding)) for rounding in ("whole", "none")]
+    return compare_rounding(*found)
 
 
 def measure_moderators(given: argparse.Namespace) -> dict[str, Any]:
@@ -169,8 +183,18 @@ def measure_detectors(given: argparse.Namespace) -> dict[str, Any]:
 def describe_searched(found: dict[str, Any]) -> str:
     """Return which photographs and grid the searches were compared on."""
     counts = listed(f"{count} that {network} gets right" for network, count in found["right"].items())
-    points = "" if found["points"] is None else f", with {found['points']} grid points per direction"
-    return f"{found['images']} of the photographs ({counts}{points})"
+    return f"{found['images']} of the photographs ({counts}{describe_grid(found)})"
+
+
+def describe_grid(found: dict[str, Any]) -> str:
+    """Return how fine the grid was, if it was not the paper's."""
+    return "" if found["points"] is None else f", with {found['points']} grid points per direction"
+
+
+def _largest_change(found: dict[str, Any]) -> float:
+    """Return the ratio of R with and without rounding that is farthest from 1."""
+    ratios = [ratio for part in (found["rounding"], found["fine"]) if part for _, ratio in part["largest"]]
+    return max(ratios, key=lambda ratio: abs(ratio - 1))
 
 
 SECTIONS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
@@ -187,17 +211,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--device", default="auto")
     parser.add_argument("--images", type=int, default=IMAGES_USED)
     parser.add_argument("--points", type=int, help="grid points per direction (default: as many as in the paper)")
+    parser.add_argument("--floats", type=int, help="photographs for the comparison with floats (default: all)")
     parser.add_argument("--sections", nargs="*", choices=SECTIONS, default=list(SECTIONS), help="what to measure")
     return parser.parse_args(arguments)
 
 
-def main() -> None:
-    """Measure, store the results, and write the page."""
-    given = parse_arguments()
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    for name in given.sections:
-        results[name] = SECTIONS[name](given)
-        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def render_page(results: dict[str, Any]) -> str:
+    """Return the page that stored results make."""
     page = {
         **results,
         "random": listed(title(find_property(name, VARIANT).id) for name in RANDOM),
@@ -208,13 +228,26 @@ def main() -> None:
         "large": LARGE,
         "probes": PROBES,
         "searched": describe_searched(results["searches"]),
+        "grid_points": describe_grid(results["searches"]),
+        "largest_change": _largest_change(results["searches"]),
+        "signed": signed,
+        "whole": listed(title(find_property(name, VARIANT).id) for name in WHOLE),
     }
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (Path(__file__).parent / "knobs.md.j2").read_text(encoding="utf-8")
     )
-    target = ROOT / "docs" / "fidelity-knob.md"
-    target.write_text(template.render(page) + "\n", encoding="utf-8")
-    print(f"wrote {target.relative_to(ROOT)}")
+    return template.render(page) + "\n"
+
+
+def main() -> None:
+    """Measure, store the results, and write the page."""
+    given = parse_arguments()
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    for name in given.sections:
+        results[name] = SECTIONS[name](given)
+        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(render_page(results), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import brinell
 from brinell.cli.main import main
 from brinell.criteria.criterion import CAUSES
 from brinell.marks import STYLES, Mark, draw_marks, enlarge
-from brinell.models.marking import Marker
+from brinell.models.marking import MOST, Marker
 from brinell.report.exhibits import read_exhibits
 from brinell.report.show import BOXED_SIDE
 from conftest import PLAIN
@@ -40,8 +40,14 @@ def test_a_mark_says_what_became_of_an_object() -> None:
     assert kinds([(near, 1, 0.2)], before) == {"bus 0.20 < 0.3": "weak"}
     assert kinds([(AWAY, 1, 0.2)], before) == {"bus lost": "lost"}, "a weak box elsewhere is another object"
     assert kinds([], before) == {"bus lost": "lost"}
+    assert kinds([(near, 2, 0.8), (HERE, 1, 0.7)], before) == {"bus 0.70": "found", "cat 0.80, new": "new"}
+    leaving = [([60.0, 0, 160, 100], 1, 0.9)]
+    assert kinds([([60.0, 0, 100, 100], 2, 0.8)], leaving) == {"cat 0.80, was bus": "changed"}, "what is left of it"
     assert kinds([(AWAY, 2, 0.5)], []) == {"cat 0.50, new": "new"}
     assert kinds([], [([200.0, 0, 300, 50], 1, 0.9)]) == {}, "an object that left the picture is not marked"
+    many = [([10.0 * number, 0, 10.0 * number + 9, 9], 0, 0.9) for number in range(9)]
+    marked = MARKER.mark_changed(detections([]), detections([*many, (AWAY, 1, 0.9)]), (1,))
+    assert len(marked) == MOST and marked[0].text == "bus lost", "there is room for the label"
     clean = MARKER.mark_clean(detections([(HERE, 1, 0.9), (AWAY, 2, 0.1)]))
     assert clean == (Mark((pytest.approx(0.1), pytest.approx(0.1), 0.5, 0.5), "bus 0.90", "found"),)
 
@@ -101,15 +107,17 @@ def test_every_exhibit_has_boxes_and_a_reason(spots_run: brinell.Run) -> None:
 
 
 def test_boxes_follow_the_image(spots_run: brinell.Run) -> None:
-    """Where the object moved to is where it is marked as lost, or where less of it is left."""
+    """An object is marked as lost, or with too low a score, where the change moved it to."""
     moved = [exhibit for exhibit in read_exhibits(spots_run, "knob") if exhibit.operator.startswith("horizontal")]
     assert moved
     for exhibit in moved:
-        shift = exhibit.parameters[0]
+        places = [
+            (mark.box[0] + exhibit.parameters[0], mark.box[2] + exhibit.parameters[0]) for mark in exhibit.clean_marks
+        ]
         for mark in exhibit.marks:
-            before, after = exhibit.clean_marks[0].box, mark.box
-            assert (after[0] - before[0]) * np.sign(shift) > 0 or mark.kind != "lost"
-    assert any(mark.kind in ("weak", "lost") for exhibit in moved for mark in exhibit.marks)
+            left, _, right, _ = mark.box
+            assert any(max(left, low) < min(right, high) for low, high in places)
+    assert any(mark.kind == "lost" for exhibit in moved for mark in exhibit.marks)
 
 
 def images_of(page: str) -> list[Image.Image]:

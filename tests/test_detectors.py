@@ -288,3 +288,5 @@ def test_a_wrong_box_format_is_reported(spots: Path, tmp_path: Path, monkeypatch
         brinell.run(model, data, lens=lens, out=tmp_path / str(number), execution=PLAIN, quiet=True)
     warnings = [line.partition("; ")[2] for line in said if line.startswith("warning: spots: ")]
     assert warnings == ["xyxy fits: add ?box_format=xyxy", "relative fits: add ?box_units=relative"]
+    pages = [Path(brinell.Run(tmp_path / str(number)).report()).read_text() for number in range(3)]
+    assert [page.count("<b>Warning.</b>") for page in pages] == [0, 1, 1]

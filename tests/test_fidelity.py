@@ -14,7 +14,17 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.page import render_page as render_performance  # noqa: E402
-from fidelity import fragility_page, geometry, hardening, hardening_page, highlights, highlights_page, table1  # noqa: E402
+from fidelity import (  # noqa: E402
+    fragility_page,
+    geometry,
+    hardening,
+    hardening_page,
+    highlights,
+    highlights_page,
+    knob_searches,
+    knobs,
+    table1,
+)
 from fidelity.fragility import RESULTS as FRAGILITY  # noqa: E402
 from fidelity.glare_results import found_in, images_of  # noqa: E402
 from fidelity.photographs import RESULTS as PHOTOGRAPHS  # noqa: E402
@@ -26,6 +36,7 @@ def _read(file: Path) -> Any:
 
 PAGES: dict[str, Callable[[], str]] = {
     "fidelity-highlights": lambda: highlights_page.render_page(_read(highlights.RESULTS)),
+    "fidelity-knob": lambda: knobs.render_page(_read(knobs.RESULTS)),
     "fidelity-fragility": lambda: fragility_page.render_page(_read(FRAGILITY)),
     "fidelity-hardening": lambda: hardening_page.page(_read(hardening.RESULTS)),
     "fidelity-geometry": lambda: geometry.page(_read(table1.GATHERED), _read(PHOTOGRAPHS)),
@@ -74,3 +85,19 @@ def test_results_of_a_training_replace_those_of_the_same_settings() -> None:
     other, again = old | {"rate": 0.001}, old | {"median": 2.0}
     assert hardening.merge_run([old, other], again) == [again, other]
     assert hardening.merge_run([old], other) == [old, other]
+
+
+def test_searches_are_compared_over_the_images_that_break_in_both() -> None:
+    def found(*distances: float | None) -> knob_searches.Found:
+        return {
+            ("net", "rotation:dsn2020", str(image)): knob_searches.Searched(
+                distance, {"clockwise": None if distance is None else round(10 * distance), "anticlockwise": None}, 5
+            )
+            for image, distance in enumerate(distances)
+        }
+
+    exact, bracket = found(0.1, 0.2, 0.9, None), found(0.1, 0.4, None, None)
+    assert knob_searches.ratio(bracket, exact) == pytest.approx((0.1 + 0.4) / (0.1 + 0.2)), "not over 0.1, 0.2 and 0.9"
+    assert knob_searches.false_survivors(exact, bracket) == (1, 3)
+    assert knob_searches.count_moved(exact, bracket) == (2, 3)
+    assert knob_searches.count_moved(exact, found(0.1)) == (0, 1), "floats may be of fewer images"

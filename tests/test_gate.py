@@ -21,6 +21,7 @@ from brinell.comparison.rules import Gate, read_gate
 from brinell.errors import ConfigError, RunError
 from brinell.lenses.knob.limits import _first_reaching
 from brinell.lenses.lens import LENSES
+from brinell.lenses.profile.limits import accuracy_at
 from brinell.runs.statistics import proportion
 from conftest import PLAIN
 
@@ -92,15 +93,16 @@ def test_every_figure_can_be_limited(run: brinell.Run) -> None:
 
 def test_accuracy_at_an_amount_is_that_of_the_level_which_reaches_it(run: brinell.Run) -> None:
     curves = run.summary("profile").curves
-    for operator, id, falling in (("fade_black", "fade_black:published", False), ("jpeg", None, True)):
-        name = id or next(key for _, key in curves if key.startswith("jpeg:"))
-        points = curves["soft", name]
+    for operator, falling in (("fade_black", False), ("jpeg", True)):
+        points = next(points for (model, name), points in curves.items() if model == "soft" and name.startswith(operator))
         amount = points[5].amount + (0.25 if falling else -0.25)  # between two levels, or at one
         (one,) = check(run, measure="accuracy", operators=operator, models="soft", amount=amount, min=0)
         assert one.reading.value == points[5].accuracy
         (same,) = check(run, measure="accuracy", operators=operator, models="soft", amount=points[5].amount, min=0)
         assert same.reading.value == points[5].accuracy
-    with pytest.raises(ConfigError, match=r"has the amount 999, but the run has fade_black:published from 1 to 12"):
+        sql = accuracy_at(run, amount).replace("correct::int", "level")  # JPEG doesn't change the answers
+        assert run.rows(f"select distinct value from ({sql}) where operator like '{operator}%'").fetchall() == [(5,)]
+    with pytest.raises(ConfigError, match=r"has the amount 999, but the run has fade_black:\w+ from 1 to 12"):
         check(run, measure="accuracy", operators="fade_black", amount=999, min=0)
 
 

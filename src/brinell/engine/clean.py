@@ -71,7 +71,7 @@ def answer_clean(context: RunContext, model: Model, advance: Callable[[int], Non
         del inputs
         give_back_freed_memory()
     if (warning := check.warning()) is not None:
-        context.reporter.say(f"warning: {warning}")
+        context.warn(warning)
     return _table(model, entries, parts, objects)
 
 

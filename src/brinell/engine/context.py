@@ -33,6 +33,11 @@ class RunContext:
         """Return the batch size of a model."""
         return int(self.manifest["execution"]["batch"][model.name])
 
+    def warn(self, warning: str) -> None:
+        """Print a warning, and keep it in the manifest for the report."""
+        self.reporter.say(f"warning: {warning}")
+        self.manifest.setdefault("warnings", []).append(warning)
+
     def keep_ready(self, entries: Sequence[Entry], inputs: Tensor) -> None:
         """Keep the inputs of the first model's first shard, so that it starts without decoding."""
         room = self.manifest["execution"]["shard"] - len(self.ready)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -41,8 +41,8 @@ class Marker:
         """
         found = _Boxes.of(detections, detections.scores >= self.score_threshold)
         weak = _Boxes.of(detections, detections.scores < self.score_threshold)
-        visible = areas(clip_boxes(before.boxes, self.height, self.width)) > 0
-        was = _Boxes.of(before, (before.scores >= self.score_threshold) & visible)
+        seen = replace(before, boxes=clip_boxes(before.boxes, self.height, self.width))  # a part may have left the picture
+        was = _Boxes.of(seen, (before.scores >= self.score_threshold) & (areas(seen.boxes) > 0))
         match = box_iou(found.boxes, was.boxes) >= SAME_OBJECT
         same = match & (found.labels[:, None] == was.labels)
         marks = [*self._mark_found(found, was, match, same), *self._mark_missing(weak, was, match.any(0))]
@@ -50,20 +50,22 @@ class Marker:
 
     def _most_important(self, marks: list[Mark], first: Collection[int]) -> tuple[Mark, ...]:
         """Return as many marks as a picture has room for: those about some classes, then lost objects, and so on."""
-        names = tuple(f"{self.name(label)} " for label in first)
+        starts = tuple(f"{self.name(label)} " for label in first)
+        ends = tuple(f" was {self.name(label)}" for label in first)
 
         def rank(mark: Mark) -> tuple[bool, int]:
-            return not f"{mark.text} ".startswith(names), ORDER.index(mark.kind)
+            return not (mark.text.startswith(starts) or mark.text.endswith(ends)), ORDER.index(mark.kind)
 
         return tuple(sorted(marks, key=rank)[:MOST])
 
     def _mark_found(self, found: _Boxes, was: _Boxes, match: Tensor, same: Tensor) -> Iterator[Mark]:
         """Yield what was found: again, as another class, or for the first time."""
+        renamed = match & ~same.any(0)  # of those that are not found as what they are
         for number, (box, text) in enumerate(zip(found.boxes, self._texts(found), strict=True)):
             if bool(same[number].any()):
                 yield self._mark(box, text, "found")
-            elif bool(match[number].any()):
-                yield self._mark(box, f"{text}, was {self.name(int(was.labels[match[number]][0]))}", "changed")
+            elif bool(renamed[number].any()):
+                yield self._mark(box, f"{text}, was {self.name(int(was.labels[renamed[number]][0]))}", "changed")
             else:
                 yield self._mark(box, f"{text}, new", "new")
 
