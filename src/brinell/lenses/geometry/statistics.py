@@ -65,7 +65,7 @@ class Invariance:
         """What the second try found; empty if nothing."""
         if not self.by_retry:
             return ""
-        without = f"; without them, ρ̂ is {self.first_try.value:.2f}" if self.by_retry < self.fooled else ""
+        without = f"; without them, rho-hat is {self.first_try.value:.2f}" if self.by_retry < self.fooled else ""
         return f"{self.by_retry} of {self.fooled} fooled by a second try, whose longer steps find larger motions{without}"
 
 
