@@ -73,7 +73,10 @@ def check_model(options: ModelOptions) -> None:
         raise ConfigError(
             f"checkpoint is an option of {able}, not of {kind}:; for your own network, use torch:FILE?factory=…"
         )
-    if options.classes not in (None, "imagenet") and not Path(options.classes or "").expanduser().is_file():
+    if options.checkpoint is not None and not Path(options.checkpoint).expanduser().is_file():
+        raise ModelError(f"there is no weights file {options.checkpoint}; check the path")
+    named = options.classes not in (None, "imagenet") and options.class_count is None
+    if named and not Path(options.classes or "").expanduser().is_file():
         raise ConfigError(
             f"the class list {options.classes!r} is not a file; give a text file with one class name per line"
         )
