@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from brinell.lenses.geometry.motions import group_of
-from brinell.lenses.geometry.rows import AT_EDGE, RESTRICTED, SCORE_LIMIT
+from brinell.lenses.geometry.options import AT_EDGE
+from brinell.lenses.geometry.rows import RESTRICTED, SCORE_LIMIT
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
 
