@@ -45,8 +45,8 @@ def _smallest_table(findings: GeometryFindings, model: str) -> Grid:
             costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}")
             rows.append((findings.title(operator), score, f"{one.fooled} of {one.images}", published, *costs))
     note = (
-        f"Scores above {SCORE_LIMIT:g} and images that are not fooled count as {SCORE_LIMIT:g}; rho-hat is the mean of fooled "
-        "images alone. Seconds and queries are per image."
+        f"Scores above {SCORE_LIMIT:g} and images that are not fooled count as {SCORE_LIMIT:g}; rho-hat is the mean of "
+        "fooled images alone. Seconds and queries are per image."
     )
     return Grid(heads, tuple(rows), model, note=note)
 
