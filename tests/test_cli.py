@@ -252,6 +252,7 @@ BAD = {
     "setting's index": (run("--set", "models.4.size=3"), "'4' is not an index into a list of 1"),
     "setting too deep": (run("--seed", "1", "--set", "seed.x=3"), "seed: input should be a valid integer, got {'x': 3}"),
     "nothing to test": (["run"], "nothing to test; give --model SOURCE and --data PATH, or a YAML file"),
+    "no data": (["run", "--model", "fake:grey"], "no images to test on; give --data PATH (see `brinell ls datasets`)"),
     "option": (["run", "--modell", "x"], "No such option: --modell"),
     "command": (["runn"], "No such command 'runn'"),
     "argument": (["report"], "Missing argument 'RUN'. (see brinell report --help)"),
@@ -277,7 +278,7 @@ def test_bad_input_is_one_line(what: str, here: Path, refused: Call) -> None:
     [
         ("models: [a", "is not valid YAML: while parsing a flow sequence"),
         ("- a\n", "should contain a mapping with models and data, but contains list"),
-        ("model: fake:grey\ndta: greys\n", "nothing to test; give --model SOURCE"),
+        ("model: fake:grey\ndta: greys\n", "no images to test on; give --data PATH"),
         ("model: fake:grey\ndata: greys\nlenss: profile\n", "lenss is not an option; did you mean lens"),
         (
             "model: fake:grey\ndata: greys\nlens: {name: profile, level: 3}\n",

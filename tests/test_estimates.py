@@ -126,11 +126,15 @@ def test_the_cheaper_command_is_one_line() -> None:
     quick = Plan("runs/x", (cost(seconds=240.0),))
     assert "Cheaper: --preset quick (about 4 min) or --limit 36" in cheaper_line(long, quick, **words)
     assert "--preset quick" not in cheaper_line(long, long, **words), "it would save nothing"
+    endless = Plan("runs/x", (cost(seconds=1e6),))
+    assert cheaper_line(endless, None, **words) == "That is more than an hour.", "as is each of its images"
 
 
 def test_numbers_for_people() -> None:
     assert [rounded(count) for count in (7, 99, 123, 41_234)] == [7, 99, 120, 41_000]
-    assert [format_time(seconds) for seconds in (0.1, 60, 600, 7_200)] == ["1 s", "60 s", "10 min", "2.0 h"]
+    assert [format_time(seconds) for seconds in (0.1, 60, 600, 7_200, 1e6)] == [
+        *("1 s", "60 s", "10 min", "2.0 h", "12 days")
+    ]
 
 
 # ---- asking ----

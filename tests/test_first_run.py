@@ -88,6 +88,23 @@ def test_other_errors_are_found_before_a_model_is_loaded(
     assert not (here / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("source", "meant"),
+    [
+        ("net.onnx", "onnx:net.onnx"),
+        ("models/net.pt", "torch:models/net.pt?factory=package.module:function"),
+        ("net.py:build", "torch:net.py:build"),
+        ("net.py", "torch:net.py:FUNCTION"),
+        ("resnet50", "timm:resnet50 or torchvision:resnet50"),
+    ],
+)
+def test_a_file_without_its_kind_gets_a_hint(
+    source: str, meant: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refuse("run", "--model", source, "--data", "greys", capsys=capsys)
+    assert line.endswith(f"doesn't say what kind of model it is; did you mean {meant}?")
+
+
 def test_a_folder_needs_a_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "out: string should have at least 1 character" in refuse(*run("--data", "greys", "--out", ""), capsys=capsys)
 

@@ -561,3 +561,26 @@ def test_regions_follow_a_window() -> None:
     assert matrices is not None
     own = preprocess.map_boxes(torch.tensor([[15.0, 10.0, 25.0, 20.0]]), 40, 60)  # in the original's pixels
     torch.testing.assert_close(move_boxes(own[None], matrices)[0, 0], torch.tensor([5.0, 5.0, 15.0, 15.0]))
+
+
+def test_a_stride_is_pixels_or_a_share_of_the_shorter_side(greys: Path, tmp_path: Path) -> None:
+    """The images are 40 pixels high: a quarter is ten."""
+    sql = "select * from rows order by all"
+    share, pixels = (
+        brinell.run(
+            "fake:grey",
+            greys,
+            lens={"name": "fragility", "sizes": [0.4], "stride": stride},
+            out=tmp_path / str(stride),
+            execution=PLAIN,
+            quiet=True,
+        )
+        for stride in (0.25, 10)
+    )
+    assert share.rows(sql).fetchall() == pixels.rows(sql).fetchall()
+    found: Any = share.summary()
+    assert found.sampled == "One window every 25% of the shorter side"
+    assert FragilityOptions(stride="64").stride == 64 and isinstance(FragilityOptions(stride=64.0).stride, int)
+    for wrong in (0, -1, 1.5):
+        with pytest.raises(ConfigError, match="expected a stride as a share of the shorter side"):
+            FragilityOptions(stride=wrong)

@@ -24,7 +24,7 @@ from brinell.models.checkpoints import build_with_checkpoint
 from brinell.models.exports import weights_fingerprint
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
-from brinell.models.sources import open_model
+from brinell.models.sources import check_model, open_model
 from conftest import PLAIN
 from test_models import pixels
 
@@ -255,6 +255,15 @@ def test_checkpoints_that_can_t_be_opened(tmp_path: Path) -> None:
         build_with_checkpoint(network, tmp_path / "none.pth", 1000)
     with pytest.raises(ConfigError, match=r"checkpoint is an option of timm:NAME or torchvision:NAME, not of fake:"):
         open_model("fake:grey?checkpoint=w.pth")
+
+
+def test_options_of_checkpoints_are_checked_before_a_library_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "w.pth").touch()
+    check_model(ModelOptions.model_validate(f"timm:resnet18?checkpoint={tmp_path}/w.pth&classes=7"))
+    with pytest.raises(ModelError, match=r"there is no weights file none\.pth; check the path"):
+        check_model(ModelOptions.model_validate("timm:resnet18?checkpoint=none.pth"))
+    with pytest.raises(ConfigError, match="class list 'seven' is not a file"):
+        check_model(ModelOptions.model_validate("timm:resnet18?classes=seven"))
 
 
 def test_a_checkpoint_is_part_of_what_a_run_is_and_its_absence_is_not() -> None:

@@ -123,6 +123,19 @@ def test_a_lens_without_presets_has_the_default_one() -> None:
         Own(preset="quick")
 
 
+@pytest.mark.parametrize(
+    "name", ["cifar-profile", "cifar-knob-exact", "cifar-fragility", "cifar-geometry", "cifar-highlights"]
+)
+def test_stored_runs_replay_the_variants_of_their_rows(name: str) -> None:
+    """They were made when a name alone meant another variant, and before presets."""
+    run = brinell.Run(Path(__file__).parent / "golden" / "runs" / name)
+    for lens, stored in run.lenses.items():
+        given = LENSES[lens].options.model_validate(stored)
+        for (operator,) in run.query("select distinct operator from rows where lens = $lens", {"lens": lens}):
+            if not operator.startswith("minimal:"):
+                assert LENSES[lens].method.replay(given, operator, (32, 32)).id == operator
+
+
 # ---- from the command line and from Python ----
 
 RUN = ["run", "--model", "fake:grey:0.25", "--data", "greys", "--runtime", "torch", "--out", "first"]

@@ -11,6 +11,7 @@ import torch
 
 import brinell
 from brinell.boxes import box_iou
+from brinell.cli.main import main
 from brinell.config.detection import Decoding
 from brinell.lenses.profile.findings import ProfileFindings
 from brinell.models.decoding_check import FORMATS, UNITS, DecodingCheck, advise_boxes, read_boxes, write_boxes
@@ -63,13 +64,13 @@ def test_every_wrong_box_format_is_noticed(assets: Path, name: str) -> None:
 
 
 def test_a_wrong_box_format_is_said_in_one_line(assets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    brinell.run(
-        detector_source(assets, DETECTORS[1], "&box_format=cxcywh&name=yolo"),
-        {"source": str(assets / "images" / "coco_val_128" / "instances.json"), "limit": 12},
-        lens={"name": "profile", "operators": ["white_fog"], "levels": 1},
-        out=tmp_path / "run",
-        execution=brinell.Execution(batch=4),
-    )
+    """By the command, which first estimates the time on a few images, some of which may have no label."""
+    source = detector_source(assets, DETECTORS[1], "&box_format=cxcywh&name=yolo&score_threshold=0.5")
+    folder = str(assets / "images" / "coco_val_128" / "images")
+    given = ["--model", source, "--data", folder, "--labels", "prediction", "--limit", "12", "--batch", "4"]
+    main(["run", *given, "--operator", "white_fog", "--levels", "1", "--out", str(tmp_path / "run"), "--yes"])
+    assert "<b>Warning.</b> yolo: " in (tmp_path / "run" / "report.html").read_text()
+    assert brinell.Run(tmp_path / "run").rows("select bool_and(correct) from rows where level = 0").fetchall() == [(True,)]
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
     assert re.fullmatch(
         r"warning: yolo: \d\d% of its boxes lie outside the image or have no size with box_format=cxcywh; xyxy fits: add "

@@ -94,8 +94,10 @@ def config_of(file: Path | None, given: Mapping[str, Any]) -> RunConfig:
         content["models"] = given["model"]
         content.pop("model", None)
     _lay_lenses(content, given.get("lens", ()), lens_options)
-    if not (content.get("models") or content.get("model")) or not content.get("data"):
+    if not (content.get("models") or content.get("model")):
         raise ConfigError("nothing to test; give --model SOURCE and --data PATH, or a YAML file with models and data")
+    if not content.get("data"):
+        raise ConfigError("no images to test on; give --data PATH (see `brinell ls datasets`), or data in a YAML file")
     return load_config(content, given.get("set", ()))
 
 

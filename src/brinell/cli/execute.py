@@ -38,7 +38,9 @@ def confirm_cost(setup: RunSetup, progress: Reporter, *, quick: Callable[[], Run
     """
     from brinell.engine.costs import describe_cost
 
-    cost = describe_cost(setup, quick, {"preset": "--preset quick", "limit": "--limit {}"})
+    # without --shuffle, a few images of class folders may all be of one class
+    limit = "--limit {}" if setup.config.data.shuffle else "--limit {} --shuffle"
+    cost = describe_cost(setup, quick, {"preset": "--preset quick", "limit": limit})
     for line in cost.lines:
         progress.say(line)
     if not cost.long:

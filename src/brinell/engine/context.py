@@ -34,10 +34,9 @@ class RunContext:
         return int(self.manifest["execution"]["batch"][model.name])
 
     def warn(self, warning: str) -> None:
-        """Print a warning, and keep it for the report."""
+        """Print a warning, and keep it in the manifest for the report."""
         self.reporter.say(f"warning: {warning}")
         self.manifest.setdefault("warnings", []).append(warning)
-        self.store.write_manifest(self.manifest)
 
     def keep_ready(self, entries: Sequence[Entry], inputs: Tensor) -> None:
         """Keep the inputs of the first model's first shard, so that it starts without decoding."""

@@ -64,8 +64,8 @@ def cheaper_line(plan: Plan, quick: Plan | None, *, preset: str, limit: str) -> 
     if quick is not None and quick.seconds < plan.seconds / 2:
         ways.append(f"{preset} ({_about(quick)})")
     images = max(cost.images for cost in plan.costs)
-    fewer = max(1, int(images * HOUR / plan.seconds))
-    if fewer < images:
+    fewer = int(images * HOUR / plan.seconds)
+    if 0 < fewer < images:
         ways.append(f"{limit.format(fewer)} (about {format_time(plan.seconds * fewer / images)})")
     return f"That is more than an hour. Cheaper: {' or '.join(ways)}." if ways else "That is more than an hour."
 
@@ -130,4 +130,6 @@ def format_time(seconds: float) -> str:
     """Return a duration for people."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"

@@ -12,6 +12,7 @@ from brinell.datasets.objects import object_rule
 from brinell.engine.clean import answer_clean, readable
 from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator
+from brinell.engine.labels import NO_LABEL
 from brinell.engine.progress import Silent
 from brinell.engine.runner import make_evaluator
 from brinell.engine.setup import Job, RunSetup
@@ -157,6 +158,7 @@ def probing(setup: RunSetup, indices: list[int], batches: dict[str, int]) -> Ite
         for table in tables:
             own = Truth.of(table)
             truth = Truth(truth.labels | own.labels, truth.regions | own.regions)
-        labelled = {index for _, index in truth.labels}
+        unlabelled = {index for (_, index), label in truth.labels.items() if label == NO_LABEL}
+        labelled = {index for _, index in truth.labels} - unlabelled
         entries = [entry for entry in readable(samples) if entry.index in labelled]
         yield Probe(context, entries, truth, seconds)

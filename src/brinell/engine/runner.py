@@ -144,6 +144,8 @@ def _clean(context: RunContext) -> pa.Table:
         return store.table("clean")
     advance = context.reporter.stage("clean answers", len(readable(context.samples)) * len(models), "images")
     tables = [answer_clean(context, model, advance) for model in models]
+    if "warnings" in context.manifest:
+        store.write_manifest(context.manifest)
     labelled = drop_unlabelled(pa.concat_tables(tables, promote_options="permissive"), context.reporter)
     table = select_kept(labelled, context.setup.config.select)
     store.write_table("clean", table)

@@ -67,7 +67,9 @@ class OperatorOptions(BaseModel):
     model_config = _STRICT
 
     name: str = Field(description='Name of an operator or property, "highlight" or "crop".')
-    variant: str | None = Field(None, description="Variant of the operator or property.")
+    variant: str | None = Field(
+        None, description="Variant of the operator or property (default: standard, else its first)."
+    )
     strength: tuple[float, float] = Field(
         (0.0, 1.0),
         description="Range of the random strength: a share of 30 levels, of a property's range, or of full brightness.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,16 +65,35 @@ def open_stored_model(model: Mapping[str, Any] | ModelOptions, execution: Execut
 def check_model(options: ModelOptions) -> None:
     """Raise if a model's kind is unknown, can't take its options, or if one of its files is missing. Needs no torch."""
     kind, _, rest = options.source.partition(":")
+    if kind not in SOURCES and (meant := _without_kind(options.source)):
+        raise ConfigError(f"{options.source!r} doesn't say what kind of model it is; did you mean {meant}?")
     SOURCES[kind].check(rest)
     if options.checkpoint is not None and not SOURCES[kind].checkpoints:
         able = " or ".join(f"{name}:NAME" for name, one in zip(SOURCES, SOURCES.values(), strict=True) if one.checkpoints)
         raise ConfigError(
             f"checkpoint is an option of {able}, not of {kind}:; for your own network, use torch:FILE?factory=…"
         )
-    if options.classes not in (None, "imagenet") and not Path(options.classes or "").expanduser().is_file():
+    if options.checkpoint is not None and not Path(options.checkpoint).expanduser().is_file():
+        raise ModelError(f"there is no weights file {options.checkpoint}; check the path")
+    named = options.classes not in (None, "imagenet") and options.class_count is None
+    if named and not Path(options.classes or "").expanduser().is_file():
         raise ConfigError(
             f"the class list {options.classes!r} is not a file; give a text file with one class name per line"
         )
+
+
+def _without_kind(source: str) -> str | None:
+    """Return what a source without its kind probably means: a file by its ending, or a name of a library."""
+    path = Path(source.rpartition(":")[0] or source)
+    if path.suffix == ".onnx":
+        return f"onnx:{source}"
+    if path.suffix in WEIGHTS:
+        return f"torch:{source}?factory=package.module:function"
+    if path.suffix == ".py":
+        return f"torch:{source}" if ":" in source else f"torch:{source}:FUNCTION"
+    if ":" in source or difflib.get_close_matches(source, list(SOURCES), cutoff=0.7):
+        return None  # a misspelt kind
+    return f"timm:{source} or torchvision:{source}"
 
 
 def _check_onnx(rest: str) -> None:

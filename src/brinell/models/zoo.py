@@ -81,7 +81,8 @@ def timm_model(name: str, options: ModelOptions, *, trust: bool) -> Built:
         more = {} if classes is None else {"num_classes": classes}
         return build_by(lambda: timm.create_model(name, pretrained=pretrained, **more), f"timm:{name}")
 
-    own = getattr(timm.get_pretrained_cfg(name), "num_classes", None) or IMAGENET
+    usual = build_by(lambda: timm.get_pretrained_cfg(name), f"timm:{name}")
+    own = usual.num_classes if usual is not None else build(None, False).num_classes  # a network of the hub has its own
     module, outputs = _with_weights(build, options, own, trust=trust)
     config = timm.data.resolve_model_data_config(module)
     channels, height, width = config["input_size"]
