@@ -16,7 +16,16 @@ CONFIG: dict[str, Any] = {
     "lenses": [
         {
             "name": "profile",
-            "operators": ["jpeg", "local_blur", "noise", "white_fog", "boxes", "black_lines", "posterise", "fade_black"],
+            "operators": [
+                "global_blur",
+                "local_blur",
+                "noise",
+                "white_fog",
+                "boxes",
+                "black_lines",
+                "posterise",
+                "fade_black",
+            ],
             "levels": 10,
         },
         {"name": "knob", "operators": ["fog", "rotation", "brightness", "motion_blur", "gaussian_noise"], "points": 40},

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from brinell.lenses.geometry.options import AT_EDGE as AT_EDGE
 from brinell.lenses.reader import NO_ANSWER, Failures, Measure
 from brinell.runs.schema import NAME
 
 # where models are compared, scores count up to this one, and so does an image without a motion: as long as a path of
 # twice the image's norm, beyond which few smallest motions lie
 SCORE_LIMIT = 2.0
-AT_EDGE = "a smaller motion may lie beyond the edge of the grid"  # the reason of rows that have a motion
 
 COLUMNS = pa.schema(
     [

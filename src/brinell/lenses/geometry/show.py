@@ -35,7 +35,7 @@ def table(findings: GeometryFindings) -> list[Any]:
 
 
 def _smallest_table(findings: GeometryFindings, model: str) -> Grid:
-    heads = ("smallest motions", "mean score [95 %]", "fooled", "ρ̂", "seconds", "queries")
+    heads = ("smallest motions", "mean score [95 %]", "fooled", "rho-hat", "seconds", "queries")
     rows = []
     for operator in findings.operators:
         one = findings.smallest.get((model, operator))
@@ -44,8 +44,11 @@ def _smallest_table(findings: GeometryFindings, model: str) -> Grid:
             published = f"{one.rho_hat.value:.2f}" if one.fooled else "–"
             costs = (f"{one.seconds:.2f}", f"{one.queries:.0f}")
             rows.append((findings.title(operator), score, f"{one.fooled} of {one.images}", published, *costs))
-    limit = f"Scores above {SCORE_LIMIT:g} and images that are not fooled count as {SCORE_LIMIT:g}; ρ̂ is the mean of fooled"
-    return Grid(heads, tuple(rows), model, note=f"{limit} images alone. Seconds and queries are per image.")
+    note = (
+        f"Scores above {SCORE_LIMIT:g} and images that are not fooled count as {SCORE_LIMIT:g}; rho-hat is the mean of "
+        "fooled images alone. Seconds and queries are per image."
+    )
+    return Grid(heads, tuple(rows), model, note=note)
 
 
 def _random_table(findings: GeometryFindings, model: str) -> Grid:

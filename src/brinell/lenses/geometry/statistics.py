@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from brinell.lenses.geometry.motions import group_of
-from brinell.lenses.geometry.rows import AT_EDGE, RESTRICTED, SCORE_LIMIT
+from brinell.lenses.geometry.options import AT_EDGE
+from brinell.lenses.geometry.rows import RESTRICTED, SCORE_LIMIT
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
 
@@ -65,7 +66,7 @@ class Invariance:
         """What the second try found; empty if nothing."""
         if not self.by_retry:
             return ""
-        without = f"; without them, ρ̂ is {self.first_try.value:.2f}" if self.by_retry < self.fooled else ""
+        without = f"; without them, rho-hat is {self.first_try.value:.2f}" if self.by_retry < self.fooled else ""
         return f"{self.by_retry} of {self.fooled} fooled by a second try, whose longer steps find larger motions{without}"
 
 
