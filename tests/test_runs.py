@@ -261,7 +261,7 @@ def test_data_that_changed_is_noticed_though_nothing_is_left_to_do(greys: Path, 
         quick(greys, run.folder)
     first, second = ([(np.full((9, 9, 3), grey, np.uint8), "light")] for grey in (200, 210))
     quick(first, tmp_path / "objects")
-    with pytest.raises(RunError, match=r"list\[0\] changed since"):
+    with pytest.raises(RunError, match=r"images\[0\] changed since"):
         quick(second, tmp_path / "objects")
 
 
