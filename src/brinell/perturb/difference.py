@@ -45,7 +45,7 @@ def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
     return _from_sums(
         changed=pixels.clamp(max=1).sum(1, dtype=torch.float32) / pixels.shape[1],
         l0=flat.clamp(max=1).sum(1, dtype=torch.float32),
-        linf=flat.amax(1) / 255,
+        linf=flat.amax(1),
         sums=_sum_in_runs(flat),
         values=flat.shape[1],
     )
@@ -58,7 +58,7 @@ def _by_floats(clean: Tensor, changed: Tensor) -> Difference:
     return _from_sums(
         changed=pixels.sign().sum(1) / pixels.shape[1],
         l0=flat.sign().sum(1),
-        linf=flat.amax(1).float() / 255,
+        linf=flat.amax(1),
         sums=_sum_in_runs(flat),
         values=flat.shape[1],
     )
@@ -90,7 +90,7 @@ def _by_norms(clean: Tensor, changed: Tensor) -> Difference:
     return _from_sums(
         changed=norm(pixels, 0) / pixels.shape[1],
         l0=norm(flat, 0),
-        linf=norm(flat, torch.inf) / 255,
+        linf=norm(flat, torch.inf),
         # the square of a rounded square root may miss a whole number by a little
         sums=(total, squares.round_() if whole else squares),
         values=flat.shape[1],
@@ -102,7 +102,8 @@ def _from_sums(*, changed: Tensor, l0: Tensor, linf: Tensor, sums: tuple[Tensor,
     total, squares = sums
     l1, l2 = total / 255, squares.sqrt() / 255
     mae, mse = total / (255 * values), squares / (255**2 * values)
-    return Difference(changed, l0, l1.float(), l2.float(), linf, mae.float(), mse.float())
+    # in float64, which every device divides alike
+    return Difference(changed, l0, l1.float(), l2.float(), (linf.double() / 255).float(), mae.float(), mse.float())
 
 
 def no_difference(count: int, device: torch.device) -> Difference:
