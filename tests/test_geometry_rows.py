@@ -122,6 +122,7 @@ import os, signal, sys
 from brinell.cli.main import main
 from brinell.engine import journal, tasks
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
 own, runs = tasks.TaskRunner.run, []
 
 def run(self, task):

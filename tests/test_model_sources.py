@@ -103,7 +103,7 @@ def test_a_whole_module_needs_trust(factory: str, tmp_path: Path) -> None:
         ("torch:my_nets:nothing", "should return a torch.nn.Module, but returned int"),
         ("torch:gone.safetensors?factory=my_nets:build", "there is no weights file gone.safetensors"),
         ("onnx:gone.onnx", "there is no ONNX file"),
-        ("resnet50", "no model source 'resnet50'"),
+        ("resnet50", "doesn't say what kind of model"),
         ("tim:resnet50", "did you mean timm"),
         ("fake:purple", "expected fake:grey"),
     ],
