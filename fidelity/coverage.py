@@ -18,8 +18,8 @@ import jinja2
 import numpy as np
 from numpy.typing import NDArray
 
-from brinell.comparison.leaderboard import mean_over_operators
 from brinell.comparison.paired import mean_effects, ratio_effects, share_effects
+from brinell.comparison.ranks import mean_over_operators
 from brinell.runs.statistics import Estimate, first_below, mean, proportion, ratio
 from fidelity.words import grid
 

@@ -13,12 +13,13 @@ import numpy as np
 from brinell.comparison.measures import TITLES, Column, describe_measure, format_estimate, image_values, measures_of
 from brinell.comparison.paired import MIN_IMAGES
 from brinell.comparison.pairing import Subject, require_pairable, shorten_folders
+from brinell.comparison.ranks import mean_over_operators, percentile_intervals, rank_values
 from brinell.comparison.resampling import RESAMPLES, Array, resampled_sums
 from brinell.errors import ConfigError, RunError
 from brinell.lenses.reader import Measure
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
-from brinell.runs.statistics import CONFIDENCE, Estimate, mean
+from brinell.runs.statistics import CONFIDENCE, Estimate
 from brinell.runs.words import join_names, note_few
 
 
@@ -258,42 +259,13 @@ def _rank(
         sums = np.concatenate([columns.sum(0)[None], resampled_sums(columns, seed, resamples)])
         with np.errstate(invalid="ignore"):
             means = sums[:, 0] / sums[:, 1]  # the first is the sample itself
-        per_measure.append(_ranks(means * -one.measure.sign).mean(1))  # (1 + resamples, models)
+        per_measure.append(rank_values(means * -one.measure.sign).mean(1))  # (1 + resamples, models)
         figures.append(mean_over_operators(one.values, 1.0 if one.measure.unit == "points" else math.inf))
     mean_ranks = np.stack(per_measure).mean(0)
     differences = mean_ranks[1:, None, :] - mean_ranks[1:, :, None]  # (resamples, better, worse)
     enough = min(len(one.values) for one in found) >= MIN_IMAGES
     better = ((differences > 0).mean(0) >= (1 + CONFIDENCE) / 2) & enough
-    return _intervals(mean_ranks), [ranks[0].tolist() for ranks in per_measure], figures, better
-
-
-def mean_over_operators(values: Array, most: float) -> list[Estimate]:
-    """Return each model's mean over operators, of values (images, operators, models) in [0, most].
-
-    Intervals are over images. Operators may have values for different images.
-    """
-    values = values[(~np.isnan(values)).any((1, 2))]
-    images, known = len(values), ~np.isnan(values)
-    count = known.sum(0)  # by operator and model
-    means = np.nansum(values, 0) / count
-    contributions = np.where(known, (values - means) * images / count, 0).mean(1)  # of every image to the mean
-    deviations = np.sqrt((contributions**2).sum(0) / max(1, images - 1))
-    return [mean(float(m), float(d), images, most) for m, d in zip(means.mean(0), deviations, strict=True)]
-
-
-def _ranks(values: Array) -> Array:
-    """Return ranks along the last axis, from 1 for the smallest; equal values share their mean rank."""
-    less = (values[..., None, :] < values[..., :, None]).sum(-1)
-    same = (values[..., None, :] == values[..., :, None]).sum(-1)
-    ranks: Array = less + (same + 1) / 2
-    return ranks
-
-
-def _intervals(samples: Array) -> list[Estimate]:
-    """Return the first row with the percentiles of the others."""
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.nanquantile(samples[1:], [tail, 1 - tail], axis=0)
-    return [Estimate(*map(float, each)) for each in zip(samples[0], low, high, strict=True)]
+    return percentile_intervals(mean_ranks), [ranks[0].tolist() for ranks in per_measure], figures, better
 
 
 def format_operators(board: Leaderboard, measure: Measure) -> str:

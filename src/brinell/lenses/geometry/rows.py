@@ -11,8 +11,8 @@ from brinell.lenses.geometry.options import AT_EDGE as AT_EDGE
 from brinell.lenses.reader import NO_ANSWER, Failures, Measure
 from brinell.runs.schema import NAME
 
-# where models are compared, scores count up to this one, and so does an image without a motion: as long as a path of
-# twice the image's norm, beyond which few smallest motions lie
+# where models are compared, scores count up to this one, and so does an image without a motion: a path of twice the
+# image's norm
 SCORE_LIMIT = 2.0
 
 COLUMNS = pa.schema(
