@@ -18,8 +18,11 @@ from brinell.perturb.property import Property
 
 
 def is_built_in(part: Operator | Property) -> bool:
-    """Whether an operator or a property comes with brinell, not with another package."""
-    return part.function.__module__.partition(".")[0] == "brinell"
+    """Whether an operator or a property comes with brinell, not with another package.
+
+    Corruptions of benchmarks have plain code in reference_corruptions.py.
+    """
+    return part.function.__module__.partition(".")[0] == "brinell" and not part.facts.family
 
 
 class Chance:

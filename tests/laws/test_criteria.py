@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from brinell.classes import Classes
-from brinell.criteria.criterion import CRITERIA, Answer, Criterion, find_criterion
+from brinell.criteria.criterion import CAUSES, CLASS_CHANGED, CRITERIA, Answer, Criterion, find_criterion
 from brinell.criteria.verdict import verdict
 from brinell.errors import ConfigError, LabelError, UnknownName
 
@@ -138,3 +138,12 @@ def test_unknown_criteria_and_arguments_raise() -> None:
 def test_invalid_numbers_raise(text: str, part: str) -> None:
     with pytest.raises(ConfigError, match=part):
         find_criterion(text, None, 3)
+
+
+def test_the_first_class_is_a_class() -> None:
+    """Only a prediction below 0 means that nothing was found."""
+    criterion = find_criterion("misclassification", NAMES, 3)
+    answer = Answer(verdict(SCORES, torch.tensor([1, 0, 0])), SCORES)
+    assert criterion.cause is not None
+    assert answer.verdict.prediction.tolist() == [0, 1, 2]
+    assert [CAUSES[code] for code in criterion.cause(answer)] == [CAUSES[CLASS_CHANGED]] * 3

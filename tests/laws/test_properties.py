@@ -105,7 +105,8 @@ def test_images_of_any_size_grey_or_rgb_keep_shape_and_type(found: Property, cha
     changed = at(found, clean, some_severities(found, *size, 4))
     assert changed.shape == clean.shape
     assert changed.dtype == torch.uint8
-    assert not torch.equal(changed[3], clean[3])
+    colourless = found.name == "saturate" and channels == 1
+    assert torch.equal(changed[3], clean[3]) == colourless
     assert torch.equal(clean, before), "the input was overwritten"
 
 
@@ -197,8 +198,8 @@ def test_amounts_in_pixels_flakes_and_grey_levels_are_whole_numbers() -> None:
 
 @pytest.mark.parametrize("found", STOCHASTIC)
 def test_random_fields_differ_between_images_seeds_and_numbers(found: Property) -> None:
-    same = images(32, 32, count=1).expand(4, -1, -1, -1).contiguous()
-    severities = severity_at(found, 0.5, 32).expand(4, -1)
+    same = images(96, 96, count=1).expand(4, -1, -1, -1).contiguous()
+    severities = severity_at(found, 0.5, 96).expand(4, -1)
     one = at(found, same, severities)
     assert not torch.equal(one[0], one[1])
     assert not torch.equal(one, at(found, same, severities, seed=6))
@@ -214,13 +215,16 @@ def test_random_fields_differ_between_images_seeds_and_numbers(found: Property) 
 def test_severity_scales_one_random_field(found: Property) -> None:
     """Changes at neighbouring severities correlate; changes by another field do not."""
     grey = torch.full((3, 3, 64, 64), 60, dtype=torch.uint8)
+    if found.facts.family:  # some of these move pixels, which a flat image doesn't show
+        grey = images(64, 64, count=1).expand(3, -1, -1, -1).contiguous()
     weaker, stronger = severity_at(found, 0.30, 64), severity_at(found, 0.36, 64)
     severities = torch.cat([weaker, stronger, stronger])
     ids = torch.zeros(3, dtype=torch.int64)
     changed = found.apply(grey, severities, seed=1, ids=ids, fields=torch.tensor([0, 0, 1])).flatten(1).double()
-    correlation = torch.corrcoef(changed)
-    assert float(correlation[0, 1]) > 0.8
-    assert float(correlation[0, 2]) < 0.7
+    correlation = torch.corrcoef(changed - grey.flatten(1).double())
+    assert float(correlation[0, 1]) > 0.7
+    # where an image is blended with a field, both changes have the image in common
+    assert float(correlation[0, 2]) < (0.9 * float(correlation[0, 1]) if found.facts.family else 0.7)
 
 
 @pytest.mark.parametrize("found", MOTIONS)
@@ -261,7 +265,7 @@ def test_amounts_are_shown_with_their_units() -> None:
         amount = found.amounts(torch.tensor([[severity]], dtype=torch.float64), 224, 224)
         return found.facts.format(float(amount))
 
-    assert shown("rotation", -0.07) == "-12.6 degrees"
+    assert shown("rotation", -0.07) == "-12.6°"
     assert shown("brightness", 1 / 500) == "1.01×"
     assert shown("brightness:dsn2020", 1 / 500) == "1.51×"
     assert shown("brightness:equations", -1 / 255) == "-1 grey level"

@@ -84,6 +84,8 @@ def _unpack_all(path: Path, folder: str) -> Arrays:
     if images is None:
         expected, found = ", ".join(IMAGE_KEYS), ", ".join(members)
         raise DataError(f"{path} has no images: expected an array named {expected}; it has {found}")
+    if labels is not None and labels.ndim != 1:
+        raise DataError(f"{path}: expected one label per image, shape ({len(images)},), got labels of shape {labels.shape}")
     if labels is not None and len(labels) != len(images):
         raise DataError(f"{path} has {len(images)} images but {len(labels)} labels")
     return Arrays(path.stem, images, labels, originals=originals, operators=operators)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ import torch
 from brinell.config.data import DataOptions
 from brinell.datasets.decode import read_image
 from brinell.datasets.files import find_credits
+from brinell.documents import load_json
 from brinell.errors import DataError
 from brinell.types import Sample
 
+PARTS = ("images", "annotations", "categories")
 SEARCHED = 100  # images that decide in which folder they are; some may be missing
 
 
@@ -30,6 +32,7 @@ class Coco:
     box_classes: dict[int, list[int]]
     classes: tuple[str, ...] | None
     licences: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    file: Path | None = None
 
     def __len__(self) -> int:
         return len(self.images)
@@ -41,6 +44,10 @@ class Coco:
         labels = tuple(self.box_classes[entry["id"]])
         only = labels[0] if len(set(labels)) == 1 else None
         return Sample(read_image(self.root / entry["file_name"]), only, entry["file_name"], boxes, labels)
+
+    def annotations(self) -> dict[str, Any] | None:
+        """Return the content of the annotation file; None if there is none."""
+        return None if self.file is None else _read(self.file)
 
     def credits(self, index: int) -> dict[str, str]:
         """Return what is known about an image's author and licence."""
@@ -57,30 +64,60 @@ def open_instances(folder: Path, options: DataOptions) -> Coco:
 
 def open_coco(path: Path, options: DataOptions) -> Coco:
     """Open an annotation file. Images are in `options.images`, next to the file, or in a folder `images` next to it."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-        entries = content["images"]
-        annotations = content["annotations"]
-        categories = content["categories"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is not a COCO annotation file (images, annotations, categories): {error!r}") from error
+    content = _read(path)
+    entries, annotations, categories = (content[part] for part in PARTS)
     if not entries:
         raise DataError(f"{path} lists no images")
     order = {category["id"]: index for index, category in enumerate(categories)}
-    boxes: dict[int, list[list[float]]] = defaultdict(list)
-    box_classes: dict[int, list[int]] = defaultdict(list)
-    for annotation in annotations:
-        if annotation.get("iscrowd"):
-            continue
-        boxes[annotation["image_id"]].append(annotation["bbox"])
-        category = annotation["category_id"]
-        if category not in order:
-            raise DataError(f"{path}: annotation {annotation.get('id')} has the category {category!r}, which is not listed")
-        box_classes[annotation["image_id"]].append(order[category])
+    boxes, box_classes = _read_boxes(path, annotations, order)
     folders = [path.parent, path.parent / "images", path.parent.parent / "images"]
     if options.images:
         folders = [Path(options.images)]
     root = max(folders, key=lambda folder: sum((folder / entry["file_name"]).is_file() for entry in entries[:SEARCHED]))
-    names = tuple(category["name"] for category in categories)
+    names = tuple(str(category["name"]) for category in categories)
     licences = {licence.get("id"): licence for licence in content.get("licenses") or []}
-    return Coco(path.parent.resolve().name, root, entries, boxes, box_classes, names, licences)
+    return Coco(path.parent.resolve().name, root, entries, boxes, box_classes, names, licences, path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = load_json(path.read_text(encoding="utf-8-sig"))
+        images, _, categories = (content[part] for part in PARTS)
+        ids = Counter(image["id"] for image in images if image["file_name"])
+        for category in categories:
+            category["id"], category["name"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is not a COCO annotation file ({', '.join(PARTS)}): {error!r}") from error
+    twice = next((identity for identity, count in ids.items() if count > 1), None)
+    if twice is not None:
+        raise DataError(f"{path} lists two images with the id {twice!r}; give each its own")
+    return content
+
+
+def _read_boxes(path: Path, annotations: Any, order: dict[Any, int]) -> tuple[dict[Any, Any], dict[Any, list[int]]]:
+    """Return the boxes (x, y, width, height) and their classes by image."""
+    boxes: dict[Any, list[list[float]]] = defaultdict(list)
+    box_classes: dict[Any, list[int]] = defaultdict(list)
+    for number, annotation in enumerate(annotations):
+        try:
+            if annotation.get("iscrowd"):
+                continue
+            image, category = annotation["image_id"], annotation["category_id"]
+            box = [float(value) for value in annotation["bbox"]]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            box = []
+        if len(box) != 4 or not all(map(math.isfinite, box)) or min(box[2:]) < 0:
+            raise DataError(
+                f"{path}: expected an image_id, a category_id and a bbox of x, y, width, height, got "
+                f"{_shorten(annotation)} (annotation {number})"
+            )
+        if category not in order:
+            raise DataError(f"{path}: annotation {annotation.get('id')} has the category {category!r}, which is not listed")
+        boxes[image].append(box)
+        box_classes[image].append(order[category])
+    return boxes, box_classes
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:120]}…"

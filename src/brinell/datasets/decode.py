@@ -16,6 +16,7 @@ from brinell.pictures import open_picture
 
 # brinell raises an error for images that are too large; warning filters are global, so threads can't set them
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+warnings.filterwarnings("ignore", module="PIL")  # about damaged EXIF data and the like
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".jp2"})
 
@@ -26,8 +27,8 @@ def read_image(path: Path) -> Tensor:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UnreadableImage(str(path), "not a regular file")
         data = path.read_bytes()
-    except OSError as error:
-        raise UnreadableImage(str(path), error.strerror or str(error)) from error
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
+        raise UnreadableImage(str(path), getattr(error, "strerror", None) or str(error)) from error
     return decode(data, str(path))
 
 

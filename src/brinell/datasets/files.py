@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
-import json
+import logging
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,31 @@ from typing import Any
 from brinell.config.data import DataOptions
 from brinell.datasets.decode import SUFFIXES, read_image
 from brinell.datasets.sources import METADATA, metadata_file
+from brinell.documents import load_json
 from brinell.errors import DataError
 from brinell.types import Label, Origin, Sample
 
+LOG = logging.getLogger(__name__)
+# endings of pictures that can't be decoded here
+OTHER_PICTURES = frozenset(
+    [
+        ".heic",
+        ".heif",
+        ".avif",
+        ".jxl",
+        ".svg",
+        ".eps",
+        ".psd",
+        ".tga",
+        ".ico",
+        ".exr",
+        ".hdr",
+        ".raw",
+        ".dng",
+        ".cr2",
+        ".nef",
+    ]
+)
 PATH_COLUMNS = ("file_name", "path", "file", "image", "filename", "filepath", "image_path")
 LABEL_COLUMNS = ("label", "labels", "class", "class_name", "category", "target", "wnid", "synset", "label_name")
 CREDITS = (
@@ -76,7 +99,10 @@ def find_credits(facts: Mapping[str, Any]) -> dict[str, str]:
 
 def open_folders(root: Path, options: DataOptions) -> Files:
     """Open a folder of class folders (ImageFolder), whose names are the labels, or a folder of unlabelled images."""
-    folders = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
+    entries = sorted(entry.name for entry in os.scandir(root) if not entry.name.startswith("."))
+    folders = [
+        name for name in entries if (root / name).is_dir()
+    ]  # unlike a DirEntry, a path that is a loop of links isn't
     found = {folder: list_images(root, folder) for folder in folders}
     classes = tuple(folder for folder, paths in found.items() if paths)
     if not classes:
@@ -86,10 +112,27 @@ def open_folders(root: Path, options: DataOptions) -> Files:
                 f"there are no images in {root}: expected class folders with images, a metadata.jsonl next to images, or "
                 f"images (known endings: {' '.join(sorted(SUFFIXES))})"
             )
+        _report_left_out(root, loose=False)
         return Files(to_text(root.resolve().name), root, unlabelled, [None] * len(unlabelled))
+    _report_left_out(root)
     pairs = [(path, index) for index, folder in enumerate(classes) for path in found[folder]]
     names = tuple(map(to_text, classes))
     return Files(to_text(root.resolve().name), root, [path for path, _ in pairs], [index for _, index in pairs], names)
+
+
+def _report_left_out(root: Path, *, loose: bool = True) -> None:
+    """Say which pictures are left out: those of unknown kinds, and, with class folders, those outside of them."""
+    names = [name for _, _, found in os.walk(root) for name in found]
+    others = Counter(suffix for name in names if (suffix := Path(name).suffix.lower()) in OTHER_PICTURES)
+    for suffix, count in sorted(others.items()):
+        LOG.warning(
+            "%s of %s can't be read and are left out: convert them to PNG or JPEG", f"{count:,} {suffix} files", root
+        )
+    outside = sum(Path(entry.name).suffix.lower() in SUFFIXES for entry in os.scandir(root)) if loose else 0
+    if outside:
+        LOG.warning(
+            "%s in %s are left out: they are in no class folder, so they have no label", f"{outside:,} images", root
+        )
 
 
 def list_images(root: Path, folder: str = "") -> list[str]:
@@ -118,6 +161,9 @@ def open_manifest(path: Path, options: DataOptions) -> Files:
         raise DataError(f"the manifest {path} has no rows; expected columns such as file_name and label")
     if not all(isinstance(row, dict) for row in rows):
         raise DataError(f'the manifest {path} should have one object per line, such as {{"file_name": …, "label": …}}')
+    wide = next((number for number, row in enumerate(rows, 1) if None in row), None)
+    if wide is not None:
+        raise DataError(f"row {wide} of {path} has more cells than the first line has columns; quote texts with commas")
     columns = list(rows[0])
     path_column = _first_of(columns, PATH_COLUMNS)
     if path_column is None:
@@ -125,21 +171,34 @@ def open_manifest(path: Path, options: DataOptions) -> Files:
     if options.label_column is not None and options.label_column not in columns:
         raise DataError(_no_column(path, columns, [options.label_column], "label"))
     label = options.label_column or _first_of(columns, LABEL_COLUMNS)
-    labels = [_read_label(row.get(label)) if label else None for row in rows]
+    labels = [read_label(row.get(label)) if label else None for row in rows]
     pathless = next((number for number, row in enumerate(rows, 1) if not row.get(path_column)), None)
     if pathless is not None:
         raise DataError(f"row {pathless} of {path} has no {path_column}; add the path of its image")
     paths = [str(row[path_column]) for row in rows]
+    _refuse_two_labels(path, paths, labels)
     name = path.parent.resolve().name if path.name in METADATA else path.stem
     groups = None
     if "original" in columns and "variant" in columns:
         groups = [(_text_or_none(row.get("original")), _text_or_none(row.get("variant"))) for row in rows]
-    origins = [_read_origin(row) for row in rows] if "original_id" in columns else []
+    origins = [read_origin(row) for row in rows] if "original_id" in columns else []
     credited = [find_credits(row) for row in rows]
     return Files(name, path.parent, paths, labels, groups=groups, credited=credited, origins=origins)
 
 
-def _read_origin(row: Mapping[str, Any]) -> Origin | None:
+def _refuse_two_labels(path: Path, paths: Sequence[str], labels: Sequence[Label | None]) -> None:
+    """Raise if an image is listed with two labels."""
+    known: dict[str, tuple[int, Label | None]] = {}
+    for number, (name, label) in enumerate(zip(paths, labels, strict=True), 1):
+        first, held = known.setdefault(name, (number, label))
+        if held != label:
+            raise DataError(
+                f"{path} has two labels for {name}: {held!r} in row {first} and {label!r} in row {number}; keep one of them"
+            )
+
+
+def read_origin(row: Mapping[str, Any]) -> Origin | None:
+    """Return the origin that a row of metadata names."""
     original = _text_or_none(row.get("original_id"))
     return None if original is None else Origin(original, _text_or_none(row.get("operator")))
 
@@ -153,7 +212,7 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             if path.suffix == ".csv":
                 return list(csv.DictReader(file))
-            return [json.loads(line) for line in file if line.strip()]
+            return [load_json(line, unique=True) for line in file if line.strip()]
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"the manifest {path} can't be read: {error}") from error
 
@@ -170,7 +229,7 @@ def _no_column(path: Path, columns: list[str], expected: Sequence[str], what: st
     return f"{path} has no column for the {what}: expected {' or '.join(expected)}; it has {', '.join(columns)}"
 
 
-def _read_label(value: Any) -> Label | None:
+def read_label(value: Any) -> Label | None:
     """Return a label of a table: a whole number is an index, other text is a name."""
     if value is None or value == "":
         return None
@@ -178,4 +237,4 @@ def _read_label(value: Any) -> Label | None:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise DataError(f"expected a label that is a whole number or text, got {value!r}")
-    return int(value) if isinstance(value, str) and value.isdigit() else value
+    return int(value) if isinstance(value, str) and value.isdecimal() else value

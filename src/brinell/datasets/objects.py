@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from brinell.boxes import areas, clip_boxes
 from brinell.classes import Classes
@@ -63,4 +66,21 @@ def object_rule(options: DataOptions, detectors: bool) -> ObjectRule | None:
 
 def _indices(preferred: str, classes: tuple[str, ...]) -> list[int]:
     found = Classes(classes).find(preferred)
-    return found or ([int(preferred)] if preferred.isdigit() and int(preferred) < len(classes) else [])
+    return found or ([int(preferred)] if preferred.isdecimal() and int(preferred) < len(classes) else [])
+
+
+def read_objects(objects: Any, name: str) -> tuple[Tensor | None, tuple[Label, ...]]:
+    """Return boxes (xyxy) and labels from metadata as Hugging Face and COCO write them: `bbox` (x, y, width, height), and
+    `category` or `categories`, names or numbers. Without objects, None.
+    """
+    if not isinstance(objects, Mapping) or "bbox" not in objects:
+        return None, ()
+    labels = next((objects[key] for key in ("categories", "category", "label", "labels") if key in objects), None)
+    try:
+        boxes = torch.tensor(objects["bbox"], dtype=torch.float32).reshape(-1, 4)
+    except (TypeError, ValueError, RuntimeError):
+        raise DataError(f"{name}: expected boxes of four numbers (x, y, width, height), got {objects['bbox']!r}") from None
+    if labels is None or len(labels) != len(boxes):
+        raise DataError(f"{name}: expected a category for each of {len(boxes)} boxes, got {labels!r}")
+    boxes[:, 2:] += boxes[:, :2]
+    return boxes, tuple(label if isinstance(label, int) else str(label) for label in labels)

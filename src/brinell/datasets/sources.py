@@ -45,7 +45,10 @@ def open_dataset(data: Any) -> Dataset:
         data = DataOptions(source=str(data))
     if not isinstance(data, DataOptions):
         from brinell.datasets.arrays import wrap_sequence  # imports torch, which listing the kinds must not
+        from brinell.datasets.huggingface import is_hub_dataset, wrap_rows
 
+        if is_hub_dataset(data):
+            return wrap_rows(data)
         return wrap_sequence(data)
     dataset = _open(data)
     if data.pattern is None:
@@ -110,6 +113,20 @@ _add(
     "files:open_metadata",
 )
 _add(
+    "webdataset",
+    "FILE.tar | FOLDER of .tar files | webdataset:PATTERN",
+    "shards of WebDataset",
+    lambda path: path.suffix == ".tar" or (path.is_dir() and any(path.glob("*.tar"))),
+    "webdataset:open_shards",
+)
+_add(
+    "saved",
+    "FOLDER of save_to_disk",
+    "a dataset of Hugging Face (extra: datasets)",
+    lambda path: any((path / name).is_file() for name in ("state.json", "dataset_dict.json")),
+    "huggingface:open_saved",
+)
+_add(
     "folders",
     "FOLDER of class folders",
     "one folder per class (ImageFolder); images without class folders have no labels",
@@ -131,3 +148,10 @@ _add(
     "files:open_manifest",
 )
 _add("npz", "FILE.npz", "arrays of images and labels", lambda path: path.suffix == ".npz", "arrays:open_npz")
+_add(
+    "hf",
+    "hf:NAME[?split=…&config=…&streaming=true]",
+    "a dataset of the Hugging Face Hub (extra: datasets)",
+    lambda path: False,
+    "huggingface:open_hub",
+)

@@ -4,6 +4,7 @@ from brinell.perturb import (
     blur,
     codec,
     colour,
+    corruptions,
     exchange,
     frost,
     gradient,
@@ -14,11 +15,15 @@ from brinell.perturb import (
     spatial,
     weather,
 )
+from brinell.perturb.perturbation import Perturbation, apply
 
 __all__ = [
+    "Perturbation",
+    "apply",
     "blur",
     "codec",
     "colour",
+    "corruptions",
     "exchange",
     "frost",
     "gradient",

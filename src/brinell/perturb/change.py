@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from brinell.errors import ConfigError
 from brinell.resizing.local import Local
 from brinell.resizing.repaint import Repainter
 
@@ -25,6 +26,22 @@ ActsOn = Literal["input", "original"]
 # the loss gradient at images that stand at the given rows of the batch
 Gradient = Callable[[Tensor, Tensor | slice], Tensor]
 Examples = tuple[str, list[tuple[str, tuple[float, ...]]]]  # a title, and captions with parameters
+Size = tuple[int, int]  # height and width
+
+
+@dataclass(frozen=True)
+class Slider:
+    """A parameter that people turn: its range, step, and the value at which it changes nothing.
+
+    A parameter that says where or how large something is has no such value; `start` is where it begins.
+    """
+
+    name: str
+    low: float
+    high: float
+    step: float
+    neutral: float | None = 0.0
+    start: float = 0.0
 
 
 class ToInput(Protocol):
@@ -198,6 +215,10 @@ class Change(Protocol):
         """Return the facts that a run's manifest stores, as plain data."""
         ...
 
+    def parameters_at(self, severity: float, height: int, width: int) -> tuple[float, ...]:
+        """Return the parameters of a severity as people give it: that of a property, or the level of an operator."""
+        ...
+
     def prepare(self, renderer: Renderer, samples: Tensor) -> None:
         """Get ready what batches share, before threads make images of these samples."""
         ...
@@ -219,6 +240,14 @@ class Change(Protocol):
 
     def pictures(self, renderer: Renderer, sample: int, parameters: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return a pair (clean, changed) that shows people the change better than the model inputs; None: the inputs."""
+        ...
+
+    def sliders(self, model_input: Size, original: Size) -> tuple[Slider, ...]:
+        """Return the ranges of its parameters, for people to turn; none if it is not made for that."""
+        ...
+
+    def caption(self, parameters: Sequence[float], model_input: Size) -> str:
+        """Return parameters in words, in the natural unit; empty if there is none."""
         ...
 
 
@@ -281,6 +310,10 @@ class ChangeDefaults:
         """Return the facts that a run's manifest stores."""
         return {"title": self.title, "unit": self.unit, "white_box": self.white_box, "stochastic": self.stochastic}
 
+    def parameters_at(self: Change, severity: float, height: int, width: int) -> tuple[float, ...]:
+        """Raise: there is no single number to give."""
+        raise ConfigError(f"{self.id} can't be applied by one number; give an operator or a property of brinell ls")
+
     def prepare(self, renderer: Renderer, samples: Tensor) -> None:
         """Prepare nothing."""
 
@@ -295,3 +328,11 @@ class ChangeDefaults:
     def pictures(self, renderer: Renderer, sample: int, parameters: Tensor) -> tuple[Tensor, Tensor] | None:
         """Show the model inputs."""
         return None
+
+    def sliders(self, model_input: Size, original: Size) -> tuple[Slider, ...]:
+        """Offer nothing to turn."""
+        return ()
+
+    def caption(self, parameters: Sequence[float], model_input: Size) -> str:
+        """Say nothing."""
+        return ""

@@ -40,13 +40,13 @@ def _jpeg_facts(quality: Quality) -> Facts:
 @level_operator("jpeg", _jpeg_facts(quality))
 def jpeg(images: Tensor, levels: Tensor) -> Tensor:
     """Compress as JPEG of quality 31 to 2, with red and blue swapped inside the codec as in the published code."""
-    return _compress(images, _qualities(levels, quality), swapped=True)
+    return compress(images, _qualities(levels, quality), swapped=True)
 
 
 @level_operator("jpeg", _jpeg_facts(quality), variant="paper")
 def jpeg_as_written(images: Tensor, levels: Tensor) -> Tensor:
     """Compress as JPEG of quality 31 to 2 ("from 32 to 2": level 0, the clean image, stands for 32)."""
-    return _compress(images, _qualities(levels, quality), swapped=False)
+    return compress(images, _qualities(levels, quality), swapped=False)
 
 
 @step_operator("jpeg", _jpeg_facts(quality), variant="cumulative")
@@ -58,14 +58,15 @@ def jpeg_cumulative(images: Tensor, step: int) -> Tensor:
 @level_operator("jpeg", _jpeg_facts(standard_quality), variant="standard")
 def jpeg_standard(images: Tensor, levels: Tensor) -> Tensor:
     """Compress as JPEG, of quality 95 at level 1 down to 5 at level 30."""
-    return _compress(images, _qualities(levels, standard_quality), swapped=False)
+    return compress(images, _qualities(levels, standard_quality), swapped=False)
 
 
 def _qualities(levels: Tensor, quality: Quality) -> Tensor:
     return torch.tensor([quality(level) for level in range(32)], device=levels.device)[levels.clamp(max=31)]
 
 
-def _compress(images: Tensor, qualities: Tensor, *, swapped: bool) -> Tensor:
+def compress(images: Tensor, qualities: Tensor, *, swapped: bool) -> Tensor:
+    """Return images after JPEG compression at qualities (B,); with red and blue `swapped` inside the codec."""
     return (_compress_by_codec if images.device.type == "cpu" else _compress_in_tensors)(images, qualities, swapped)
 
 
@@ -86,10 +87,11 @@ def _compress_by_codec(images: Tensor, qualities: Tensor, swapped: bool) -> Tens
         assert decoded is not None
         return decoded.reshape(picture.shape)[..., order]
 
-    decoded = np.stack(list(_threads().map(compress, pictures, qualities.tolist())))
+    decoded = np.stack(list(threads().map(compress, pictures, qualities.tolist())))
     return torch.from_numpy(decoded).permute(0, 3, 1, 2).contiguous()
 
 
 @cache
-def _threads() -> ThreadPoolExecutor:
+def threads() -> ThreadPoolExecutor:
+    """Return the threads that libraries change single images in."""
     return ThreadPoolExecutor(os.cpu_count(), "codec")

@@ -84,6 +84,13 @@ def fade_grey(images: Tensor) -> Tensor:
     """
     if images.shape[1] == 1:
         return images.clone()
+    if images.device.type != "cpu":
+        return _fade_colours(images)
+    # one after the other, because a core's cache holds what one image needs
+    return torch.cat([_fade_colours(image) for image in images[:, None]])
+
+
+def _fade_colours(images: Tensor) -> Tensor:
     tables = _hsv_tables(images.device)
     red, green, blue = images.to(torch.int32).unbind(1)
     value = torch.maximum(torch.maximum(red, green), blue)

@@ -130,9 +130,11 @@ def _default_template() -> Template:
     return _template(Image.fromarray(grow_frost()))
 
 
-def grow_frost() -> np.ndarray:
-    """Generate the template, uint8 (512, 512, 3): ferns of ice over a haze, dense at the border, sparse in the middle."""
-    chance = _Chance()
+def grow_frost(number: int = 0) -> np.ndarray:
+    """Generate the template of a number, uint8 (512, 512, 3): ferns of ice over a haze, dense at the border, sparse in the
+    middle.
+    """
+    chance = _Chance(number)
     stems = _stems(chance, 60)
     twigs = _branches(stems, 0.30, chance)
     needles = _branches(twigs, 0.35, chance)
@@ -157,8 +159,8 @@ def grow_frost() -> np.ndarray:
 class _Chance:
     """A fixed sequence of numbers in [0, 1)."""
 
-    def __init__(self) -> None:
-        self.draws = Draws.of(key("frost template"), torch.zeros(1, dtype=torch.int64))
+    def __init__(self, number: int) -> None:
+        self.draws = Draws.of(key("frost template"), torch.full((1,), number))
         self.purpose = 0
 
     def uniform(self, count: int) -> np.ndarray:

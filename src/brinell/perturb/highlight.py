@@ -10,11 +10,13 @@ float64; a device only multiplies them and rounds down.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, partial
 
 import torch
 from torch import Tensor
 
+from brinell.perturb.change import Size, Slider
 from brinell.perturb.view import View
 from brinell.resizing.local import Local
 from brinell.resizing.resample import to_device
@@ -84,7 +86,34 @@ def highlight_view(variant: str, colour: Colour = WHITE) -> View:
     """Return the view that adds a spot of light to the original; `variant` names who chose the spots."""
     local = _local_change(colour)
     title = TITLES.get(variant, "a spot of light")
-    return View("highlight", variant, local.inputs, title=title, parameters=SPOT, local=local)
+    return View(
+        "highlight",
+        variant,
+        local.inputs,
+        title=title,
+        parameters=SPOT,
+        local=local,
+        ranges=spot_ranges,
+        words=describe_spot,
+    )
+
+
+def spot_ranges(original: Size) -> tuple[Slider, ...]:
+    """Return the ranges of a spot's parameters: it starts in the middle, and a strength of 0 changes nothing."""
+    height, width = original
+    shorter = min(original)
+    return (
+        Slider("spot_x", 0, width - 1, 1, neutral=None, start=width // 2),
+        Slider("spot_y", 0, height - 1, 1, neutral=None, start=height // 2),
+        Slider("sigma", 1, max(2, shorter // 2), 1, neutral=None, start=max(1, shorter // 8)),
+        Slider("strength", 0, 2, 0.01),
+    )
+
+
+def describe_spot(spot: Sequence[float]) -> str:
+    """Return a spot in words."""
+    x, y, sigma, strength = spot
+    return f"σ {sigma:.3g} px at ({x:.0f}, {y:.0f}), {strength:.0%} of white" if strength else "clean"
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,16 @@ from torch import Tensor
 
 from brinell.errors import ConfigError
 from brinell.motion.groups import Group
-from brinell.perturb.change import ActsOn, Change, ChangeDefaults, Layout, Renderer
+from brinell.motion.names import describe
+from brinell.perturb.change import ActsOn, Change, ChangeDefaults, Layout, Renderer, Size, Slider
 from brinell.perturb.outline import outlined
 
 METHOD_TITLES = {"manifool": "ManiFool", "manitest": "Manitest", "random": "random", "grid": "grid"}
 WHITE_BOX = ("manifool",)  # methods that follow gradients
+GIVEN = "given"  # the method of motions that people choose
+# how far coordinates can be turned: radians, logarithms and shares; those of pixels by a share of the model input
+_REACH = {"rotation": 1.6, "scale": 0.7, "stretch": 0.35, "shear": 0.35, "b31": 0.002, "b32": 0.002}
+_PIXELS = ("x", "y")
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,11 @@ class Motion(ChangeDefaults):
     @property
     def title(self) -> str:
         """Name for people."""
-        return f"{self.group.title} ({METHOD_TITLES.get(self.method, self.method)})"
+        return (
+            self.group.title
+            if self.method == GIVEN
+            else f"{self.group.title} ({METHOD_TITLES.get(self.method, self.method)})"
+        )
 
     @property
     def unit(self) -> str:
@@ -84,6 +94,18 @@ class Motion(ChangeDefaults):
         moves = self.group.exp(parameters).inverse()
         each = zip(moves, layout.sizes, strict=True)
         return torch.stack([layout.preprocess.centre_on_input(move, *size) for move, size in each])
+
+    def sliders(self, model_input: Size, original: Size) -> tuple[Slider, ...]:
+        """Return the ranges of its coordinates."""
+        far = min(model_input) / 2
+        reaches = [far if part in _PIXELS else _REACH.get(part, 0.3) for part in self.group.parts]
+        return tuple(
+            Slider(part, -reach, reach, reach / 200) for part, reach in zip(self.group.parts, reaches, strict=True)
+        )
+
+    def caption(self, parameters: Sequence[float], model_input: Size) -> str:
+        """Return a motion in words."""
+        return describe(self.group, parameters) if any(parameters) else "clean"
 
     def pictures(self, renderer: Renderer, sample: int, parameters: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the whole image with the outline of what the moved one shows, and the moved image."""

@@ -27,11 +27,11 @@ def _normal(draws: Draws, shape: torch.Size) -> Tensor:
     count = shape[1:].numel()
     bits = draws.bits(0, (count + 1) // 2)
     halves = torch.cat([bits & 0xFFFF, (bits >> 16).bitwise_and_(0xFFFF)], 1)[:, :count]
-    return _quantiles(bits.device).index_select(0, halves.flatten()).view(shape)
+    return normal_quantiles(bits.device).index_select(0, halves.flatten()).view(shape)
 
 
 @cache
-def _quantiles(device: torch.device) -> Tensor:
+def normal_quantiles(device: torch.device) -> Tensor:
     """Return the midpoints of 65,536 equally likely parts of the normal distribution, scaled to variance 1."""
     middles: Tensor = torch.special.ndtri((torch.arange(1 << 16, dtype=torch.float64) + 0.5) / (1 << 16))
     return (middles / middles.square().mean().sqrt()).to(torch.float32).to(device)

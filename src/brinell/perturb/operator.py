@@ -24,15 +24,16 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.errors import ModelError
-from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Gradient, Renderer, rows_of
+from brinell.errors import ConfigError, ModelError
+from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Gradient, Renderer, Size, Slider, rows_of
 from brinell.registry import DEFAULT_VARIANT, Registry, find_variant
 from brinell.units import format_amount
 
 Amount = Callable[[int, int, int], float]
 Function = Callable[..., Tensor]
 
-EXAMPLE_LEVELS = (0, 1, 2, 5, 10, 20, 30)
+MOST = 30  # levels of most operators
+EXAMPLE_LEVELS = (0, 1, 2, 5, 10, 20, MOST)
 
 
 class Kind(StrEnum):
@@ -47,7 +48,9 @@ class Facts:
     """The facts about an operator that people see.
 
     `amount(level, height, width)` is the level in its `unit`; `reported_as` names what a failure point is
-    reported as: that amount, or the mean grey value or number of colours measured in the image.
+    reported as: that amount, or the mean grey value or number of colours measured in the image. `levels` is the highest
+    level that differs from the one below. Operators of a `family`, such as a benchmark, are chosen by its name; "all"
+    leaves them out.
     """
 
     title: str
@@ -56,6 +59,8 @@ class Facts:
     reach: Literal["global", "local"]
     domain: Literal["colour", "pixel"]
     reported_as: Literal["amount", "grey", "colours"] = "amount"
+    levels: int = field(default=MOST, kw_only=True)
+    family: str = field(default="", kw_only=True)
     source: str = field(kw_only=True)
 
     def format(self, amount: float) -> str:
@@ -123,7 +128,14 @@ class Operator(ChangeDefaults):
 
     def describe(self) -> dict[str, Any]:
         """Return the facts that a run's manifest stores."""
-        return {**super().describe(), "reported_as": self.facts.reported_as}
+        return {**super().describe(), "reported_as": self.facts.reported_as, "levels": self.facts.levels}
+
+    def parameters_at(self, severity: float, height: int, width: int) -> tuple[float, ...]:
+        """Return a level, which must be one."""
+        most = self.facts.levels
+        if severity not in range(most + 1):
+            raise ConfigError(f"expected a level of {self.name}, a whole number from 0 to {most}, got {severity:g}")
+        return (float(severity),)
 
     def prepare(self, renderer: Renderer, samples: Tensor) -> None:
         """Start from the clean images, unless they are under this operator already."""
@@ -150,12 +162,27 @@ class Operator(ChangeDefaults):
     def examples(self, height: int, width: int, levels: Sequence[int] = ()) -> Iterator[Examples]:
         """Yield one row of levels."""
         examples: list[tuple[str, tuple[float, ...]]] = [
-            (self._caption(level, height, width), (float(level),)) for level in levels or EXAMPLE_LEVELS
+            (self._caption(level, height, width), (float(level),)) for level in levels or self._example_levels()
         ]
         yield self.facts.title, examples
 
+    def _example_levels(self) -> Sequence[int]:
+        return EXAMPLE_LEVELS if self.facts.levels == MOST else range(self.facts.levels + 1)
+
     def _caption(self, level: int, height: int, width: int) -> str:
-        return f"level {level}: {self.facts.format(self.facts.amount(level, height, width))}" if level else "clean"
+        if not level:
+            return "clean"
+        amount = self.facts.format(self.facts.amount(level, height, width))
+        return amount if self.unit == "severity" else f"level {level}: {amount}"
+
+    def sliders(self, model_input: Size, original: Size) -> tuple[Slider, ...]:
+        """Return the range of levels."""
+        return (Slider("level", 0, self.facts.levels, 1),)
+
+    def caption(self, parameters: Sequence[float], model_input: Size) -> str:
+        """Return a level in the natural unit."""
+        level = round(parameters[0])
+        return self.facts.format(self.facts.amount(level, *model_input)) if level else "clean"
 
     def at(self, images: Tensor, level: int, *, seed: int, ids: Tensor, gradient: Gradient | None = None) -> Tensor:
         """Return clean images at one level."""
@@ -230,8 +257,8 @@ def _register(kind: Kind, name: str, facts: Facts, variant: str, offered: set[st
 
 
 def operator_names() -> list[str]:
-    """Return the names without variants, in order of registration."""
-    return list(dict.fromkeys(operator.name for operator in OPERATORS.values()))
+    """Return the names without variants, in order of registration; those of families are not among them."""
+    return list(dict.fromkeys(operator.name for operator in OPERATORS.values() if not operator.facts.family))
 
 
 def find_operator(text: str, variant: str = DEFAULT_VARIANT) -> Operator:

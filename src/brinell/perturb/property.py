@@ -36,14 +36,14 @@ from torch import Tensor
 
 from brinell.draws import Draws, key
 from brinell.errors import ConfigError
-from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Layout, Renderer, rows_of
+from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Layout, Renderer, Size, Slider, rows_of
 from brinell.perturb.warp import warp
-from brinell.registry import DEFAULT_VARIANT, Registry, find_variant
+from brinell.registry import DEFAULT_VARIANT, Registry, VariantId, find_variant
 from brinell.units import format_amount
 
 NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
 EXAMPLE_SEVERITIES = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
-Category = Literal["luminance", "spatial", "blur", "noise", "weather"]
+Category = Literal["luminance", "spatial", "blur", "noise", "weather", "digital"]
 # severities (K, P), height and width to natural values (K,)
 Amount = Callable[[Tensor, int, int], Tensor]
 # number of points, height and width to severities (K, P) from weak to strong
@@ -74,6 +74,8 @@ class PropertyFacts:
 
     `amount` is the severity in its natural `unit` (signed where the property has two directions); `points` is the number of
     severities that a search tries per direction, or a function of height and width; `directions` names one or two.
+    `strongest` is the number that people call severity 1 by. Properties of a `family`, such as a benchmark, are chosen by
+    its name; "all" leaves them out.
     """
 
     title: str
@@ -83,6 +85,8 @@ class PropertyFacts:
     points: int | Callable[[int, int], int] = 1000
     directions: tuple[str, ...] = ("stronger",)
     grid: Grid = evenly
+    strongest: int = field(default=1, kw_only=True)
+    family: str = field(default="", kw_only=True)
     source: str = field(kw_only=True)
 
     def format(self, amount: float) -> str:
@@ -138,10 +142,27 @@ class Property(ChangeDefaults):
         in a listing by category.
         """
         neutral = float(self.facts.amount(torch.zeros(1, 3, dtype=torch.float64), 224, 224))
-        order = property_names().index(self.name)
+        order = list(dict.fromkeys([*property_names(), *(found.name for found in PROPERTIES.values())])).index(self.name)
         facts = self.facts
         more = {"directions": list(facts.directions), "category": facts.category, "neutral": neutral, "order": order}
         return {**super().describe(), **more}
+
+    def parameters_at(self, severity: float, height: int, width: int) -> tuple[float, ...]:
+        """Return a severity; of a property with several numbers, those at this share of the grid that is searched."""
+        most = self.facts.strongest
+        least = -most if len(self.facts.directions) > 1 else 0
+        if not least <= severity <= most:
+            wider = next(
+                (one for one in PROPERTIES.values() if one.name == self.name and one.facts.strongest >= severity), None
+            )
+            hint = "" if wider is None or severity < 0 else f"; {wider.id} goes to {wider.facts.strongest}"
+            raise ConfigError(f"expected a severity of {self.name} from {least} to {most}, got {severity:g}{hint}")
+        severity /= most
+        numbers = self.facts.grid(1, height, width).shape[1]
+        if numbers == 1 or severity == 0:
+            return (float(severity),) * numbers
+        [track] = self.tracks(height, width)
+        return tuple(track[max(1, round(severity * len(track))) - 1].tolist())
 
     def examples(self, height: int, width: int, levels: Sequence[int] = ()) -> Iterator[Examples]:
         """Yield one row per direction, from weak to strong along the grid that is searched."""
@@ -166,6 +187,18 @@ class Property(ChangeDefaults):
         if self.kind is not PropertyKind.MOTION:
             return None
         return self.function(parameters, layout.preprocess.height, layout.preprocess.width)
+
+    def sliders(self, model_input: Size, original: Size) -> tuple[Slider, ...]:
+        """Return the ranges of its severities: signed where it has two directions, or several numbers."""
+        count = self.tracks(*model_input, points=1)[0].shape[1]
+        low = -1.0 if count > 1 or len(self.facts.directions) > 1 else 0.0
+        return tuple(Slider(name, low, 1.0, 0.005) for name in self.parameters[:count])
+
+    def caption(self, parameters: Sequence[float], model_input: Size) -> str:
+        """Return severities in the natural unit."""
+        if not any(parameters):
+            return "clean"
+        return self.facts.format(float(self.amounts(torch.tensor([parameters], dtype=torch.float64), *model_input)))
 
     def rounded(self) -> Property:
         """Return the same property in whole grey levels."""
@@ -227,15 +260,16 @@ def _register(kind: PropertyKind, name: str, facts: PropertyFacts, variant: str)
 
 
 def property_names() -> list[str]:
-    """Return the names without variants, by category."""
+    """Return the names without variants, by category; those of families are not among them."""
     order = get_args(Category)
-    found = sorted(PROPERTIES.values(), key=lambda found: order.index(found.facts.category))
+    own = (found for found in PROPERTIES.values() if not found.facts.family)
+    found = sorted(own, key=lambda found: order.index(found.facts.category))
     return list(dict.fromkeys(each.name for each in found))
 
 
 def property_facts(name: str) -> PropertyFacts:
     """Return the facts of a property by its id; of an unknown variant, those of the default one."""
-    return (PROPERTIES[name] if name in PROPERTIES else find_property(name.partition(":")[0])).facts
+    return (PROPERTIES[name] if name in PROPERTIES else find_property(VariantId.parse(name).name)).facts
 
 
 def find_property(text: str, variant: str = DEFAULT_VARIANT) -> Property:

@@ -74,11 +74,11 @@ def gaussian_blur(images: Tensor, severities: Tensor) -> Tensor:
     grey levels of the exact result.
     """
     sigma = _sigma(severities, *images.shape[2:])
-    rows = _weighted_sums(images, _gaussian_weights(sigma, _FIRST), -1, edge_twice=True).mul_(2.0**-_SECOND).round_()
-    return _weighted_sums(rows, _gaussian_weights(sigma, _SECOND), -2, edge_twice=True).mul_(2.0**-_FIRST)
+    rows = _weighted_sums(images, gaussian_weights(sigma, _FIRST), -1, edge_twice=True).mul_(2.0**-_SECOND).round_()
+    return _weighted_sums(rows, gaussian_weights(sigma, _SECOND), -2, edge_twice=True).mul_(2.0**-_FIRST)
 
 
-def _gaussian_weights(sigma: Tensor, bits: int) -> Tensor:
+def gaussian_weights(sigma: Tensor, bits: int) -> Tensor:
     """Return integer Gaussian weights at offsets -reach … reach that sum to 2**bits, (B, 2·reach+1).
 
     Cumulative sums from outside are rounded, so that rounding errors don't add up.
@@ -104,9 +104,9 @@ def _weighted_sums(images: Tensor, weights: Tensor, axis: int, *, edge_twice: bo
         low, high = max(0, start - reach), min(side, start + size + reach)
         source, block = images.narrow(axis, low, high - low), matrix[:, start : start + size, low:high]
         if axis == -1:
-            parts.append(_exact_product(source.flatten(1, 2), block.mT).view(*images.shape[:3], -1))
+            parts.append(exact_product(source.flatten(1, 2), block.mT).view(*images.shape[:3], -1))
         else:
-            parts.append(_exact_product(block[:, None], source))
+            parts.append(exact_product(block[:, None], source))
     return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
 
 
@@ -128,7 +128,7 @@ def _fold_border(weights: Tensor, side: int, edge_twice: bool) -> Tensor:
     return matrix
 
 
-def _exact_product(left: Tensor, right: Tensor) -> Tensor:
+def exact_product(left: Tensor, right: Tensor) -> Tensor:
     """Multiply matrices of whole numbers exactly: in float64 on accelerators, which may shorten float32 (TF32)."""
     if left.device.type == "cpu":
         return left @ right

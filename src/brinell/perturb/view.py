@@ -8,13 +8,13 @@ window of the original and leaves the rest alone, so that only the pixels that d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from brinell.perturb.change import ActsOn, ChangeDefaults, Layout, Renderer
+from brinell.perturb.change import ActsOn, ChangeDefaults, Layout, Renderer, Size, Slider
 from brinell.resizing.local import Local
 
 ToInputs = Callable[[Tensor], Tensor]
@@ -28,7 +28,8 @@ class View(ChangeDefaults):
     With `same_scene` the changed input differs from the clean one by the change alone, and a distance means
     something; a window shows another part of the image, and it does not. A view that shows the original elsewhere on
     the model input than the model's own resize has a `frame`: parameters (T, P) to float64 matrices (T, 3, 3) from the
-    original's pixel corners to the model input. Boxes follow it.
+    original's pixel corners to the model input. Boxes follow it. `ranges` are those of its parameters on an original of
+    a height and width, and `words` describes them, where people may turn them.
     """
 
     name: str
@@ -40,6 +41,8 @@ class View(ChangeDefaults):
     same_scene: bool = True
     frame: Callable[[Tensor], Tensor] | None = None
     local: Local | None = None
+    ranges: Callable[[Size], tuple[Slider, ...]] | None = None
+    words: Callable[[Sequence[float]], str] = lambda parameters: ""
 
     @property
     def id(self) -> str:
@@ -77,6 +80,14 @@ class View(ChangeDefaults):
         if self.local is not None:
             return renderer.preprocess.repaint(renderer.repainting(sample), self.local, parameters)
         return self.look(renderer.originals[sample], parameters, renderer.preprocess.inputs)
+
+    def sliders(self, model_input: Size, original: Size) -> tuple[Slider, ...]:
+        """Return the ranges of its parameters."""
+        return () if self.ranges is None else self.ranges(original)
+
+    def caption(self, parameters: Sequence[float], model_input: Size) -> str:
+        """Return its parameters in words."""
+        return self.words(parameters)
 
     def matrices(self, parameters: Tensor, layout: Layout) -> Tensor | None:
         """Return where pixel centres of the clean model input are shown."""

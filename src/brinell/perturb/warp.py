@@ -60,5 +60,20 @@ def source_positions(across: Tensor, down: Tensor, *, flat: bool, unit: float = 
     return torch.where(depth > 0, position / depth, behind)
 
 
+def warp_nearest(masks: Tensor, matrices: Tensor) -> Tensor:
+    """Move masks (B, C, H, W) of any type as `warp` moves images: each pixel is that of the nearest source, 0 outside."""
+    height, width = masks.shape[2:]
+    back: Tensor = torch.linalg.inv(matrices.cpu())
+    x = torch.arange(width, dtype=torch.float64)[None, :, None]
+    y = torch.arange(height, dtype=torch.float64)[None, :, None]
+    across, down = back[:, None, :, 0] * x, back[:, None, :, 1] * y + back[:, None, :, 2]
+    flat = not bool(back[:, 2, :2].any())
+    column, row = source_positions(across, down, flat=flat, behind=-2.0).round().unbind(-1)
+    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+    index = (row.clamp(0, height - 1) * width + column.clamp(0, width - 1)).long().flatten(1)[:, None].to(masks.device)
+    moved = masks.flatten(2).gather(2, index.expand(-1, masks.shape[1], -1)).view_as(masks)
+    return moved.masked_fill(~inside[:, None].to(masks.device), 0)
+
+
 def _power_of_two(side: int) -> int:
     return 1 << (side - 1).bit_length()

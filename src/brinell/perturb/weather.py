@@ -44,7 +44,7 @@ def fog(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     # the authors multiply the random term by its own width, so it falls with the square
     white = per_image(255 * _thickness(severities), images)
     brightest = images.amax((1, 2, 3), keepdim=True)
-    plasma = _plasma(draws, images, 1 / decay**2).mul_(white)
+    plasma = draw_plasma(draws, images, 1 / decay**2).mul_(white)
     return images.add_(plasma).mul_(brightest / (brightest + white))
 
 
@@ -60,7 +60,7 @@ def fog_from_nothing(images: Tensor, severities: Tensor, draws: Draws) -> Tensor
     for images that reach white (m = 1) it starts at e = 0.5.
     """
     share = severities[:, 0]
-    plasma = _plasma(draws, images, torch.full_like(share, STANDARD_RATIO)).mul_(per_image(255 * share, images))
+    plasma = draw_plasma(draws, images, torch.full_like(share, STANDARD_RATIO)).mul_(per_image(255 * share, images))
     return images.mul_(per_image(1 - share, images)).add_(plasma)
 
 
@@ -74,11 +74,11 @@ def fog_as_written(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
 
     The paper gives no values; κ = 3.5 and γ = 1 are those of the authors' code at e = 1.
     """
-    plasma = _plasma(draws, images, severities[:, 0])
+    plasma = draw_plasma(draws, images, severities[:, 0])
     return images.add_(plasma.mul_(per_image(255 * FOG_MOST * severities[:, 0], images)))
 
 
-def _plasma(draws: Draws, images: Tensor, ratio: Tensor) -> Tensor:
+def draw_plasma(draws: Draws, images: Tensor, ratio: Tensor) -> Tensor:
     """Return diamond-square maps in [0, 1], float32 (B, 1, H, W), cut out of a torus with a power of two as its side.
 
     Every octave fills in the centres of squares, then of diamonds, with the mean of four neighbours and a random term

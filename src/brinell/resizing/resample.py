@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from functools import cache, lru_cache
 from types import ModuleType
+from typing import Literal
 
 import numpy as np
 import torch
@@ -29,11 +30,13 @@ _PILLOW = {
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
+    "box": Image.Resampling.BOX,
 }
+Filter = Interpolation | Literal["box"]
 Box = tuple[int, int, int, int]
 
 
-def resize(images: Tensor, height: int, width: int, how: Interpolation = "bilinear", box: Box | None = None) -> Tensor:
+def resize(images: Tensor, height: int, width: int, how: Filter = "bilinear", box: Box | None = None) -> Tensor:
     """Resize uint8 images (N, C, H, W), after cropping to `box` (left, top, right, bottom) if given."""
     if box is not None:
         left, top, right, bottom = box
@@ -54,7 +57,7 @@ def resize(images: Tensor, height: int, width: int, how: Interpolation = "biline
     return images
 
 
-def resize_axis(images: Tensor, size: int, how: Interpolation, across: bool) -> Tensor:
+def resize_axis(images: Tensor, size: int, how: Filter, across: bool) -> Tensor:
     """Resize along one axis as an accelerator does, on any device."""
     count, channels, height, width = images.shape
     source, device = (width if across else height), images.device
@@ -105,14 +108,14 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
 
 
 @lru_cache(256)
-def weight_matrix(source: int, target: int, how: Interpolation, device: torch.device) -> Tensor:
+def weight_matrix(source: int, target: int, how: Filter, device: torch.device) -> Tensor:
     """Return Pillow's weights scaled to a sum of 1, float64 (target, source); they stay exact."""
     with torch.inference_mode(False):
         return (pillow_weights(source, target, how) * 2.0**-BITS).to(device)
 
 
 @lru_cache(256)
-def taps(source: int, target: int, how: Interpolation, device: torch.device) -> tuple[Tensor, Tensor]:
+def taps(source: int, target: int, how: Filter, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the first source pixel of each target pixel, int32 (target,), and Pillow's weights from there on, int32
     (target, taps), padded with 0.
     """
@@ -130,7 +133,7 @@ def taps(source: int, target: int, how: Interpolation, device: torch.device) -> 
 
 
 @lru_cache(256)
-def pillow_weights(source: int, target: int, how: Interpolation) -> Tensor:
+def pillow_weights(source: int, target: int, how: Filter) -> Tensor:
     """Return Pillow's integer weights, float64 (target, source); each row sums to about 2^22."""
     kernel, reach = _KERNELS[how]
     scale = source / target
@@ -158,7 +161,7 @@ def nearest_pixels(source: int, target: int) -> Tensor:
 class Support:
     """The source pixels that each target pixel along an axis depends on: from `first` to before `last`."""
 
-    def __init__(self, source: int, target: int, how: Interpolation) -> None:
+    def __init__(self, source: int, target: int, how: Filter) -> None:
         self.source, self.target = source, target
         used = pillow_weights(source, target, how).numpy() != 0
         self.first = used.argmax(1)
@@ -166,7 +169,7 @@ class Support:
 
     @staticmethod
     @lru_cache(256)
-    def of(source: int, target: int, how: Interpolation) -> Support:
+    def of(source: int, target: int, how: Filter) -> Support:
         """Return the support of a resize, computed once."""
         return Support(source, target, how)
 
@@ -192,7 +195,7 @@ class Support:
         return begin, np.minimum(low, self.source - size), most, size
 
 
-def _resize_by_pillow(images: Tensor, height: int, width: int, how: Interpolation) -> Tensor:
+def _resize_by_pillow(images: Tensor, height: int, width: int, how: Filter) -> Tensor:
     made = np.empty((*images.shape[:2], height, width), np.uint8)
     for index, planes in enumerate(images.contiguous().numpy()):
         picture = to_picture(planes)
@@ -208,9 +211,13 @@ def to_picture(planes: np.ndarray) -> Image.Image:
     return bands[0] if len(bands) == 1 else Image.merge("RGB", bands)
 
 
-def resize_picture_axis(picture: Image.Image, size: tuple[int, int], how: Interpolation) -> Image.Image:
+def resize_picture_axis(picture: Image.Image, size: tuple[int, int], how: Filter) -> Image.Image:
     """Resize a Pillow image to (width, height), of which at most one differs from its own."""
     return picture if picture.size == size else picture.resize(size, _PILLOW[how])
+
+
+def _box(x: float) -> float:
+    return 1.0 if -0.5 < x <= 0.5 else 0.0
 
 
 def _triangle(x: float) -> float:
@@ -233,6 +240,7 @@ def _sinc(x: float) -> float:
 
 
 _KERNELS: dict[str, tuple[Callable[[float], float], float]] = {
+    "box": (_box, 0.5),
     "bilinear": (_triangle, 1.0),
     "bicubic": (_cubic, 2.0),
     "lanczos": (_windowed_sinc, 3.0),

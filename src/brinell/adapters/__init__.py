@@ -1,0 +1,1 @@
+"""Operators, datasets, models and runs as other libraries know them. Each module alone imports its library."""

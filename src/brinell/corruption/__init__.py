@@ -1,0 +1,1 @@
+"""Perturbed copies of datasets: `brinell corrupt`."""

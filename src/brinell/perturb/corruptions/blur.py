@@ -1,0 +1,157 @@
+"""Blurs of ImageNet-C that are the same everywhere in an image: Gaussian, out of focus, and zoomed."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import cv2
+import numpy as np
+import torch
+from torch import Tensor
+
+from brinell.perturb.corruptions.fields import zoom_and_turn
+from brinell.perturb.corruptions.severity import EXTRA, Constants, Corruption, Row, corruption
+from brinell.perturb.smear import exact_product, gaussian_weights
+
+_FIRST, _SECOND = 16, 12  # bits of the weights in the two passes of a Gaussian blur, as in `smear`
+_BLOCK = 32  # rows or columns computed at once on a CPU, where the weights reach few others
+_BITS = 16  # bits of the sum of the weights of a disc
+
+
+@corruption(
+    "gaussian_blur",
+    Corruption(
+        "Gaussian blur",
+        "blur",
+        Constants([(1.0,), (2.0,), (3.0,), (4.0,), (6.0,)], [(0.4,), (0.6,), (0.7,), (0.8,), (1.0,)], (0.0,)),
+        family=EXTRA,
+    ),
+)
+def gaussian_blur(images: Tensor, constants: Row) -> Tensor:
+    """Blur with a Gaussian, truncated at 4 sigma (border repeated)."""
+    return blur(images, constants[0])
+
+
+def blur(images: Tensor, sigma: float) -> Tensor:
+    """Blur images of whole grey levels with a Gaussian; sums of whole numbers, so every device gets the same result."""
+    height, width = images.shape[2:]
+    if int(4 * sigma + 0.5) == 0:
+        return images
+    across = _multiply(images.flatten(0, 2), _matrix(sigma, _FIRST, width, images.device), sigma, across=True)
+    rows = across.mul_(2.0**-_SECOND).round_().view(images.shape)
+    return _multiply(rows, _matrix(sigma, _SECOND, height, images.device), sigma, across=False).mul_(2.0**-_FIRST)
+
+
+@lru_cache(64)
+def _matrix(sigma: float, bits: int, side: int, device: torch.device) -> Tensor:
+    """Return whole weights (n, n) of the pixels along an axis, one row per target; the border is repeated outside."""
+    weights = gaussian_weights(torch.tensor([sigma], dtype=torch.float64), bits)[0]
+    reach = len(weights) // 2
+    source = (torch.arange(side)[:, None] + torch.arange(-reach, reach + 1)).clamp(0, side - 1)
+    matrix = torch.zeros(side, side, dtype=torch.float64).scatter_add_(1, source, weights.expand(side, -1))
+    return matrix.to(torch.float32).to(device)
+
+
+def _multiply(images: Tensor, matrix: Tensor, sigma: float, *, across: bool) -> Tensor:
+    """Apply a blur along the last axis or along the one before; on a CPU only to pixels that it reaches."""
+    side, reach = len(matrix), int(4 * sigma + 0.5)
+    size = _BLOCK if reach < side // 3 and images.device.type == "cpu" else side
+    parts = []
+    for start in range(0, side, size):
+        low, high = max(0, start - reach), min(side, start + size + reach)
+        block = matrix[start : start + size, low:high]
+        parts.append(
+            exact_product(images[:, low:high], block.T) if across else exact_product(block, images[:, :, low:high])
+        )
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -1 if across else -2)
+
+
+@corruption(
+    "defocus_blur",
+    Corruption(
+        "defocus blur",
+        "blur",
+        Constants(
+            [(3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)],
+            [(0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)],
+            (0, 0.1),
+        ),
+    ),
+)
+def defocus_blur(images: Tensor, constants: Row) -> Tensor:
+    """Average over a disc with a soft edge, as a lens out of focus does (border reflect-101).
+
+    A row of the disc is a sum of boxes around its middle, and sums over boxes are differences of cumulative sums.
+    """
+    boxes, reach, unit = _disc(*constants)
+    height, width = images.shape[2:]
+    rows, columns = (_reflected(side, reach, images.device) for side in (height, width))
+    sums = images.index_select(2, rows).index_select(3, columns).cumsum(3)
+    sums = torch.nn.functional.pad(sums, (1, 0))
+    made, spare, pair = torch.zeros_like(images), torch.empty_like(images), None
+    for down, parts in boxes:
+        pair = sums[:, :, reach + down : reach + down + height]
+        if down:
+            pair = pair + sums[:, :, reach - down : reach - down + height]
+        for half, weight in parts:
+            first = reach - half
+            torch.sub(pair[..., first + 2 * half + 1 :][..., :width], pair[..., first : first + width], out=spare)
+            made.add_(spare, alpha=weight)  # exact: whole numbers below 2**24
+    return made.mul_(unit)
+
+
+@lru_cache(64)
+def _disc(radius: float, softness: float) -> tuple[list[tuple[int, list[tuple[int, float]]]], int, float]:
+    """Return a disc as boxes, by their row: half of their length and their weight, a whole number; its reach; and the unit
+    of weights.
+
+    The published disc is drawn on a grid that ends at the radius (at 8 pixels for smaller ones) and is softened on that
+    grid, so that a large disc is a little heavier at the border of the grid.
+    """
+    end = 8 if radius <= 8 else math.ceil(radius)
+    side = np.arange(-end, end + 1)
+    disc = (side[:, None] ** 2 + side**2 <= radius**2).astype(np.float32)
+    size = (3, 3) if radius <= 8 else (5, 5)
+    kernel = cv2.GaussianBlur(disc / disc.sum(), size, sigmaX=softness)
+    quarter = kernel.astype(np.float64)[end:, end:]
+    middle = np.floor((1 << _BITS) * quarter[0, 0] / kernel.sum())  # whole, as it counts most
+    whole = np.rint(quarter * (middle / quarter[0, 0]))
+    boxes = []
+    for down, row in enumerate(whole):
+        steps = row - np.append(row[1:], 0)
+        parts = [(half, float(weight)) for half, weight in enumerate(steps) if weight]
+        if parts:
+            boxes.append((down, parts))
+    reach = max(max(down, *(half for half, _ in parts)) for down, parts in boxes)
+    return boxes, reach, float(quarter[0, 0] / middle)
+
+
+@lru_cache(64)
+def _reflected(side: int, reach: int, device: torch.device) -> Tensor:
+    """Return the pixels of an axis with a border that is reflected as often as needed, without repeating the edge."""
+    turn = torch.arange(-reach, side + reach) % (2 * side - 2)
+    return torch.minimum(turn, 2 * side - 2 - turn).to(device)
+
+
+@corruption(
+    "zoom_blur",
+    Corruption(
+        "zoom blur",
+        "blur",
+        Constants(
+            [(1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)],
+            [(1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)],
+            (1.01, 0.01),
+        ),
+    ),
+)
+def zoom_blur(images: Tensor, constants: Row) -> Tensor:
+    """Average the image and its enlargements, as a lens does that zooms during the exposure."""
+    end, step = constants
+    factors = np.arange(1, end, step)  # the published list, rounding errors of its length included
+    total = zoom_and_turn(images, factors[1]) if len(factors) > 1 else torch.zeros_like(images.transpose(2, 3))
+    for factor in factors[2:].tolist():
+        total.add_(zoom_and_turn(images, factor))
+    # twice: the image itself, and the enlargement by 1
+    return images.mul_(2).add_(total.transpose(2, 3)).div_(len(factors) + 1)

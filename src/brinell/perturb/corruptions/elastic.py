@@ -1,0 +1,134 @@
+"""Elastic transform of ImageNet-C: a random affine map, then smooth random displacements.
+
+The published lengths are multiples of the side of the image, and so scale with it. Positions are rounded to a fraction of
+a pixel, so that interpolation is a sum of whole numbers and every device gets the same result.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import grid_sample, pad
+
+from brinell.draws import Draws
+from brinell.perturb.corruptions.fields import halves
+from brinell.perturb.corruptions.severity import Constants, Corruption, Row, corruption, published_side
+
+_COARSE, _FINE = 32, 128  # parts of a pixel that positions are rounded to: as OpenCV does, and in the second step
+_BETWEEN = 4  # parts of a grey level between the two steps
+_BLOCK = 32  # rows or columns computed at once on a CPU, where a blur reaches few others
+_TRUNCATE = 3  # a Gaussian ends after this many standard deviations
+
+
+@corruption(
+    "elastic_transform",
+    Corruption(
+        "elastic transform",
+        "spatial",
+        Constants(
+            # 244 is the published factor, for images of 224×224 pixels
+            [
+                (244 * 2, 244 * 0.7, 244 * 0.1),
+                (244 * 2, 244 * 0.08, 244 * 0.2),
+                (244 * 0.05, 244 * 0.01, 244 * 0.02),
+                (244 * 0.07, 244 * 0.01, 244 * 0.02),
+                (244 * 0.12, 244 * 0.01, 244 * 0.02),
+            ],
+            [
+                (0, 0, 32 * 0.08),
+                (32 * 0.05, 32 * 0.2, 32 * 0.07),
+                (32 * 0.08, 32 * 0.06, 32 * 0.06),
+                (32 * 0.1, 32 * 0.04, 32 * 0.05),
+                (32 * 0.1, 32 * 0.03, 32 * 0.03),
+            ],
+            (0, 244 * 0.7, 0),
+            (0, 0, 0),
+        ),
+    ),
+)
+def elastic_transform(images: Tensor, constants: Row, draws: Draws) -> Tensor:
+    """Move three points at random and the image with them, then every pixel by a smooth random field (border reflected)."""
+    height, width = images.shape[2:]
+    scale = min(height, width) / published_side(height, width)
+    strength, sigma, jitter = (scale * value for value in constants)
+    moved = sample(images, _affine_positions(draws, jitter, images), _COARSE, border="reflect")
+    moved.mul_(_BETWEEN).round_().div_(_BETWEEN)
+    if strength == 0:
+        return moved
+    shape = torch.Size([len(images), 2, height, width])
+    field = halves(draws, 1, shape).to(torch.float64).add_(0.5).mul_(strength * 2.0**-15)
+    if sigma > 0:
+        field = _smooth(_smooth(field, sigma, across=True), sigma, across=False)
+    place = torch.stack(torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")[::-1])
+    return sample(moved, field.add_(place.to(images.device)), _FINE, border="repeat")
+
+
+def _affine_positions(draws: Draws, jitter: float, images: Tensor) -> Tensor:
+    """Return where each pixel comes from when three points move by up to `jitter` pixels, float64 (B, 2, H, W)."""
+    height, width = images.shape[2:]
+    centre = torch.tensor([width // 2, height // 2], dtype=torch.float64)
+    arm = min(height, width) // 3
+    corners = centre + arm * torch.tensor([[1, 1], [1, -1], [-1, -1]], dtype=torch.float64)
+    moves = (2 * draws.uniform(0, 6).cpu() - 1).view(-1, 3, 2) * jitter
+    # rows (x, y, 1); the inverse map takes a pixel to where it comes from
+    after = torch.cat([corners + moves, torch.ones(len(moves), 3, 1, dtype=torch.float64)], 2)
+    back: Tensor = torch.linalg.solve(after, corners.expand(len(moves), 3, 2)).mT  # (B, 2, 3)
+    x = (back[:, :, :1] * torch.arange(width)).to(images.device)
+    y = (back[:, :, 1:2] * torch.arange(height) + back[:, :, 2:]).to(images.device)
+    return x[:, :, None] + y[..., None]
+
+
+def _smooth(field: Tensor, sigma: float, *, across: bool) -> Tensor:
+    """Blur a field along one axis; on a CPU only from pixels that the blur reaches."""
+    side, reach = field.shape[3 if across else 2], int(_TRUNCATE * sigma + 0.5)
+    matrix = _smoothing(sigma, side, field.device)
+    size = _BLOCK if reach < side // 4 and field.device.type == "cpu" else side
+    parts = []
+    for start in range(0, side, size):
+        low, high = max(0, start - reach), min(side, start + size + reach)
+        block = matrix[start : start + size, low:high]
+        parts.append(field[..., low:high] @ block.T if across else block @ field[..., low:high, :])
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -1 if across else -2)
+
+
+@lru_cache(32)
+def _smoothing(sigma: float, side: int, device: torch.device) -> Tensor:
+    """Return a Gaussian blur along an axis as a matrix, float64 (n, n); the border is reflected, the edge repeated."""
+    reach = int(_TRUNCATE * sigma + 0.5)
+    offset = torch.arange(-reach, reach + 1)
+    weights = (-0.5 * (offset / sigma).to(torch.float64) ** 2).exp()
+    turn = (torch.arange(side)[:, None] + offset) % (2 * side)
+    source = torch.minimum(turn, 2 * side - 1 - turn)
+    matrix = torch.zeros(side, side, dtype=torch.float64).scatter_add_(1, source, weights.expand(side, -1))
+    return (matrix / weights.sum()).to(device)
+
+
+def sample(images: Tensor, positions: Tensor, parts: int, *, border: Literal["reflect", "repeat", "black"]) -> Tensor:
+    """Interpolate images linearly at positions (B, 2, H, W), x before y, rounded to parts of a pixel; they are overwritten.
+
+    Positions outside are reflected at the centre of the border's pixels, or at their edge, which repeats them, or black.
+    """
+    height, width = images.shape[2:]
+    tall, wide = (1 << (side - 1).bit_length() for side in (height, width))  # grid_sample divides exactly by these
+    found = positions.mul_(parts).round_().to(torch.int32)
+    axes = []
+    for position, side, padded in ((found[:, 0], width, wide), (found[:, 1], height, tall)):
+        last = (side - 1) * parts
+        if border == "black":
+            position = position.clamp_(-2 * parts, last + 2 * parts)
+        elif border == "repeat":
+            position = _reflect(position.add_(parts // 2), side * parts).sub_(parts // 2).clamp_(0, last)
+        else:
+            position = _reflect(position, last)
+        axes.append(position.to(torch.float32).mul_(2 / (parts * padded)).add_(1 / padded - 1))
+    padded_images = pad(images, (0, wide - width, 0, tall - height))
+    made: Tensor = grid_sample(padded_images, torch.stack(axes, -1), "bilinear", "zeros", align_corners=False)
+    return made
+
+
+def _reflect(position: Tensor, end: int) -> Tensor:
+    """Reflect positions from -3 to 3 times the end into [0, end]; those beyond count as at an end."""
+    return position.abs_().clamp_(max=3 * end).sub_(end).abs_().neg_().add_(end).abs_()

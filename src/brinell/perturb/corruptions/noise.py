@@ -1,0 +1,101 @@
+"""Noise of ImageNet-C."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from brinell.draws import Draws
+from brinell.perturb.corruptions.fields import halves, normal
+from brinell.perturb.corruptions.severity import EXTRA, Constants, Corruption, Row, corruption
+
+_BITS = 12  # of a draw that select the number of photons
+_MANY = 1000  # photons of a white pixel, from which on their number counts as normal
+
+
+@corruption(
+    "gaussian_noise",
+    Corruption(
+        "Gaussian noise",
+        "noise",
+        Constants([(0.08,), (0.12,), (0.18,), (0.26,), (0.38,)], [(0.04,), (0.06,), (0.08,), (0.09,), (0.10,)], (0.0,)),
+        "local",
+    ),
+)
+def gaussian_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
+    """Add Gaussian noise."""
+    (deviation,) = constants
+    return images.add_(normal(draws, 0, images.shape).mul_(255 * deviation))
+
+
+@corruption(
+    "shot_noise",
+    Corruption(
+        "shot noise",
+        "noise",
+        # the standard deviation of a white pixel, from its number of photons
+        Constants(
+            [(photons**-0.5,) for photons in (60, 25, 12, 5, 3)],
+            [(photons**-0.5,) for photons in (500, 250, 100, 75, 50)],
+            (0.0,),
+        ),
+        "local",
+    ),
+)
+def shot_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
+    """Draw every value from a Poisson distribution: few photons reach the sensor."""
+    table = _photons(constants[0], images.device)
+    level = halves(draws, 0, images.shape).to(torch.int32).add_(1 << 15).bitwise_right_shift_(16 - _BITS)
+    index = images.round().to(torch.int32).mul_(1 << _BITS).add_(level)
+    return table.index_select(0, index.flatten()).view(images.shape).to(torch.float32)
+
+
+@lru_cache(64)
+def _photons(deviation: float, device: torch.device) -> Tensor:
+    """Return the grey level of each value 0 to 255 at 4,096 equally likely draws, uint8 (256·4096,)."""
+    white = deviation**-2
+    middles = (torch.arange(1 << _BITS, dtype=torch.float64) + 0.5) / (1 << _BITS)
+    rate = torch.arange(256, dtype=torch.float64)[:, None] * (white / 255)
+    if white > _MANY:  # the distribution is normal to within half a grey level
+        number = rate + rate.sqrt() * torch.special.ndtri(middles)
+    else:
+        # far enough that what is left out is less likely than half a draw
+        counts = torch.arange(int(white + 6 * white**0.5 + 12), dtype=torch.float64)
+        likely = (counts * rate.clamp(min=1e-300).log() - rate - torch.lgamma(counts + 1)).exp()
+        number = torch.searchsorted(likely.cumsum(1), middles.expand(256, -1).contiguous()).to(torch.float64)
+    levels: Tensor = (number * (255 / white)).clamp(0, 255).round()
+    return levels.to(torch.uint8).flatten().to(device)
+
+
+@corruption(
+    "impulse_noise",
+    Corruption(
+        "impulse noise",
+        "noise",
+        Constants([(0.03,), (0.06,), (0.09,), (0.17,), (0.27,)], [(0.01,), (0.02,), (0.03,), (0.05,), (0.07,)], (0.0,)),
+        "local",
+    ),
+)
+def impulse_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
+    """Set values to the lowest or highest, in each channel by itself."""
+    half = round(constants[0] * (1 << 15))
+    field = halves(draws, 0, images.shape)
+    return images.masked_fill_(field < half - (1 << 15), 0).masked_fill_(field > (1 << 15) - 1 - half, 255)
+
+
+@corruption(
+    "speckle_noise",
+    Corruption(
+        "speckle noise",
+        "noise",
+        Constants([(0.15,), (0.2,), (0.35,), (0.45,), (0.6,)], [(0.06,), (0.1,), (0.12,), (0.16,), (0.2,)], (0.0,)),
+        "local",
+        family=EXTRA,
+    ),
+)
+def speckle_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
+    """Add Gaussian noise in proportion to every value."""
+    (deviation,) = constants
+    return images.mul_(normal(draws, 0, images.shape).mul_(deviation).add_(1))
