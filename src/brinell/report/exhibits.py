@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from brinell.marks import Mark, read_marks
-from brinell.report.show import Context, Namer, Picture, format_confidence, inline
+from brinell.report.section import Picture, PictureGroup
+from brinell.report.show import Context, Namer, format_confidence, inline
 from brinell.runs.run import Run
 
 FILE = "exhibits.json"
-Groups = list[tuple[str, list[tuple[str, list[Picture]]]]]  # by model and operator
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,12 @@ class Exhibit:
     """A picture for the report: an image under an operator, and what the model answered.
 
     `parameters` and `field` replay it. `group` names the sheet that it belongs to, such as a threshold; None: the images
-    that break first. `label` and predictions are output indices; a confidence of None: the model returns labels alone.
-    `reason` says why the answer is broken, if the predictions don't. Of detectors: `marks` and `clean_marks` are the
-    boxes on the changed picture and on the clean one, and `scores` the label's score on the clean one and on the
-    changed one.
+    that break first. It is shown next to its clean image, or next to the `original` that it is a variant of. `label` and
+    predictions are output indices; a confidence of None: the model returns labels alone.
+    `reason` says why the answer is broken, if the predictions don't. `caption` says how much of the change it takes, in
+    the operator's unit, and `detail` what only some want to know, such as a distance. `tag` is `MEDIAN` for the typical
+    image. Of detectors: `marks` and `clean_marks` are the boxes on the changed picture and on the clean one, and `scores`
+    the label's score on the clean one and on the changed one.
     """
 
     lens: str
@@ -43,9 +45,17 @@ class Exhibit:
     file: str = ""
     clean_file: str = ""
     reason: str = ""
+    detail: str = ""
+    tag: str = ""
     marks: tuple[Mark, ...] = ()
     clean_marks: tuple[Mark, ...] = ()
     scores: tuple[float, float] | None = None
+    original: str = ""
+
+    @property
+    def before(self) -> str:
+        """Id of the image that it is shown next to."""
+        return self.original or self.image
 
     @property
     def boxed(self) -> bool:
@@ -62,7 +72,7 @@ def read_exhibits(run: Run, lens: str) -> list[Exhibit]:
     """Return a lens's exhibits; none if the run has no pictures."""
     if not run.store.exists(FILE):
         return []
-    records: list[dict[str, Any]] = json.loads(run.store.read(FILE))
+    records: list[dict[str, Any]] = run.store.read_json(FILE)
     return [_read(record) for record in records if record["lens"] == lens]
 
 
@@ -79,19 +89,16 @@ def clean_confidences(run: Run) -> dict[tuple[str, str], float | None]:
     return {(model, image): confidence for model, image, confidence in run.query(sql)}
 
 
-def pairs(context: Context, lens: str, findings: Any) -> Groups:
-    """Return, for each model and operator, the images that break first next to the clean ones."""
+def pair_groups(context: Context, lens: str, findings: Any) -> list[PictureGroup]:
+    """Return, for each model and operator, the images that break first and a median one, next to the clean ones."""
     exhibits = [exhibit for exhibit in read_exhibits(context.run, lens) if exhibit.group is None]
     groups = []
     for model in findings.models:
-        by_operator = []
         for operator in findings.operators:
             shown = [exhibit for exhibit in exhibits if (exhibit.model, exhibit.operator) == (model, operator)]
-            pictures = [_pair(context.run, exhibit, context.names[model]) for exhibit in shown]
-            if pictures:
-                by_operator.append((context.run.title(operator), pictures))
-        if by_operator:
-            groups.append((model, by_operator))
+            if shown:
+                pictures = [_pair(context, exhibit) for exhibit in shown]
+                groups.append(PictureGroup(model, operator, context.run.title(operator), pictures))
     return groups
 
 
@@ -116,15 +123,18 @@ def describe_changed(exhibit: Exhibit, name: Namer) -> str:
     return f"{own}; best: {name(exhibit.prediction)}{best}"
 
 
-def _pair(run: Run, exhibit: Exhibit, name: Namer) -> Picture:
-    lines = [f"clean: {describe_clean(exhibit, name)}", f"changed: {describe_changed(exhibit, name)}"]
-    if exhibit.reason:
-        lines.append(f"broken: {exhibit.reason}")
+def _pair(context: Context, exhibit: Exhibit) -> Picture:
+    run, name = context.run, context.names[exhibit.model]
     return Picture(
         source=inline(run, exhibit.file, exhibit.marks),
-        heading=exhibit.caption,
-        lines=tuple(lines),
+        heading=f"{run.title(exhibit.operator)}, {exhibit.caption}",
+        lines=(f"broken: {exhibit.reason}",) if exhibit.reason else (),
         correct=False,
         clean_source=inline(run, exhibit.clean_file, exhibit.clean_marks),
         boxed=exhibit.boxed,
+        before=describe_clean(exhibit, name),
+        after=describe_changed(exhibit, name),
+        detail=exhibit.detail,
+        tag=exhibit.tag,
+        image=context.image_name(exhibit.image),
     )

@@ -8,16 +8,18 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
-import pyarrow as pa
 
 from brinell.classes import Classes
 from brinell.errors import ConfigError, RunError
 from brinell.registry import nearest
 from brinell.report.grid import Grid, to_html, to_text
 from brinell.runs.run import Run
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SHOWN = 20  # rows
 CLASS_COLUMNS = ("label", "prediction", "clean_prediction", "target")
@@ -47,8 +49,7 @@ class Rows:
     def arrow(self) -> pa.Table:
         """Return a pyarrow table."""
         with sql_errors():
-            found = self.relation.arrow()
-        return found if isinstance(found, pa.Table) else found.read_all()
+            return _to_table(self.relation.arrow())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # a notebook asks for other ways of showing it
@@ -71,8 +72,7 @@ class Rows:
         """
         with sql_errors():
             head = self.relation.limit(SHOWN + 1)
-            found = head.arrow()
-            records = (found if isinstance(found, pa.Table) else found.read_all()).to_pylist()
+            records = _to_table(head.arrow()).to_pylist()
         names = list(self.relation.columns)
         for name in columns:
             if name not in names:
@@ -126,6 +126,11 @@ def sql_errors() -> Iterator[None]:
         yield
     except duckdb.Error as error:
         raise RunError(f"the query failed: {str(error).strip()}") from None
+
+
+def _to_table(found: Any) -> pa.Table:
+    """Return what DuckDB returns as Arrow data, which is a reader or a table by its version, as a table."""
+    return found.read_all() if hasattr(found, "read_all") else found
 
 
 def _require(package: str) -> None:

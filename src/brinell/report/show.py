@@ -8,50 +8,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from PIL import Image
-
-from brinell.marks import Mark, draw_marks, enlarge
-from brinell.pictures import encode_webp
+from brinell.marks import Mark
 from brinell.registry import load_reference
+from brinell.report.section import Cell, Chart, Picture, Section, Table
+from brinell.runs.hardness import Hardness
 from brinell.runs.run import Run
+from brinell.runs.statistics import Estimate
 
-Chart = Any  # an Altair chart: altair is imported by the modules that draw, and not here
+__all__ = ["Chart", "Picture", "Section"]
+
 Namer = Callable[[int], str]
 BOXED_SIDE, BOXED_TEXT = 480, 24  # pixels of a picture with boxes, which the page shows at half that size
-
-
-@dataclass(frozen=True)
-class Picture:
-    """An image on the page with its caption. One with boxes (`boxed`) is shown larger."""
-
-    source: str
-    heading: str
-    lines: tuple[str, ...]
-    correct: bool | None = None
-    clean_source: str | None = None
-    boxed: bool = False
-
-
-@dataclass(frozen=True)
-class Section:
-    """One section of the page: its template ("package:file" or a file of report/templates), charts and further content."""
-
-    template: str
-    question: str
-    topic: str
-    findings: Any
-    options: Mapping[str, Any]
-    charts: dict[str, Chart]
-    content: dict[str, Any] = field(default_factory=dict)
+QUALITY = 78  # of pictures on the page
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a section needs besides its findings: the run, the lens's options, and class names by model."""
+    """What a section needs besides its findings: the run, the lens's options, class names by model, hardness by model."""
 
     run: Run
     options: Mapping[str, Any]
     names: Mapping[str, Namer]
+    hardness: Mapping[str, Hardness] = field(default_factory=dict)
+
+    def image_name(self, image: str) -> str:
+        """Return the name of an image, without its folders."""
+        return self.run.image_names.get(image, image).rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -91,17 +73,61 @@ def operators_of(findings: Any) -> list[str]:
     return list(findings.operators)
 
 
+def hardness_by_operator(
+    context: Context,
+    findings: Any,
+    describe: Callable[[str, str], str],
+    *,
+    what: str,
+    best: Callable[[str], str | None] = lambda operator: None,
+) -> Table:
+    """Return the models side by side: hardness under each operator, and a text for each model and operator.
+
+    Operators that no model has a hardness for have the text alone. `best` returns the model that is clearly the hardest
+    under an operator, if there is one.
+    """
+    rows = []
+    for operator in findings.operators:
+        cells = []
+        for model in findings.models:
+            hardness = context.hardness.get(model)
+            value = None if hardness is None else hardness.by_operator.get(operator)
+            cells.append(_hardness_cell(value, describe(model, operator), best=best(operator) == model))
+        rows.append([Cell(context.run.title(operator)), *cells])
+    note = "Numbers are hardness, 0 to 100, with 95 % intervals." if context.hardness else ""
+    if any(cell.best for row in rows for cell in row):
+        note += " Bold: clearly the hardest model."
+    return Table([what, *findings.models], rows, note=note)
+
+
+def _hardness_cell(value: Estimate | None, text: str, *, best: bool) -> Cell:
+    if value is None:
+        return Cell(text or "–")
+    interval = f" ({value.low:.0f}–{value.high:.0f})" if value.low < value.high else ""
+    bar = Estimate(value.value / 100, value.low / 100, value.high / 100)
+    return Cell(f"{value.value:.0f}{interval}", value.value, text, bar, best)
+
+
 def inline(run: Run, file: str, marks: Sequence[Mark] = (), *, text_size: int = BOXED_TEXT) -> str:
     """Return a stored picture, with boxes and their text in pixels, as the source of an image element."""
-    content = run.store.read(*file.split("/"))
+    from PIL import Image
+
+    from brinell.marks import draw_marks, enlarge
+    from brinell.pictures import encode_webp
+
+    picture: Image.Image = Image.open(io.BytesIO(run.store.read(*file.split("/"))))
     if marks:
-        picture = enlarge(Image.open(io.BytesIO(content)), BOXED_SIDE)
-        content = encode_webp(draw_marks(picture, marks, text_size=text_size), quality=85)
-    return "data:image/webp;base64," + base64.b64encode(content).decode()
+        picture = draw_marks(enlarge(picture, BOXED_SIDE), marks, text_size=text_size)
+    return to_source(encode_webp(picture, quality=QUALITY))
+
+
+def to_source(webp: bytes) -> str:
+    """Return a WebP file as the source of an image element."""
+    return "data:image/webp;base64," + base64.b64encode(webp).decode()
 
 
 def format_confidence(confidence: float | None) -> str:
-    """Return ", 87 % confident", or nothing where the model returns labels alone."""
+    """Return ", 87% confident", or nothing where the model returns labels alone."""
     return "" if confidence is None else f", {confidence:.0%} confident"
 
 

@@ -24,8 +24,11 @@ from brinell.engine.shards import Entry, Images, id_numbers, load_images
 from brinell.engine.threads import halving, one_each_core
 from brinell.lenses.lens import Lens
 from brinell.lenses.method import Trials
+from brinell.marks import Mark
+from brinell.models.marking import marker_of
 from brinell.models.preprocess import Preprocess
 from brinell.perturb.change import Change
+from brinell.runs.arrow import arrow_schema
 from brinell.saliency.findings import COLUMNS
 from brinell.saliency.mapper import SaliencyMapper
 from brinell.saliency.overlays import draw_sheet
@@ -34,6 +37,7 @@ from brinell.saliency.shift import Shift, compare_maps, hot_pixels
 from brinell.types import Dataset
 
 BATCH = 16
+TABLE = arrow_schema(COLUMNS)
 Compared = tuple[pa.Table, np.ndarray]  # rows of the table `saliency`, and the indices of the chosen rows that they are of
 
 
@@ -170,7 +174,7 @@ class PairBatch:
             predictions.append(predicted.cpu())
             broken.append(failed.cpu())
         if not order:
-            return COLUMNS.empty_table(), np.empty(0, np.int64)
+            return TABLE.empty_table(), np.empty(0, np.int64)
         indices, failures = rows[torch.cat(order)].numpy(), torch.cat(broken).numpy()
         if self.mapped.paired and not control:
             failures = failed_rows.numpy()[indices]  # by the lens's own criterion
@@ -199,6 +203,19 @@ class PairBatch:
         images = torch.cat([self.first[before], image]).cpu()
         fullest = [record["clean_cell"], record["cell"]]
         return draw_sheet(images, maps, hot_pixels(maps), fullest, self.mapped.options.cells)
+
+    def marks(self) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
+        """Return a detector's boxes in the first row's image before the change and after it; none of a classifier."""
+        if self.model.detector is None:
+            return (), ()
+        trials, one, label = self.trials(), torch.tensor([0]), (int(self.labels[0]),)
+        image, marker = self._render(trials, one), marker_of(self.model)
+        _, clean = self.model.answer(self.first[self.before[:1].to(image.device)])
+        answer, found = self.evaluator.answer(image, trials.samples[one], trials.change, trials.parameters[one])
+        assert clean is not None and found is not None and answer.found is not None
+        # the clean image's objects move with it; other images are compared as they are
+        own = not self.mapped.paired and bool(self.before[0] == self.samples[0])
+        return marker.mark_clean(clean, label), marker.mark_changed(found, answer.found.clean if own else clean, label)
 
     def _targets(self, predictions: Tensor, labels: Tensor) -> Tensor:
         """Return the class that each image's map is for."""
@@ -242,8 +259,8 @@ class PairBatch:
             columns[f"{kind}shifted"] = pa.array(before != after, mask=empty)
         for name in ("overlap", "distance"):
             columns[name] = pa.array(values[name].astype(np.float64), mask=np.isnan(values[name]))
-        typed = {column.name: pa.array(columns[column.name]).cast(column.type) for column in COLUMNS}
-        return pa.table(typed, schema=COLUMNS)
+        typed = {column.name: pa.array(columns[column.name]).cast(column.type) for column in TABLE}
+        return pa.table(typed, schema=TABLE)
 
 
 def _parts(trials: Trials) -> list[Tensor]:

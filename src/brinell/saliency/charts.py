@@ -3,11 +3,51 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import altair as alt
 
-from brinell.report.charts import Chart, inline_data, tooltips
+from brinell.report.charts import PANEL_WIDTH, Chart, inline_data, tooltips
+from brinell.runs.words import format_share
 from brinell.saliency.findings import SaliencyFindings
+
+OUTCOMES = {"fails": "#c0392b", "does not fail": "#9aa5b1"}
+
+
+def shift_panels(findings: SaliencyFindings) -> list[Chart]:
+    """Return a small chart for each change: how often saliency shifts, where the model fails and where it does not."""
+    panels = []
+    for operator in findings.operators:
+        records = [
+            {
+                "model": one.model,
+                "outcome": list(OUTCOMES)[not one.failed],
+                **vars(one.equal_shifted),
+                "text": f"{one.model}, {list(OUTCOMES)[not one.failed]}: {format_share(one.equal_shifted)} of "
+                "{one.pairs} pairs",
+            }
+            for one in findings.shifts
+            if one.operator == operator and one.pairs and not math.isnan(one.equal_shifted.value)
+        ]
+        if records:
+            title = alt.TitleParams(findings.titles.get(operator, operator), limit=PANEL_WIDTH + 40)
+            panels.append(_bars(records, findings.models).properties(width=PANEL_WIDTH, height=alt.Step(14), title=title))
+    return panels
+
+
+def _bars(records: list[dict[str, Any]], models: list[str]) -> Chart:
+    base = alt.Chart(inline_data(records)).encode(
+        y=alt.Y("model:N", sort=models, title=None, axis=alt.Axis(labelLimit=110)),
+        yOffset=alt.YOffset("outcome:N", sort=list(OUTCOMES)),
+        description="text:N",
+    )
+    axis = alt.Axis(format="%", tickCount=3)
+    scale = alt.Scale(domain=list(OUTCOMES), range=list(OUTCOMES.values()))
+    bar = base.mark_bar(height=11).encode(
+        x=alt.X("value:Q", scale=alt.Scale(domain=[0, 1]), axis=axis, title="pairs that shift"),
+        color=alt.Color("outcome:N", scale=scale, title="the model"),
+    )
+    return alt.layer(bar, base.mark_rule(strokeWidth=1.5).encode(x="low:Q", x2="high:Q"))
 
 
 def shift_bars(findings: SaliencyFindings, *, equal_cells: bool = False) -> Chart:

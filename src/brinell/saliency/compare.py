@@ -21,8 +21,7 @@ from brinell.engine.setup import RunSetup
 from brinell.lenses.lens import LENSES
 from brinell.pictures import encode_webp, to_picture
 from brinell.runs.run import Run
-from brinell.saliency.batch import ImageSource, MappedOperator, PairBatch
-from brinell.saliency.findings import COLUMNS
+from brinell.saliency.batch import TABLE, ImageSource, MappedOperator, PairBatch
 from brinell.saliency.layers import NoSaliency
 from brinell.saliency.mapper import SaliencyMapper, open_mapper
 from brinell.saliency.pairs import FOLDER, SaliencyPair, write_pairs
@@ -40,7 +39,7 @@ def compare_saliency(
         return
     entries = {entry.image: entry for entry in reversed(readable(run.store.table("samples")))}  # the first of equal images
     source = ImageSource(setup.dataset, entries, pool)
-    layers, without, tables, pairs = {}, {}, [COLUMNS.empty_table()], []
+    layers, without, tables, pairs = {}, {}, [TABLE.empty_table()], []
     for model in setup.models:
         try:
             mapper = open_mapper(model, options.method, options.layer_of(model.name))
@@ -80,7 +79,7 @@ def _compare_rows(
     mapped: MappedOperator, rows: Rows, source: ImageSource, advance: Callable[[int], None]
 ) -> tuple[pa.Table, list[int]]:
     """Return the shifts of all chosen rows and of their controls, and the indices of the rows that they are of."""
-    tables, indices = [COLUMNS.empty_table()], []
+    tables, indices = [TABLE.empty_table()], []
     for part in group_by_images(rows):
         batch = PairBatch(mapped, take(rows, part), source)
         for table, own in batch.compare(controlled=not rows["failed"].all()):
@@ -108,5 +107,5 @@ def _draw_pairs(
         file = f"{FOLDER}/{quote(model, safe='')}/{lens}-{quote(operator, safe='')}-{number}.webp"
         run.store.write(encode_webp(to_picture(batch.draw(record))), *file.split("/"))
         facts = (lens, model, operator, record["image"], record["label"], record["prediction"])
-        pairs.append(SaliencyPair(*facts, record["overlap"], record["shifted"], file))
+        pairs.append(SaliencyPair(*facts, record["overlap"], record["shifted"], file, *batch.marks()))
     return pairs

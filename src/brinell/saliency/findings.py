@@ -7,40 +7,36 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from brinell.lenses.reader import Figures, PrintedFindings, Reader
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
-from brinell.runs.schema import NAME
+from brinell.runs.schema import Schema
 from brinell.runs.statistics import Estimate, mean, overlap, ratio
 from brinell.runs.words import format_share
 
 #: the table saliency.parquet: one row per changed image that was compared
-COLUMNS = pa.schema(
-    [
-        ("lens", NAME),
-        ("model", NAME),
-        ("operator", NAME),
-        ("image", NAME),
-        # of the lens's row; null for a control that the lens has no row for
-        ("level", pa.int16()),
-        ("parameters", pa.list_(pa.float64())),
-        ("label", pa.int32()),
-        ("clean_prediction", pa.int32()),
-        ("prediction", pa.int32()),
-        ("failed", pa.bool_()),  # by the criterion; the others are the control
-        ("clean_cell", pa.int16()),  # the fullest cell, by the paper's rule; null where a map is empty
-        ("cell", pa.int16()),
-        ("shifted", pa.bool_()),  # those two differ
-        ("clean_equal_cell", pa.int16()),  # the same with cells of equal size
-        ("equal_cell", pa.int16()),
-        ("equal_shifted", pa.bool_()),
-        ("tied", pa.bool_()),  # several cells are the fullest
-        ("overlap", pa.float64()),  # intersection over union of the hot pixels
-        ("distance", pa.float64()),  # between the maps' centres of mass, as a share of the diagonal
-    ]
-)
+COLUMNS: Schema = {
+    "lens": "name",
+    "model": "name",
+    "operator": "name",
+    "image": "name",
+    # of the lens's row; null for a control that the lens has no row for
+    "level": "int16",
+    "parameters": "float64[]",
+    "label": "int32",
+    "clean_prediction": "int32",
+    "prediction": "int32",
+    "failed": "bool",  # by the criterion; the others are the control
+    "clean_cell": "int16",  # the fullest cell, by the paper's rule; null where a map is empty
+    "cell": "int16",
+    "shifted": "bool",  # those two differ
+    "clean_equal_cell": "int16",  # the same with cells of equal size
+    "equal_cell": "int16",
+    "equal_shifted": "bool",
+    "tied": "bool",  # several cells are the fullest
+    "overlap": "float64",  # intersection over union of the hot pixels
+    "distance": "float64",  # between the maps' centres of mass, as a share of the diagonal
+}
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from brinell.saliency.sheets import GAP
+
 # from cold to hot, equally spaced
 _COLOURS = torch.tensor([[20.0, 20, 110], [20, 130, 220], [90, 220, 150], [250, 220, 60], [220, 30, 20]])
 _FRAME = torch.tensor([230.0, 40, 40])  # around the fullest cell
-_GAP = 6
 
 
 def draw_sheet(images: Tensor, maps: Tensor, hot: Tensor, fullest: Sequence[int], cells: int) -> Tensor:
@@ -23,8 +24,8 @@ def draw_sheet(images: Tensor, maps: Tensor, hot: Tensor, fullest: Sequence[int]
         overlay = 0.5 * plain + 0.5 * colour_map(heat)
         mask = pixels.to(torch.float32).expand(3, -1, -1) * 215 + 30
         row = [plain, overlay, draw_cells(mask, cell, cells)]
-        rows.append(torch.cat([_add_gap(part, 2) for part in row], 2)[:, :, :-_GAP])
-    whole = torch.cat([_add_gap(row, 1) for row in rows], 1)[:, :-_GAP]
+        rows.append(torch.cat([_add_gap(part, 2) for part in row], 2)[:, :, :-GAP])
+    whole = torch.cat([_add_gap(row, 1) for row in rows], 1)[:, :-GAP]
     return whole.round().clamp(0, 255).to(torch.uint8)
 
 
@@ -56,5 +57,5 @@ def draw_cells(picture: Tensor, fullest: int, cells: int) -> Tensor:
 def _add_gap(picture: Tensor, side: int) -> Tensor:
     """Return a picture with a white gap after it."""
     shape = list(picture.shape)
-    shape[side] = _GAP
+    shape[side] = GAP
     return torch.cat([picture, torch.full(shape, 255.0)], side)

@@ -7,15 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from brinell.config.saliency import SaliencyOptions
-from brinell.engine.manifest import refuse_other_settings
 from brinell.engine.progress import Reporter, reporter
-from brinell.engine.setup import RunSetup, assemble
+from brinell.engine.reopening import reopen
+from brinell.engine.setup import RunSetup
 from brinell.engine.shards import worker_count
 from brinell.engine.threads import torch_alone
-from brinell.errors import ConfigError
 from brinell.models.model import Model
-from brinell.models.sources import open_stored_model
-from brinell.run_config import load_config, overridden
 from brinell.runs.run import Run
 from brinell.saliency.compare import compare_saliency
 from brinell.validation import validate
@@ -36,20 +33,8 @@ def add_saliency(
     trust: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Open a finished run's models and data again and compare where the models look.
-
-    Whether models may run code is for whoever opens them to say, not for the run's folder.
-    """
-    config = load_config(overridden(run.source, [f"execution.trust={str(trust).lower()}"]))
-    objects = [one.source for one in config.models if one.source.startswith("object:")]
-    if models is None and objects:
-        raise ConfigError(f"the run was given a model as an object ({objects[0]}); pass it again: saliency(models=[…])")
-    if data is None and config.data.source.startswith("object:"):
-        raise ConfigError("the run was given its data as an object; pass it again: saliency(data=…)")
+    """Open a finished run's models and data again and compare where the models look."""
     chosen = options if isinstance(options, SaliencyOptions) else validate(SaliencyOptions, dict(options or {}))
-    file = run.store.place("manifest.json")
-    opened = models or [open_stored_model(one, config.execution, file=file) for one in config.models]
-    setup = assemble(config, opened, data)
-    refuse_other_settings(run.store, config, setup.models)
+    setup = reopen(run, models=models, data=data, trust=trust, call="saliency")
     with reporter(quiet) as progress:
         run_comparison(run, setup, chosen, progress)

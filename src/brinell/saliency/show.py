@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from brinell.report.grid import Grid
-from brinell.report.show import Chart, Context, NamedChart, Namer, Picture, Section, Show, inline, lazy_chart
-from brinell.runs.run import Run
+from brinell.report.show import Chart, NamedChart, Show, lazy_chart
 from brinell.runs.words import format_share
-from brinell.saliency import ANALYSIS
 from brinell.saliency.findings import SaliencyFindings
-from brinell.saliency.pairs import SaliencyPair, read_pairs
+from brinell.saliency.section import make_section
 
 shift_bars = lazy_chart("brinell.saliency.charts:shift_bars")
 
@@ -32,24 +30,6 @@ def table(findings: SaliencyFindings) -> list[Any]:
     return shown
 
 
-def section(context: Context, findings: SaliencyFindings) -> Section:
-    """Return how often saliency shifts, and pairs of maps."""
-    pairs = read_pairs(context.run)
-    pictures = {
-        model: [_picture(context.run, findings, pair, context.names[model]) for pair in pairs if pair.model == model]
-        for model in findings.models
-    }
-    return Section(
-        template="brinell.saliency:section.html",
-        question=ANALYSIS.question,
-        topic="saliency",
-        findings=findings,
-        options=findings.options,
-        charts=charts(findings),
-        content={"pairs": {model: own for model, own in pictures.items() if own}},
-    )
-
-
 def charts(findings: SaliencyFindings) -> dict[str, Chart]:
     """Return the shares of pairs whose saliency shifts, by both rules."""
     if not findings.shifts:
@@ -60,13 +40,4 @@ def charts(findings: SaliencyFindings) -> dict[str, Chart]:
     }
 
 
-def _picture(run: Run, findings: SaliencyFindings, pair: SaliencyPair, name: Namer) -> Picture:
-    lines = (
-        f"clean: {name(pair.label)}",
-        f"changed: {name(pair.prediction)}",
-        f"overlap of hot pixels: {pair.overlap:.2f}",
-    )
-    return Picture(inline(run, pair.file), findings.titles.get(pair.operator, pair.operator), lines, False)
-
-
-SHOW = Show(table=table, section=section, charts=charts, named={"saliency-shifted": NamedChart(shift_bars)})
+SHOW = Show(table=table, section=make_section, charts=charts, named={"saliency-shifted": NamedChart(shift_bars)})

@@ -9,10 +9,12 @@ from typing import Any
 import altair as alt
 
 from brinell.lenses.fragility.findings import FragilityFindings
-from brinell.lenses.fragility.fragile import KINDS
+from brinell.lenses.fragility.names import KINDS
 from brinell.lenses.fragility.queries import FragileShare
-from brinell.report.charts import Chart, inline_data, menu, model_colour
+from brinell.registry import VariantId
+from brinell.report.charts import Chart, grouped_bars, inline_data, line_panel, menu, model_colour, share_axis
 from brinell.report.show import Namer
+from brinell.runs.words import format_share
 
 JUDGED_BY = {"correct": "right or wrong", "label": "label"}
 MAX_CLASSES = 40  # shown
@@ -49,35 +51,26 @@ def recognised_curves(findings: FragilityFindings) -> Chart:
     return _lines([_record(share, "recognised") for share in chosen], findings, "recognised windows")
 
 
-def sign_bars(findings: FragilityFindings) -> Chart:
-    """Return the fragile windows that become wrong and that become right; inside and outside of objects, where known."""
-    records = []
-    for share in _measured(findings, findings.windows):
-        if share.judged_by == "correct":
-            parts = {
-                "right → wrong": share.lost,
-                "wrong → right": share.gained,
-                "on the object": share.inside,
-                "off the object": share.outside,
-            }
-            facts = {"model": share.model, "kind": share.kind, "size": findings.title(share.operator)}
-            records += [
-                facts | {"part": part} | asdict(value) for part, value in parts.items() if value.value == value.value
-            ]
-    chart = alt.Chart(inline_data(records)).transform_filter("datum.kind === chosen_part_kind")
-    bars = chart.mark_bar().encode(
-        x=alt.X("part:N", title=None, sort=None),
-        y=alt.Y("value:Q", axis=alt.Axis(format="%"), title="fragile"),
-        color=alt.Color("part:N", legend=None, sort=None),
-        tooltip=["model:N", "size:N", "part:N", alt.Tooltip("value:Q", format=".2%")],
-    )
-    rules = chart.mark_rule().encode(x=alt.X("part:N", sort=None), y="low:Q", y2="high:Q")
-    layers = alt.layer(bars, rules).properties(width=130, height=140)
-    facets = layers.facet(column=alt.Column("size:N", title=None, sort=None), row=alt.Row("model:N", title=None))
-    return facets.add_params(menu("chosen_part_kind", "kind", KINDS))
+def kind_panels(findings: FragilityFindings) -> list[Chart]:
+    """Return a small chart for each kind of fragility: the share of fragile windows by their size."""
+    shares = [share for share in _measured(findings, findings.windows) if share.judged_by == "correct"]
+    if len(findings.windows) == 1:
+        records = [{"model": one.model, "kind": one.kind, **asdict(one.share)} for one in shares]
+        title = f"fragile windows ({findings.title(findings.windows[0])})"
+        return [grouped_bars(records, findings.models, group="kind", groups=KINDS, title=title)]
+    x = alt.X("size:Q", title=_size_title(findings), axis=alt.Axis(tickCount=4, grid=False))
+    panels = []
+    for kind in KINDS:
+        records = [
+            _record(one, "share") | {"text": f"{one.model}, {findings.title(one.operator)}: {format_share(one.share)}"}
+            for one in shares
+            if one.kind == kind
+        ]
+        panels.append(line_panel(records, findings.models, title=kind, x=x, y=share_axis("value", top=None)))
+    return panels
 
 
-def class_bars(findings: FragilityFindings, names: Mapping[str, Namer]) -> Chart:
+def class_records(findings: FragilityFindings, names: Mapping[str, Namer]) -> list[dict[str, Any]]:
     """Return the share of fragile windows by class, the mean over sizes, for the classes with the most."""
     shares: dict[tuple[str, str], list[float]] = {}
     for record in findings.by_class:
@@ -85,18 +78,7 @@ def class_bars(findings: FragilityFindings, names: Mapping[str, Namer]) -> Chart
             name = names[record["model"]](record["label"]) if record["model"] in names else str(record["label"])
             shares.setdefault((record["model"], name), []).append(record["share"])
     ranked = sorted(shares.items(), key=lambda entry: -sum(entry[1]) / len(entry[1]))[:MAX_CLASSES]
-    records = [{"model": model, "class": name, "share": sum(own) / len(own)} for (model, name), own in ranked]
-    bars = (
-        alt.Chart(inline_data(records))
-        .mark_bar()
-        .encode(
-            y=alt.Y("class:N", sort="-x", title=None),
-            x=alt.X("share:Q", axis=alt.Axis(format="%"), title="fragile windows (loose shift)"),
-            color=model_colour(findings.models),
-            tooltip=["model:N", "class:N", alt.Tooltip("share:Q", format=".2%")],
-        )
-    )
-    return alt.layer(bars).properties(width=560)
+    return [{"model": model, "class": name, "share": sum(own) / len(own)} for (model, name), own in ranked]
 
 
 def _measured(findings: FragilityFindings, operators: list[str]) -> list[FragileShare]:
@@ -110,8 +92,7 @@ def _lines(records: Iterable[dict[str, Any]], findings: FragilityFindings, name:
     chart = alt.Chart(inline_data(records))
     if selected is not None:
         chart = chart.transform_filter(selected)
-    in_pixels = any(operator.endswith("px") for operator in findings.operators)
-    x = alt.X("size:Q", title=PIXELS if in_pixels else SIZE)
+    x = alt.X("size:Q", title=_size_title(findings))
     y = alt.Y("value:Q", axis=alt.Axis(format="%"), title=name, scale=alt.Scale(zero=True))
     colour = model_colour(findings.models)
     band = chart.mark_area(opacity=0.15).encode(x=x, y="low:Q", y2="high:Q", color=colour)
@@ -121,8 +102,12 @@ def _lines(records: Iterable[dict[str, Any]], findings: FragilityFindings, name:
     return alt.layer(band, line).properties(width=740, height=320)
 
 
+def _size_title(findings: FragilityFindings) -> str:
+    return PIXELS if any(operator.endswith("px") for operator in findings.operators) else SIZE
+
+
 def _record(share: FragileShare, name: str) -> dict[str, Any]:
-    size = share.operator.partition(":")[2]
+    size = VariantId.parse(share.operator).variant
     return {
         "model": share.model,
         "kind": share.kind,

@@ -9,7 +9,11 @@ import altair as alt
 from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.lenses.geometry.rows import SCORE_LIMIT
 from brinell.motion.names import GROUP_FACTS
-from brinell.report.charts import Chart, inline_data, menu, model_colour, tooltips
+from brinell.report.charts import PALETTE, Chart, inline_data, line_panel, menu, model_colour, share_axis, tooltips
+from brinell.report.figures import INK
+from brinell.runs.words import format_share
+
+_COORDINATES = list(dict.fromkeys(part for group in GROUP_FACTS.values() for part in group.parts))
 
 
 def invariance_bars(findings: GeometryFindings) -> Chart:
@@ -70,6 +74,37 @@ def misclassification(findings: GeometryFindings) -> Chart:
     return alt.layer(band, line).properties(width=740, height=320).add_params(menu("chosen_group", "motions", groups))
 
 
+def rate_panels(findings: GeometryFindings) -> list[Chart]:
+    """Return a small chart of the misclassification rate for each group of random motions."""
+    panels = []
+    for operator in dict.fromkeys(operator for _, operator in findings.rates):
+        records = [
+            {
+                "model": rate.model,
+                "score": rate.score,
+                **vars(rate.changed),
+                "text": f"{rate.model}, score {rate.score:g}: {format_share(rate.changed)} of labels changed",
+            }
+            for (_, name), rates in findings.rates.items()
+            for rate in rates
+            if name == operator and rate.draws
+        ]
+        x = alt.X("score:Q", title="geodesic score", axis=alt.Axis(tickCount=4, grid=False))
+        panels.append(
+            line_panel(
+                records, findings.models, title=findings.title(operator), x=x, y=share_axis("value", "labels changed")
+            )
+        )
+    return panels
+
+
+def coordinate_legend(findings: GeometryFindings) -> list[tuple[str, str]]:
+    """Return the colours of coordinates."""
+    used = {share.coordinate for share in findings.shares}
+    names = [name for name in _COORDINATES if name in used]
+    return [(name, PALETTE[index % len(PALETTE)]) for index, name in enumerate(names)]
+
+
 def coordinate_shares(findings: GeometryFindings) -> Chart:
     """Draw how much each coordinate contributes to the smallest motions."""
     records = [
@@ -83,14 +118,14 @@ def coordinate_shares(findings: GeometryFindings) -> Chart:
         }
         for share in findings.shares
     ]
-    coordinates = list(dict.fromkeys(part for group in GROUP_FACTS.values() for part in group.parts))
+    colours = dict(coordinate_legend(findings))
     bars = (
         alt.Chart(inline_data(records))
         .mark_bar()
         .encode(
             y=alt.Y("bar:N", title=None, axis=alt.Axis(labelLimit=320)),
             x=alt.X("share:Q", stack="normalize", axis=alt.Axis(format="%"), title="share of the squared change"),
-            color=alt.Color("coordinate:N", sort=coordinates, scale=alt.Scale(scheme="tableau20")),
+            color=alt.Color("coordinate:N", scale=alt.Scale(domain=list(colours), range=list(colours.values()))),
             tooltip=["model:N", "group:N", "coordinate:N", *tooltips("share"), *tooltips("size", number=".3g")],
         )
     )
@@ -106,5 +141,5 @@ def _bars(findings: GeometryFindings, records: list[dict[str, Any]], title: str)
         tooltip=["model:N", "group:N", *tooltips("value", "low", "high", number=".3f")],
     )
     bar = base.mark_bar(opacity=0.75).encode(x=alt.X("value:Q", title=title))
-    rule = base.mark_rule(strokeWidth=2, color="black").encode(x="low:Q", x2="high:Q", color=alt.value("#333"))
-    return alt.layer(bar, rule).properties(width=640, height=alt.Step(16))
+    rule = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q", color=alt.value(INK))
+    return alt.layer(bar, rule).properties(width=520, height=alt.Step(16))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from brinell.lenses.geometry import LENS
 from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.lenses.geometry.rows import SCORE_LIMIT
-from brinell.report.exhibits import pairs
+from brinell.lenses.geometry.section import make_section
 from brinell.report.grid import Grid
-from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
+from brinell.report.show import Chart, NamedChart, Show, lazy_chart
 from brinell.runs.words import format_mean
 
 coordinate_shares = lazy_chart("brinell.lenses.geometry.charts:coordinate_shares")
@@ -70,34 +69,9 @@ def charts(findings: GeometryFindings) -> dict[str, Chart]:
     return drawn
 
 
-def section(context: Context, findings: GeometryFindings) -> Section:
-    """Return the report's section: the smallest motions as pictures, scores and costs, and random motions."""
-    label_changes = [
-        {**change, "before": name(change["from"]), "after": name(change["to"])}
-        for change in findings.label_changes
-        for name in [context.names[change["model"]]]
-    ]
-    options = dict(context.options)
-    if findings.against == "answer":
-        options["criterion"] = "another label than on the clean image"
-    return Section(
-        template="brinell.lenses.geometry:section.html",
-        question=LENS.question,
-        topic="smallest motions",
-        findings=findings,
-        options=options,
-        charts=charts(findings),
-        content={
-            "breakers": pairs(context, LENS.name, findings),
-            "label_changes": label_changes,
-            "score_limit": SCORE_LIMIT,
-        },
-    )
-
-
 SHOW = Show(
     table=table,
-    section=section,
+    section=make_section,
     charts=charts,
     named={
         "invariance": NamedChart(invariance_bars),

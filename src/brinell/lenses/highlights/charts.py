@@ -8,15 +8,26 @@ import altair as alt
 
 from brinell.errors import ConfigError
 from brinell.lenses.highlights.findings import HighlightFindings
-from brinell.report.charts import Chart, grouped_bars, inline_data, model_colour, tooltips
+from brinell.lenses.highlights.glare import Glare
+from brinell.report.charts import PANEL_WIDTH, Chart, grouped_bars, inline_data, model_colour, tooltips
+from brinell.report.figures import INK
+from brinell.runs.statistics import Estimate
+
+
+def accuracies(one: Glare) -> dict[str, Estimate]:
+    """Return the accuracies of a model by their names."""
+    return {
+        "top-1 on originals": one.top1,
+        "S-average": one.average,
+        **{f"S ≥ {k}": value for k, value in one.at_least.items()},
+    }
 
 
 def accuracy_bars(findings: HighlightFindings, operator: str | None = None) -> Chart:
     """Draw accuracy on originals, on all variants, and if k failing variants fail an image (the paper's Figs. 5, 7)."""
     records, names = [], []
     for one in findings.of_grid(operator):
-        figures = {"top-1 on originals": one.top1, "S-average": one.average}
-        figures |= {f"S ≥ {k}": value for k, value in one.at_least.items()}
+        figures = {name: value for name, value in accuracies(one).items() if not math.isnan(value.value)}
         names = list(figures)
         records += [{"model": one.model, "figure": name, **vars(value)} for name, value in figures.items()]
     return grouped_bars(records, findings.models, group="figure", groups=names, title="accuracy")
@@ -37,34 +48,38 @@ def size_bars(findings: HighlightFindings, operator: str | None = None) -> Chart
 
 def cell_map(findings: HighlightFindings, operator: str | None = None) -> Chart:
     """Draw, for each model, the share of spots in each cell that break it (Fig. 13)."""
+    return alt.concat(*cell_panels(findings, operator), columns=4)
+
+
+def cell_panels(findings: HighlightFindings, operator: str | None = None) -> list[Chart]:
+    """Return a map of the cells for each model, in the same colours."""
     grid = findings.of_grid(operator)
     highest = max((rate for one in grid for rate in one.cells), default=0.0)
-    records = []
-    for one in grid:
-        cells = max(1, math.isqrt(len(one.cells)))
-        records += [
-            {
-                "model": one.model,
-                "row": index // cells + 1,
-                "column": index % cells + 1,
-                "rate": rate,
-                "bright": rate > 0.6 * highest,  # the square, so its number is dark
-            }
-            for index, rate in enumerate(one.cells)
-        ]
+    return [_cells(one, highest) for one in grid]
+
+
+def _cells(one: Glare, highest: float) -> Chart:
+    cells = max(1, math.isqrt(len(one.cells)))
+    records = [
+        {
+            "row": index // cells + 1,
+            "column": index % cells + 1,
+            "rate": rate,
+            "bright": rate > 0.6 * highest,  # the square, so its number is dark
+            "text": f"row {index // cells + 1}, column {index % cells + 1}: {rate:.1%} of spots break",
+        }
+        for index, rate in enumerate(one.cells)
+    ]
     base = alt.Chart(inline_data(records)).encode(
         x=alt.X("column:O", title=None, axis=alt.Axis(labelAngle=0)), y=alt.Y("row:O", title=None)
     )
-    legend = alt.Legend(format="%", title="spots that break")
-    squares = base.mark_rect().encode(
-        color=alt.Color("rate:Q", scale=alt.Scale(scheme="inferno"), legend=legend),
-        tooltip=["model:N", "row:O", "column:O", *tooltips("rate")],
-    )
+    scale = alt.Scale(scheme="inferno", domain=[0, highest or 1])
+    squares = base.mark_rect().encode(color=alt.Color("rate:Q", scale=scale, legend=None), description="text:N")
     numbers = base.mark_text(fontSize=10).encode(
         text=alt.Text("rate:Q", format=".0%"), color=alt.condition("datum.bright", alt.value("black"), alt.value("white"))
     )
-    layers = alt.layer(squares, numbers).properties(width=190, height=190)
-    return layers.facet(alt.Facet("model:N", sort=findings.models, title=None), columns=4)
+    title = alt.TitleParams(one.model, limit=PANEL_WIDTH + 40)
+    return alt.layer(squares, numbers).properties(width=PANEL_WIDTH, height=PANEL_WIDTH, title=title)
 
 
 def location_bars(findings: HighlightFindings, operator: str | None = None) -> Chart:
@@ -87,5 +102,5 @@ def location_bars(findings: HighlightFindings, operator: str | None = None) -> C
         color=model_colour(findings.models, legend=False),
     )
     interval = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q")
-    tick = base.mark_tick(thickness=3, height=24, color="black").encode(x="all spots:Q")
+    tick = base.mark_tick(thickness=3, height=24, color=INK).encode(x="all spots:Q")
     return alt.layer(bar, interval, tick).properties(width=560, height=alt.Step(34))

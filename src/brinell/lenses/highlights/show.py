@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from brinell.lenses.highlights import LENS
 from brinell.lenses.highlights.findings import HighlightFindings
-from brinell.lenses.highlights.glare import LEAST, sigma_names
-from brinell.report.exhibits import pairs
+from brinell.lenses.highlights.glare import LEAST
+from brinell.lenses.highlights.section import make_section
 from brinell.report.grid import Grid
-from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
+from brinell.report.show import Chart, NamedChart, Show, lazy_chart
 from brinell.runs.words import format_mean, format_share
 
 accuracy_bars = lazy_chart("brinell.lenses.highlights.charts:accuracy_bars")
@@ -33,9 +32,10 @@ def _grid_table(findings: HighlightFindings, operator: str) -> Grid:
     rows = []
     for one in results:
         figures = [one.top1, one.average, *one.at_least.values(), *one.over_right.values()]
-        failing = f"{one.failing} in {one.failing_images} images"
+        failing = "–" if one.sampled else f"{one.failing} in {one.failing_images} images"
         rows.append((one.model, *(format_share(each).replace(" ", "\n") for each in figures), failing))
     note = "S ≥ k: an image fails once k of its variants do. * over images whose original is right."
+    note += " Not from a sample of an image's spots: S ≥ k and failing." if results[0].sampled else ""
     return Grid(heads, tuple(rows), findings.titles.get(operator, operator), note)
 
 
@@ -48,22 +48,6 @@ def _search_table(findings: HighlightFindings) -> Grid:
         counts = " / ".join(map(str, (one.broken, one.survived, one.skipped, one.failed)))
         rows.append((one.model, format_mean(one.light), median, counts, f"{one.queries:.0f}"))
     return Grid(heads, tuple(rows), title)
-
-
-def section(context: Context, findings: HighlightFindings) -> Section:
-    """Return accuracies, sizes, locations and the images that break with the least light."""
-    return Section(
-        template="brinell.lenses.highlights:section.html",
-        question=LENS.question,
-        topic="highlights",
-        findings=findings,
-        options=context.options,
-        charts=_grid_charts(findings, findings.grids[0]) if findings.grids else {},
-        content={
-            "breakers": pairs(context, "highlights", findings),
-            "sigmas": sigma_names(context.run, context.options),
-        },
-    )
 
 
 def charts(findings: HighlightFindings) -> dict[str, Chart]:
@@ -91,7 +75,7 @@ def _grids_of(findings: Any) -> list[str]:
 
 SHOW = Show(
     table=table,
-    section=section,
+    section=make_section,
     charts=charts,
     named={
         "highlight-accuracy": NamedChart(accuracy_bars, {"operator": _grids_of}),

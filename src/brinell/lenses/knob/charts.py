@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
 
 from brinell.lenses.knob.findings import KnobFindings
-from brinell.report.charts import Chart, inline_data, menu, model_colour, tooltips
+from brinell.report.charts import Chart, inline_data, line_panel, menu, model_colour, share_axis, tooltips
+from brinell.units import format_amount
 
 _DISTANCES = {
     "mse": "mean squared error",
@@ -81,6 +83,38 @@ def threshold_curves(findings: KnobFindings, operator: str | None = None) -> Cha
     if operator is not None:
         return layers.properties(title=findings.title(operator))
     return layers.add_params(_property_menu(findings))
+
+
+def amount_panels(findings: KnobFindings, curves: Sequence[Mapping[str, Any]]) -> list[Chart]:
+    """Return a small chart for each property: the share of images broken over the amount, in its unit."""
+    units = {operator: hardness.unit for (_, operator), hardness in findings.hardness.items()}
+    panels = []
+    for operator in findings.operators:
+        unit = units.get(operator, "")
+        records = [
+            {
+                **record,
+                "part": record["direction"],
+                "value": record["share"],
+                "text": f"{record['model']}: {format_amount(abs(record['amount']), unit)} {record['direction'] or ''}: "
+                f"{record['share']:.0%} broken",
+            }
+            for record in curves
+            if record["operator"] == operator
+        ]
+        factors = unit == "×" and all(record["amount"] > 0 for record in records)
+        scale = alt.Scale(type="log") if factors else alt.Scale(zero=False)
+        x = alt.X("amount:Q", title=unit or "amount", axis=alt.Axis(tickCount=4, grid=False), scale=scale)
+        panels.append(
+            line_panel(
+                records,
+                findings.models,
+                title=findings.title(operator),
+                x=x,
+                y=share_axis("value"),
+            )
+        )
+    return panels
 
 
 def breaking_ranges(findings: KnobFindings, operator: str | None = None) -> Chart:

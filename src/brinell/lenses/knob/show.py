@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from brinell.lenses.knob import LENS
 from brinell.lenses.knob.breaks import Hardness
 from brinell.lenses.knob.findings import KnobFindings
-from brinell.report.exhibits import pairs
+from brinell.lenses.knob.section import make_section
 from brinell.report.grid import Grid
-from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart, operators_of
+from brinell.report.show import Chart, NamedChart, Show, lazy_chart, operators_of
 from brinell.runs.words import format_mean
 
 breaking_ranges = lazy_chart("brinell.lenses.knob.charts:breaking_ranges")
@@ -49,24 +48,6 @@ def _format_robustness(one: Hardness) -> str:
     if not one.broken:
         return "never broken" if one.tested else "–"
     return format_mean(one.robustness)
-
-
-def make_section(context: Context, findings: KnobFindings) -> Section:
-    """Return the section: the smallest changes that break, the table of robustness, and shares of broken images."""
-    return Section(
-        template="brinell.lenses.knob:section.html",
-        question=LENS.question,
-        topic="smallest breaking changes",
-        findings=findings,
-        options=context.options,
-        charts={
-            "robustness": robustness_bars(findings),
-            "thresholds": threshold_curves(findings),
-            "fooling": fooling_bars(findings),
-            "ranges": breaking_ranges(findings),
-        },
-        content={"breakers": pairs(context, LENS.name, findings)},
-    )
 
 
 def make_charts(findings: KnobFindings) -> dict[str, Chart]:

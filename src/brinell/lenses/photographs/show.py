@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from brinell.lenses.photographs import LENS
 from brinell.lenses.photographs.findings import PhotographFindings
+from brinell.lenses.photographs.section import make_section
 from brinell.report.grid import Grid
-from brinell.report.show import Chart, Context, NamedChart, Section, Show, lazy_chart
+from brinell.report.show import Chart, NamedChart, Show, lazy_chart
 from brinell.runs.words import format_share
 
 scene_bars = lazy_chart("brinell.lenses.photographs.charts:scene_bars")
@@ -27,21 +27,9 @@ def table(findings: PhotographFindings) -> list[Any]:
     return [shown, *(findings.verdict(model) for model in findings.models)]
 
 
-def section(context: Context, findings: PhotographFindings) -> Section:
-    """Return accuracies on the originals and their variants."""
-    return Section(
-        template="brinell.lenses.photographs:section.html",
-        question=LENS.question,
-        topic="photographed variants",
-        findings=findings,
-        options=context.options,
-        charts=charts(findings),
-    )
-
-
 def charts(findings: PhotographFindings) -> dict[str, Chart]:
     """Return the only chart."""
     return {"photographs": scene_bars(findings)}
 
 
-SHOW = Show(table=table, section=section, charts=charts, named={"photographs": NamedChart(scene_bars)})
+SHOW = Show(table=table, section=make_section, charts=charts, named={"photographs": NamedChart(scene_bars)})

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import altair as alt
 
 from brinell.lenses.profile.findings import ProfileFindings
 from brinell.lenses.reader import AVERAGE
-from brinell.report.charts import PALETTE, Chart, inline_data, menu, model_colour, tooltips
+from brinell.report.charts import PALETTE, Chart, inline_data, line_panel, menu, model_colour, share_axis, tooltips
+from brinell.runs.statistics import Estimate
+from brinell.runs.words import format_mean, format_share
 
 METRIC_TITLES = {
     "accuracy": "accuracy",
@@ -15,6 +20,13 @@ METRIC_TITLES = {
     "confidence": "mean confidence of the prediction",
     "map": "mean average precision (IoU 0.5 to 0.95)",
     "map50": "mean average precision (IoU 0.5)",
+}
+_SHORT_TITLES = {
+    "rank": "rank of the true label",
+    "probability": "probability of the true label",
+    "confidence": "confidence of the prediction",
+    "map": "mAP (IoU 0.5 to 0.95)",
+    "map50": "mAP50 (IoU 0.5)",
 }
 _SHARES = ("accuracy", "probability", "confidence", "map", "map50")
 _LEVEL = alt.X("level:Q", title="level of degradation", axis=alt.Axis(tickMinStep=1))
@@ -61,6 +73,39 @@ def operator_profiles(findings: ProfileFindings, model: str | None = None, metri
     if metric is None:
         layers = layers.add_params(_metric_menu(findings))
     return layers.properties(title=f"{model}: {METRIC_TITLES[metric]}") if model and metric else layers
+
+
+def operator_panels(findings: ProfileFindings) -> list[Chart]:
+    """Return a small chart of accuracy for each operator, the most damaging first, after their average."""
+    operators = [AVERAGE, *findings.operators] if len(findings.averaged_operators) > 1 else findings.operators
+    records = [record for record in findings.table() if record["metric"] == "accuracy"]
+    titles = {AVERAGE: "average of all"}
+    return [
+        _panel(findings, [record for record in records if record["operator"] == operator], titles.get(operator))
+        for operator in operators
+    ]
+
+
+def metric_panels(findings: ProfileFindings, metrics: Sequence[str]) -> list[Chart]:
+    """Return a small chart for each metric, averaged over operators."""
+    records = [record for record in findings.table() if record["operator"] == AVERAGE and record["value"] is not None]
+    return [
+        _panel(findings, [record for record in records if record["metric"] == metric], _SHORT_TITLES[metric])
+        for metric in metrics
+    ]
+
+
+def _panel(findings: ProfileFindings, records: list[dict[str, Any]], title: str | None) -> Chart:
+    metric = records[0]["metric"]
+    drawn = []
+    for record in records:
+        value = Estimate(record["value"], record["low"], record["high"])
+        number = format_share(value) if metric in _SHARES else format_mean(value)
+        caption = f" ({record['caption']})" if record["caption"] else ""
+        drawn.append({**record, "text": f"{record['model']}, level {record['level']}{caption}: {number}"})
+    y = share_axis("value") if metric in _SHARES else alt.Y("value:Q", title=None, axis=alt.Axis(tickCount=4))
+    x = alt.X("level:Q", title="level", axis=alt.Axis(tickMinStep=1, tickCount=5, grid=False))
+    return line_panel(drawn, findings.models, title=title or findings.title(records[0]["operator"]), x=x, y=y)
 
 
 def area_bars(findings: ProfileFindings) -> Chart:

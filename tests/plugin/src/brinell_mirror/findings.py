@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from brinell.lenses.reader import ANSWER, Failures, Figures, Measure, PrintedFindings, Reader
 from brinell.report.exhibits import Exhibit
+from brinell.runs.hardness import Scale
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, proportion
 from brinell.runs.words import format_share, join_names
 
-COLUMNS = pa.schema([("clean_correct", pa.bool_())])
+COLUMNS = {"clean_correct": "bool"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,12 +94,18 @@ ACCURACY = Measure(
     sql="select model, operator, image, correct::int as value from rows where lens = 'mirror'",
     yes_or_no=True,
 )
+HARDNESS = Scale(
+    what="mirroring",
+    meaning="Of the images that the model gets right when clean: the share that it gets right when mirrored.",
+    sql="""select model, operator, image, correct::int as value from rows where lens = 'mirror' and clean_correct""",
+)
 READER = Reader(
     columns=COLUMNS,
     find=find,
     changed="lens = 'mirror'",
     parameters="[1]::double[]",
     measures=(ACCURACY,),
+    hardness=HARDNESS,
     failures=Failures(_failures, parameters="mirrored", complete=lambda operator: True),
     exhibits=exhibits,
 )

@@ -6,9 +6,10 @@ from typing import Any
 
 import altair as alt
 
-from brinell.report.exhibits import pairs
+from brinell.report.exhibits import pair_groups
 from brinell.report.grid import Grid
-from brinell.report.show import Chart, Context, NamedChart, Section, Show
+from brinell.report.section import Block, Cell, Chart, Figure, Gallery, Section, Table, share
+from brinell.report.show import Context, NamedChart, Show
 from brinell.runs.words import format_share
 from brinell_mirror.findings import MirrorFindings
 
@@ -31,14 +32,25 @@ def chart(found: MirrorFindings) -> Chart:
 
 def section(context: Context, found: MirrorFindings) -> Section:
     """Return the report's section."""
+    rows = [
+        [Cell(operator), *(share(found.mirrored[model, operator]) for model in found.models)]
+        for operator in found.operators
+    ]
+    alt = "Accuracy on mirrored images, for each operator and model."
     return Section(
-        template="brinell_mirror:section.html",
         question="Does the model survive mirrored images?",
         topic="mirrored images",
         findings=found,
         options=context.options,
-        charts={"mirrored": chart(found)},
-        content={"breakers": pairs(context, "mirror", found)},
+        blocks=[
+            Block(
+                "",
+                "Accuracy on mirrored images.",
+                Figure("mirrored", alt, [chart(found)], found.table()),
+                Table(["operator", *found.models], rows),
+            )
+        ],
+        galleries=[Gallery("Images that mirroring breaks", "", pair_groups(context, "mirror", found))],
     )
 
 
