@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from brinell.comparison.paired import mean_effects, ratio_effects, share_effects
 from brinell.comparison.ranks import mean_over_operators
 from brinell.runs.statistics import Estimate, first_below, mean, proportion, ratio
+from fidelity.sample_page import SAMPLES, sample_tables
+from fidelity.samples import cover_all, simulate
 from fidelity.words import grid
 
 HERE = Path(__file__).parent
@@ -160,12 +162,15 @@ def page(found: list[Coverage]) -> str:
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
         (HERE / "statistics.md.j2").read_text(encoding="utf-8")
     )
-    return template.render(table=grid(header, rows), lowest=lowest, simulations=SIMULATIONS)
+    return template.render(table=grid(header, rows), lowest=lowest, simulations=SIMULATIONS, **sample_tables(COUNTS))
 
 
 def main(arguments: list[str]) -> None:
-    """Measure and write the page; `page` alone writes it from the stored results."""
+    """Measure and write the page; `page` alone writes it from the stored results, `samples` measures budgets alone."""
     if arguments != ["page"]:
+        found = [one for measured in simulate(BREAKS, SHARES, LEVELS) for one in cover_all(*measured, COUNTS, SIMULATIONS)]
+        SAMPLES.write_text(json.dumps([vars(one) for one in found], indent=1) + "\n", encoding="utf-8")
+    if not arguments:
         RESULTS.write_text(json.dumps([vars(one) for one in measure()], indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page([Coverage(**one) for one in json.loads(RESULTS.read_text(encoding="utf-8"))]), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(HERE.parent)}")

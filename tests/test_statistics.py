@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from brinell.runs.plain import to_plain
-from brinell.runs.statistics import Estimate, first_below, mean, proportion, ratio
+from brinell.runs.statistics import Estimate, effective_mean, first_below, mean, proportion, ratio, sampled_ratio
 
 
 @pytest.mark.parametrize(("successes", "total"), [(0, 10), (3, 10), (10, 10), (57, 300), (299, 300)])
@@ -118,3 +118,19 @@ def test_quantiles_are_scipy_s() -> None:
         for freedom in [*range(1, 60), 99, 200, 500, 999, 1000, 1001, 5000, 10**6]:
             exact = float(special.stdtrit(freedom, probability))
             assert student_quantile(freedom, probability) == pytest.approx(exact, rel=1e-9), (freedom, probability)
+
+
+# ---- samples ----
+
+
+def test_effective_means_are_means_where_all_weights_are_equal() -> None:
+    values = np.random.default_rng(0).random(40)
+    expected = mean(float(values.mean()), float(values.std(ddof=1)), 40, most=1)
+    found = effective_mean(float(values.mean()), float(values.var(ddof=1)) / 40, 40, most=1)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_a_ratio_over_few_clusters_is_wider() -> None:
+    sums = (3.0, 12.0, 3.0, 12.0, 48.0)  # three clusters of four, among many without any
+    few, many = sampled_ratio(*sums, 100), ratio(*sums, 100)
+    assert few.value == many.value and few.high - few.low > many.high - many.low

@@ -208,7 +208,7 @@ def store_gate(run: Run, result: GateResult) -> None:
 
 def stored_rules(run: Run) -> dict[str, Any]:
     """Return the rules that a run was last checked by."""
-    rules: dict[str, Any] = json.loads(run.store.read(GATE))["gate"]
+    rules: dict[str, Any] = run.store.read_json(GATE)["gate"]
     return rules
 
 

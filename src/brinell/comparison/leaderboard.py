@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from brinell.comparison.cells import share_smallest
 from brinell.comparison.measures import TITLES, Column, describe_measure, format_estimate, image_values, measures_of
 from brinell.comparison.paired import MIN_IMAGES
 from brinell.comparison.pairing import Subject, require_pairable, shorten_folders
@@ -117,6 +118,7 @@ def rank_models(
     Runs that are not finished, or did not measure the same on the same images, are skipped.
     """
     runs, skipped = select_rankable(runs, other_draws=other_draws)
+    runs = share_smallest(runs)
     entries = _find_entries(runs)
     if len(entries) < 2:
         first = next((f"; skipped {folder}: {reason}" for folder, reason in skipped.items()), "")

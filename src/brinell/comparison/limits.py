@@ -11,7 +11,7 @@ from brinell.comparison.measures import CLEAN_IMAGES, TITLES, averaged_operators
 from brinell.comparison.rules import ALL, HALF, Gate, Require, Rule
 from brinell.errors import ConfigError, UnknownName
 from brinell.lenses.reader import AVERAGE, Measure, Reading
-from brinell.registry import nearest
+from brinell.registry import VariantId, nearest
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
@@ -131,7 +131,7 @@ def _require_measured(rule: Rule, run: Run) -> None:
             f"a rule is about {rule.measure}, which the {lens} lens measures, but {run.folder} has the lens "
             f"{', '.join(run.lenses)}; run it with --lens {lens}, or drop the rule"
         )
-    operators = [known for operator in run.manifest["operators"] for known in (operator, operator.partition(":")[0])]
+    operators = [known for operator in run.manifest["operators"] for known in (operator, VariantId.parse(operator).name)]
     for kind, names, known in (
         ("operator", rule.operators, [ALL, AVERAGE, *operators] if lens else [ALL, AVERAGE, CLEAN_IMAGES]),
         ("model", rule.models, [ALL, *run.models]),
@@ -200,7 +200,7 @@ def matches(name: str, operator: str) -> bool:
     """Whether a rule's name stands for an operator."""
     if name == ALL:
         return operator != AVERAGE
-    return name in (operator, operator.partition(":")[0]) or (name == AVERAGE and operator == CLEAN_IMAGES)
+    return name in (operator, VariantId.parse(operator).name) or (name == AVERAGE and operator == CLEAN_IMAGES)
 
 
 def _title(rule: Rule, run: Run, reading: Reading) -> str:

@@ -13,7 +13,7 @@ from brinell.comparison.gates import GateResult
 from brinell.comparison.measures import describe_measure, format_value
 from brinell.errors import ConfigError
 from brinell.lenses.reader import Measure
-from brinell.report.page import bundle, embedded, template
+from brinell.report.page import render_template
 from brinell.versions import package_version
 
 TEMPLATE = "brinell.comparison:comparison.html"
@@ -48,26 +48,24 @@ def comparison_html(
     comparison: Comparison, gate: GateResult | None = None, *, page: str = TEMPLATE, content: dict[str, Any] | None = None
 ) -> str:
     """Return one HTML file with everything inside; `page` may be a template that extends this one, with more `content`."""
-    from brinell.comparison.charts import comparison_charts  # altair is slow to import, and only a page needs it
+    from brinell.comparison.charts import comparison_figures  # altair is slow to import, and only a page needs it
 
-    charts = {
-        (number, name): chart
+    figures = {
+        (number, name): figure
         for number in range(len(comparison.pairs))
-        for name, chart in comparison_charts(comparison, number).items()
+        for name, figure in comparison_figures(comparison, number).items()
     }
-    return template(page).render(
-        comparison=comparison,
-        gate=gate,
-        made=time.strftime("%Y-%m-%d %H:%M"),
-        version=package_version("brinell") or "",
-        describe=describe_measure,
-        format_change=format_change,
-        format_value=format_value,
-        drawn=set(charts),
-        charts=[(f"{number}-{name}", embedded(chart)) for (number, name), chart in charts.items()],
-        bundle=bundle(),
-        **content or {},
-    )
+    facts = {
+        "comparison": comparison,
+        "gate": gate,
+        "made": time.strftime("%Y-%m-%d %H:%M"),
+        "version": package_version("brinell") or "",
+        "describe": describe_measure,
+        "format_change": format_change,
+        "format_value": format_value,
+        "figures": figures,
+    }
+    return render_template(page, facts | (content or {}))
 
 
 def comparison_markdown(comparison: Comparison, gate: GateResult | None = None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from brinell.comparison.cells import describe_sampled, share_cells
 from brinell.comparison.measures import TITLES
 from brinell.config.criterion import DEFAULT_CRITERION, default_criterion
 from brinell.errors import ConfigError, RunError
@@ -74,11 +75,13 @@ def pair_models(
         images, notes = _shared_images(first, run, common_images=common_images)
         lenses, more = _shared_lenses(first, run, other_draws=other_draws)
         matched, rest = _match(first, run, names)
+        sides = share_cells(first, run)
+        rest += describe_sampled(first, run)
         for old, new in matched:
             _refuse_other_labels(first, run, old, new)
             _refuse_other_criterion(first, run, old, new)
             found = (*notes, *more, *rest, *_compare_sizes(first, run, old, new))
-            pairs.append(Pair(Subject(first, old), Subject(run, new), images, lenses, found))
+            pairs.append(Pair(Subject(sides[0], old), Subject(sides[1], new), images, lenses, found))
     return pairs
 
 

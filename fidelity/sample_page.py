@@ -1,0 +1,72 @@
+"""Tables of coverage and width under budgets, for docs/statistics.md."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fidelity.real_samples import COUNTS as REAL_COUNTS
+from fidelity.real_samples import RESULTS, SIMULATIONS
+from fidelity.words import grid
+
+SAMPLES = Path(__file__).parent / "results" / "samples.json"
+Row = Mapping[str, Any]
+
+
+def sample_tables(counts: Sequence[int]) -> dict[str, Any]:
+    """Return what the page says about budgets, from stored results."""
+    simulated, real = (json.loads(file.read_text(encoding="utf-8")) for file in (SAMPLES, RESULTS))
+    lowest = {images: min(row["covered"] for row in simulated if row["images"] == images) for images in counts}
+    return {
+        "sampled": _coverage(simulated, counts),
+        "real": _coverage(real["covered"], REAL_COUNTS),
+        "sampled_lowest": lowest,
+        "real_simulations": SIMULATIONS,
+        "widths": _widths(real["widths"]),
+        "width_images": real["widths"][0]["images"],
+    }
+
+
+def _coverage(found: Iterable[Row], counts: Sequence[int]) -> str:
+    """Return a table by figure, place and budget."""
+    table: dict[tuple[str, str, float], dict[int, Row]] = {}
+    for row in found:
+        place = row["where"] if row["source"] == "simulated" else f"{row['source']}: {row['where']}"
+        table.setdefault((row["figure"], place, row["share"]), {})[row["images"]] = row
+    rows = [
+        [figure, place, _budget(share), *(_cell(by.get(images)) for images in counts)]
+        for (figure, place, share), by in sorted(table.items(), key=lambda pair: (*pair[0][:2], -pair[0][2]))
+    ]
+    return grid(["figure", "where", "budget", *(f"{images:,} images" for images in counts)], rows)
+
+
+def _cell(row: Row | None) -> str:
+    """Return coverage in percent and width; a dash where it was not measured."""
+    return "–" if row is None or math.isnan(row["covered"]) else f"{100 * row['covered']:.1f} ({row['width']:.3f})"
+
+
+def _widths(found: Iterable[Row]) -> str:
+    """Return a table of widths by run and figure."""
+    table: dict[tuple[str, str], dict[float, Row]] = {}
+    for row in found:
+        table.setdefault((row["run"], row["figure"]), {})[row["share"]] = row
+    rows = []
+    for (run, figure), by in table.items():
+        if 1.0 not in by:
+            continue
+        cells = [f"{by[share]['width']:.3f} ({by[share]['passes']:,})" for share in sorted(by, reverse=True)]
+        worth = [_worth(by[1.0], by[share]) for share in sorted(by, reverse=True) if share < 1]
+        rows.append([run, figure, *cells, *worth])
+    return grid(["run", "figure", "full (passes)", "0.3", "0.1", "worth at 0.3", "worth at 0.1"], rows)
+
+
+def _worth(full: Row, sampled: Row) -> str:
+    """Return how many times more passes a full run on fewer images takes for the same width."""
+    return f"{(full['width'] / sampled['width']) ** 2 / sampled['share']:.1f} ×"
+
+
+def _budget(share: float) -> str:
+    return "full" if share == 1 else f"{share:g}"
