@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import jinja2
 
-from brinell.lenses.fragility.fragile import KINDS
+from brinell.lenses.fragility.names import KINDS
 from fidelity import cifar_page
 from fidelity import fragility_tables as tables
 from fidelity.figures import save

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 import brinell
-from brinell.lenses.fragility.findings import FragilityFindings, read_maps
-from brinell.lenses.fragility.fragile import KINDS, find_fragile, find_largest_drop
-from brinell.lenses.fragility.maps import Maps
+from brinell.lenses.fragility.findings import FragilityFindings
+from brinell.lenses.fragility.fragile import find_fragile, find_largest_drop
+from brinell.lenses.fragility.maps import Maps, read_maps
+from brinell.lenses.fragility.names import KINDS
 from brinell.lenses.fragility.windows import Neighbourhood
 from brinell.runs.plain import to_plain
 from fidelity.fragility_tables import FAST, NETWORKS, SIZES, TOP, UNRESIZED

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from brinell.lenses.fragility.fragile import KINDS
+from brinell.lenses.fragility.names import KINDS
 from fidelity.words import grid
 
 Results = Mapping[str, Any]

@@ -8,6 +8,8 @@ from typing import Any
 
 import jinja2
 
+from brinell.runs.quantiles import student_quantile
+from brinell.runs.statistics import CONFIDENCE, Estimate, mean
 from fidelity.hardening_motions import TABLE_2
 from fidelity.words import grid, signed
 
@@ -105,19 +107,32 @@ def _trainings(runs: list[Run]) -> str:
     return grid(["network", "images", "epochs", "rate", "ManiFool", "test images", *recipes], rows)
 
 
+def _with_interval(line: dict[str, Any]) -> Estimate:
+    """Return a mean score with its interval (docs/statistics.md).
+
+    Results stored before intervals were those of skewed numbers have Student's, which has the same standard deviation.
+    """
+    score, count = line["score"], line["fooled"]
+    half = (score["high"] - score["low"]) / 2
+    if not math.isclose(score["high"] - score["value"], half, rel_tol=1e-6):
+        return Estimate(**score)
+    deviation = half * math.sqrt(count) / student_quantile(count - 1, (1 + CONFIDENCE) / 2)
+    return mean(score["value"], deviation, count)
+
+
 def _table_2(cifar: dict[str, Any]) -> str:
     first = cifar["lines"][0]
     rows = []
     for line in cifar["lines"]:
-        score, rate = line["score"], line["rates"]
+        score, rate = _with_interval(line), line["rates"]
         at = rate.get("2.5", rate.get(2.5))
         rows.append(
             [
                 line["name"],
                 f"{line['paper']:.2f}",
-                f"{line['score']['value']:.2f} [{score['low']:.2f}, {score['high']:.2f}]",
+                f"{score.value:.2f} [{score.low:.2f}, {score.high:.2f}]",
                 f"{line['paper'] / first['paper']:.2f}",
-                f"{score['value'] / first['score']['value']:.2f}",
+                f"{score.value / first['score']['value']:.2f}",
                 f"{line['fooled']} of {line['images']}",
                 f"{at['value']:.1%}",
                 "more than 3" if line["middle"] is None else f"{line['middle']:.2f}",

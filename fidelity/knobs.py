@@ -114,6 +114,7 @@ RANDOM = [name for name in NAMES if find_property(name, VARIANT).stochastic]
 BLURS = ["motion_blur", "gaussian_blur"]
 WHOLE = ("horizontal_translation", "vertical_translation", "salt_and_pepper")  # need no rounding
 FINE = [*BLURS, "rotation"]
+WORST = 2  # properties that are named
 ROUNDED = [name for name in NAMES if name not in WHOLE]
 
 
@@ -197,6 +198,16 @@ def _largest_change(found: dict[str, Any]) -> float:
     return max(ratios, key=lambda ratio: abs(ratio - 1))
 
 
+def describe_worst_bracket(table: str) -> str:
+    """Return which properties bracketing does worst on, from the stored table: R against exact search, false survivors."""
+    _, _, *lines = ([cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines())
+    found = [(name, float(ratio), int(missed.split()[0])) for name, *_, ratio, _, missed in lines]
+    worst = sorted(found, key=lambda one: -one[1])[:WORST]
+    rest = max(ratio for name, ratio, _ in found if name not in {one[0] for one in worst})
+    named = listed(f"{name} ({signed(100 * (ratio - 1), 0)} %, {missed} false survivors)" for name, ratio, missed in worst)
+    return f"{named}; for the other properties R is at most {100 * (rest - 1):.0f} % too large"
+
+
 SECTIONS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "networks": measure_networks,
     "searches": measure_searches,
@@ -231,6 +242,8 @@ def render_page(results: dict[str, Any]) -> str:
         "grid_points": describe_grid(results["searches"]),
         "largest_change": _largest_change(results["searches"]),
         "signed": signed,
+        "older": listed(results["older"]) if results["older"] else "",
+        "missing_most": describe_worst_bracket(results["searches"]["bracket"]["table"]),
         "whole": listed(title(find_property(name, VARIANT).id) for name in WHOLE),
     }
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined).from_string(
@@ -245,6 +258,7 @@ def main() -> None:
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     for name in given.sections:
         results[name] = SECTIONS[name](given)
+        results["older"] = [one for one in results.get("older", []) if one != name]
         RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     PAGE.write_text(render_page(results), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
