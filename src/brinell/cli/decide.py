@@ -53,7 +53,7 @@ def gate(
     if as_json:
         print_json({"version": JSON_VERSION, "run": folder, **result.to_json()})
     else:
-        _print_gate(result)
+        print_gate(result)
         say(*(f"wrote {file}" for file in (junit, markdown) if file is not None))
     if not result.passed:
         raise typer.Exit(GATE_FAILED)
@@ -133,7 +133,7 @@ def _print(comparison: Comparison, result: GateResult | None) -> None:
         out.print(comparison.verdict(number))
     say(*(f"left out: {note}" for note in comparison.left_out))
     if result is not None:
-        _print_gate(result)
+        print_gate(result)
 
 
 def _measure_table(comparison: Comparison, number: int, measure: Measure) -> Grid:
@@ -156,7 +156,7 @@ def _measure_table(comparison: Comparison, number: int, measure: Measure) -> Gri
     return Grid(heads, tuple(rows), title, note, frozenset({0, 6}), tuple(styles))
 
 
-def _print_gate(result: GateResult) -> None:
+def print_gate(result: GateResult) -> None:
     """Print each rule with its state and the checks that failed, and the verdict last."""
     for one in result.by_rule:
         out.print(f"{one.state}: {one.rule.heading}", style=_STATES[one.state])

@@ -46,3 +46,4 @@ def run_demo(folder: str) -> None:
     """Run the demo into a folder."""
     say("Five lenses, two networks and 16 photographs: about four minutes on two cores. Interrupt and rerun as you like.")
     execute(load_config({**CONFIG, "out": folder}))
+    say(f"Break the photographs yourself: brinell view {folder}")

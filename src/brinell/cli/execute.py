@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from brinell.cli.ask import ask_to_start
 from brinell.cli.console import print_findings, say
 from brinell.cli.interrupt import resuming
+from brinell.config.budget import CELLS, Budget
 from brinell.engine.checks import check_config
+from brinell.lenses.sample import describe_sample
 from brinell.report.page import Shown
 from brinell.run_config import RunConfig
 from brinell.runs.queries import describe_queries
 from brinell.runs.store import Store
 
 if TYPE_CHECKING:
+    from brinell.comparison.gates import GateResult
+    from brinell.comparison.rules import Gate
     from brinell.engine.progress import Reporter
     from brinell.engine.setup import RunSetup
-
-
-NOT_STARTED = 1  # exit code of a run that was declined
+    from brinell.results import Run
 
 
 def execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | None = None) -> None:
@@ -34,7 +34,7 @@ def execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | N
 def confirm_cost(setup: RunSetup, progress: Reporter, *, quick: Callable[[], RunConfig], yes: bool) -> None:
     """Print what a run costs. If it takes more than an hour, suggest a cheaper one, and ask on a terminal.
 
-    `quick` returns the config under the preset quick. Without a terminal, as in CI, nobody can answer, and the run starts.
+    `quick` returns the config under the preset quick.
     """
     from brinell.engine.costs import describe_cost
 
@@ -43,18 +43,25 @@ def confirm_cost(setup: RunSetup, progress: Reporter, *, quick: Callable[[], Run
     cost = describe_cost(setup, quick, {"preset": "--preset quick", "limit": limit})
     for line in cost.lines:
         progress.say(line)
-    if not cost.long:
-        return
-    if yes or not _someone_answers():
-        return
-    with progress.pause():
-        if not typer.confirm("Start?", err=True):
-            typer.echo("Nothing was run.", err=True)
-            raise typer.Exit(NOT_STARTED)
+    if cost.long:
+        ask_to_start(progress, yes=yes)
 
 
-def _someone_answers() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
+def decide(
+    config: RunConfig, gate: Gate, margin: float, confirm: Callable[[RunSetup, Reporter], None]
+) -> tuple[Run, GateResult]:
+    """Run a config until a gate's rules are decided, and return the run and the result."""
+    check_config(config, config.models)
+    with resuming(lambda: _holds_answers(Store(config.folder()))):
+        from brinell.api import decide_setup
+        from brinell.engine.messages import log_to
+        from brinell.engine.progress import reporter
+        from brinell.engine.setup import assemble
+
+        with reporter() as progress, log_to(progress):
+            setup = assemble(config.model_copy(update={"budget": Budget(share=CELLS)}))  # the most that it may take
+            confirm(setup, progress)
+            return decide_setup(setup, gate, margin, progress)
 
 
 def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | None) -> None:
@@ -75,7 +82,7 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
         if confirm is not None:
             confirm(setup, progress)
         finished = execute_setup(setup, progress, show)
-    say(*describe_queries(finished.manifest), f"report: {finished.report()}")
+    say(*filter(None, [describe_sample(finished)]), *describe_queries(finished.manifest), f"report: {finished.report()}")
     if server is not None:
         say(describe_tracked(finished.track(server)))
 

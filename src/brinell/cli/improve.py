@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from brinell.cli.ask import ask_to_start
 from brinell.cli.console import out, print_json, say
 from brinell.cli.flags import flags_of, unique, with_flags
 from brinell.cli.interrupt import resuming
@@ -78,13 +79,18 @@ def _harden(
         list[str] | None, typer.Option(help="Any option, as key.sub=value (training.epochs=3); may be repeated.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the effect as JSON.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, however long it will take.")] = False,
 ) -> None:
     """Fine-tune a model on failures and operators, and measure it before and after on images that it was not trained on.
 
-    Rerun to resume. Example: [bold]brinell harden harden.yaml --epochs 3[/]
+    Prints an estimate first, and asks if it is more than an hour. Rerun to resume.
+
+    Example: [bold]brinell harden harden.yaml --epochs 3[/]
     """
-    from brinell.api import harden as run_hardening
+    from brinell.engine.progress import reporter
     from brinell.hardening.checkpoints import LAST
+    from brinell.hardening.cost import HardeningCost
+    from brinell.hardening.harden import harden as run_hardening
     from brinell.models.hardened import WEIGHTS_FILE
     from brinell.runs.store import Store
     from brinell.validation import read_yaml
@@ -92,8 +98,16 @@ def _harden(
     flags = [f"{'.'.join(_HARDEN_PATHS[name])}={json.dumps(value)}" for name, value in given.items()]
     content = read_yaml(config, "config", "a model and data")
     loaded = load_harden_config(content, [*flags, *(set or ())])
-    with resuming(lambda: any(Store(loaded.folder()).exists(*kept) for kept in ((WEIGHTS_FILE,), LAST))):
-        found = run_hardening(loaded)
+    folder = Store(loaded.folder())
+    with resuming(lambda: folder.exists(WEIGHTS_FILE) or folder.exists(*LAST)), reporter() as progress:
+
+        def confirm(cost: HardeningCost) -> None:
+            for line in cost.lines():
+                progress.say(line)
+            if cost.long:
+                ask_to_start(progress, yes=yes)
+
+        found = run_hardening(loaded, reporter=progress, confirm=confirm)
     if as_json:
         print_json({"version": 1, **found.effect.to_json()})
         return

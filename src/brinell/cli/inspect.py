@@ -1,37 +1,69 @@
-"""Commands that inspect: summary, report, rows, show and ls."""
+"""Commands that inspect: summary, report, rows, verify, show and ls."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from brinell.cli.console import out, print_findings, print_json, say
+from brinell.lenses.sample import describe_sample
 from brinell.report.rows import shown_by_lens, sql_errors
-from brinell.results import Run
+from brinell.results import Run, merge
 from brinell.runs.plain import to_plain
 from brinell.runs.queries import describe_queries
 
+NOT_VERIFIED = 1  # exit code
 Folder = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a run.")]
 
 
 def report(
-    folder: Folder,
+    folders: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Folder or URL of a run; several become one page.")
+    ],
     rules: Annotated[
         Path | None,
         typer.Option(help="YAML file of rules, whose result the report begins with (default: those of `brinell gate`)."),
     ] = None,
     figures: Annotated[bool, typer.Option("--figures", help="Also write all figures as SVG and PNG.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="HTML file to write (default: report.html in the run's folder; of several runs: report.html here)."
+        ),
+    ] = None,
 ) -> None:
     """Write a run's HTML report: one file that opens anywhere.
 
-    Example: [bold]brinell report runs/first --figures[/]
+    Several runs over the same images become one page, with their models and lenses side by side.
+
+    Example: [bold]brinell report runs/first runs/second --out both.html[/]
     """
-    run = Run(folder)
-    say(f"report: {run.report(rules)}")
+    run = merge(*folders)
+    if out is None and len(folders) > 1:
+        out = Path("report.html")
+    say(f"report: {run.report(rules, out=out)}")
     if figures:
         say(f"{len(run.figures())} figures: {run.store.place('figures')}")
+
+
+def card(
+    folder: Folder,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Model to write a card of (default: all); may be repeated.")
+    ] = None,
+) -> None:
+    """Write a card for each model: its verdict, hardness and what breaks it, to show to others.
+
+    Writes SVG, PNG, and Markdown with a model-index block for Hugging Face into the folder cards of the run.
+
+    Example: [bold]brinell card runs/first[/]
+    """
+    run = Run(folder)
+    written = run.cards(models=model or ())
+    say(*(f"card: {run.store.place('cards', name)}" for name in written))
 
 
 def summary(
@@ -57,7 +89,7 @@ def summary(
     analyses = run.shown()
     found = run.findings(**options)
     print_findings([(show, name, found[name]) for show, name, _ in analyses] if options else analyses)
-    say(*describe_queries(run.manifest))
+    say(*filter(None, [describe_sample(run)]), *describe_queries(run.manifest))
 
 
 def rows(
@@ -93,6 +125,32 @@ def rows(
             print_json(to_plain(result.arrow().to_pylist()))
         elif csv is None and parquet is None:
             out.print(*result.shown(names, out.width), sep="\n")
+
+
+def verify(
+    folder: Folder,
+    sample: Annotated[
+        int, typer.Option(min=0, help="Pairs of an image and an operator to measure again; 0 opens no model.")
+    ] = 12,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of these pairs.")] = 0,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Allow the run's models to run code when they are opened.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Check that a run is complete, undamaged and repeatable. Exit code 1 if it is not.
+
+    Example: [bold]brinell verify runs/first --sample 50[/]
+    """
+    from brinell.engine.verification import describe_checks
+
+    checks = Run(folder).verify(sample, seed=seed, trust=trust, quiet=as_json)
+    if as_json:
+        print_json({"version": 1, "run": folder, "checks": [asdict(check) for check in checks]})
+    else:
+        say(*describe_checks(checks))
+    if not all(check.passed for check in checks):
+        raise typer.Exit(NOT_VERIFIED)
 
 
 def show(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import traceback
 from typing import Any
 
@@ -12,6 +14,7 @@ from typer.core import TyperGroup
 from brinell.cli.commands import Command, all_commands
 from brinell.cli.interrupt import Interrupted
 from brinell.errors import BrinellError, BudgetSpent, ConfigError
+from brinell.interrupts import interrupted, stoppable
 from brinell.registry import load_reference
 
 HELP = "Hardness testing for vision models: how far can real-world change go before a model breaks?"
@@ -80,6 +83,16 @@ def main(arguments: list[str] | None = None) -> None:
     A query budget that is used up is no error: it has an exit code of its own.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    with stoppable():
+        try:
+            _run(given)
+        except SystemExit as end:
+            if arguments is None and end.code == INTERRUPTED:
+                _end_soon()
+            raise
+
+
+def _run(given: list[str]) -> None:
     debug = "--debug" in given  # before the command or after it
     given = [word for word in given if word != "--debug"]
     code: Any = None
@@ -89,13 +102,15 @@ def main(arguments: list[str] | None = None) -> None:
         _leave(f"Query budget used up: {spent}", BUDGET_SPENT)
     except BrinellError as error:
         _fail(str(error), debug)
-    except Interrupted as interrupted:
-        _leave(str(interrupted), INTERRUPTED)
+    except Interrupted as end:
+        _leave(str(end), INTERRUPTED)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
         if hasattr(error, "format_message"):  # a wrong option or argument
             _fail(_usage(error), debug)
+        if interrupted():  # libraries raise errors of their own
+            _leave("Interrupted.", INTERRUPTED)
         _fail(f"unexpected {type(error).__name__}: {error}; add --debug for the traceback", debug)
     if code == INTERRUPTED:  # click turns some interrupts into a code
         _leave("Interrupted.", INTERRUPTED)
@@ -103,8 +118,17 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(code)
 
 
+def _end_soon() -> None:
+    """End the process even if a thread waits for a server: its request has been sent, and nothing more will be."""
+    timer = threading.Timer(0.5, os._exit, [INTERRUPTED])
+    timer.daemon = True
+    timer.start()
+
+
 def _leave(message: str, code: int) -> None:
-    typer.echo(message, err=True)
+    from brinell.documents import printable  # imports yaml
+
+    typer.echo(printable(message), err=True)
     sys.exit(code)
 
 
@@ -117,4 +141,4 @@ def _usage(error: Any) -> str:
 def _fail(message: str, debug: bool) -> None:
     if debug:
         traceback.print_exc()
-    _leave(f"error: {' '.join(message.split())}", ERROR)
+    _leave(f"error: {message}", ERROR)

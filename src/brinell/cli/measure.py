@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from brinell.cli.config_flags import config_of, run_flags
-from brinell.cli.console import say
+from brinell.cli.console import out, say
 from brinell.cli.execute import confirm_cost, execute
 from brinell.cli.flags import with_flags
 from brinell.engine.checks import check_config
+from brinell.report.grid import Grid
 from brinell.run_config import RunConfig
 
 File = Annotated[Path | None, typer.Argument(metavar="[CONFIG]", help="YAML file; flags override it.")]
@@ -43,11 +44,15 @@ def _plan(given: Mapping[str, Any], config: File = None) -> None:
     """
     loaded = config_of(config, given)
     check_config(loaded, loaded.models)
-    from brinell.engine.costs import plan_lines
-    from brinell.engine.plan import plan
+    from brinell.engine.costs import HEADS, budget_lines, plan_rows, plan_totals
+    from brinell.engine.plan import plan, under_budget
     from brinell.engine.setup import assemble
 
-    say(*plan_lines(plan(assemble(loaded))))
+    estimate = plan(assemble(loaded))
+    shown = under_budget(estimate, loaded.budget)
+    out.print(Grid(HEADS, tuple(plan_rows(shown)), left=frozenset({0, 1})))
+    say(*plan_totals(shown))
+    out.print(*budget_lines(estimate), sep="\n")
 
 
 run = with_flags(_run, run_flags())

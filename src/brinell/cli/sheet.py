@@ -23,9 +23,10 @@ from brinell.models.model import Model
 from brinell.models.preprocess import Preprocess
 from brinell.models.sources import open_model
 from brinell.perturb.change import Change
+from brinell.perturb.families import expand_names
 from brinell.perturb.find import find_change
 from brinell.perturb.highlight import highlight_view
-from brinell.perturb.operator import operator_names
+from brinell.perturb.operator import OPERATORS, operator_names
 from brinell.pictures import to_picture
 from brinell.types import id_number, image_id
 
@@ -54,7 +55,8 @@ def contact_sheet(
 ) -> Image.Image:
     """Draw one row per operator or property and one column per level or severity; and a row of spots of light."""
     opened = open_model(model, Execution(runtime="torch")) if model is not None else None
-    changes = [find_change(name) for name in (names if names or spots else operator_names())]
+    wanted = expand_names(OPERATORS, names, operator_names()) if names or spots else operator_names()
+    changes = [find_change(name) for name in wanted]
     if opened is None:
         for change in changes:
             if change.white_box and names:

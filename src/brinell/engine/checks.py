@@ -30,7 +30,7 @@ def check_config(config: RunConfig, models: Sequence[ModelOptions]) -> None:
 
 def _check_folder(store: Store) -> None:
     """Raise if a local folder can't be made or written to. Makes nothing."""
-    if "file" not in store.fs.protocol:
+    if not store.is_local:
         return
     place = Path(store.root)
     existing = next(path for path in (place, *place.parents) if path.exists())

@@ -12,6 +12,7 @@ from torch import Tensor
 from brinell.boxes import areas
 from brinell.engine.context import RunContext
 from brinell.engine.labels import NO_LABEL, find_labels
+from brinell.engine.probes import describe_differences
 from brinell.engine.progress import Reporter
 from brinell.engine.shards import Entry, give_back_freed_memory, load_inputs, one_ahead
 from brinell.engine.threads import CORES, answers_and_detections
@@ -19,7 +20,7 @@ from brinell.engine.truth import Objects, objects_of
 from brinell.errors import DataError, ModelError
 from brinell.models.decoding_check import NOTHING_FOUND_FIX, DecodingCheck
 from brinell.models.model import Model
-from brinell.runs.schema import CLEAN
+from brinell.runs.arrow import CLEAN_TABLE
 
 NAN_FIX = "try --precision fp32 (or bf16 instead of fp16)"
 
@@ -58,6 +59,9 @@ def answer_clean(context: RunContext, model: Model, advance: Callable[[int], Non
         return part, load_inputs(setup.dataset, part, model.preprocess, context.pool)
 
     for part, inputs in one_ahead(load, range(0, len(entries), size)):
+        if not parts:
+            for difference in describe_differences(model, inputs, batch):
+                context.warn(difference)
         found, detections = answers_and_detections(model, inputs, batch)
         scores = found.cpu()
         if bool(scores.isnan().any()) and not (model.service is not None and model.service.tolerant):
@@ -84,18 +88,18 @@ def _table(
     count = len(entries)
     labels, predictions, confidences, correct = (torch.cat(each).tolist() for each in zip(*parts, strict=True))
     columns = [
-        pa.array([model.name] * count).cast(CLEAN.field("model").type),
+        pa.array([model.name] * count).cast(CLEAN_TABLE.field("model").type),
         [entry.index for entry in entries],
         labels,
         predictions,
         [None if confidence != confidence else confidence for confidence in confidences]
         if model.scores
-        else pa.nulls(count, CLEAN.field("confidence").type),
+        else pa.nulls(count, CLEAN_TABLE.field("confidence").type),
         correct,
         [True] * count,
         *_object_columns([objects.get(entry.index) for entry in entries]),
     ]
-    return pa.table(columns, schema=CLEAN)
+    return pa.table(columns, schema=CLEAN_TABLE)
 
 
 def _evaluate(model: Model, scores: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -165,4 +169,10 @@ def select_kept(clean: pa.Table, select: str) -> pa.Table:
             f"no image is left: select is {select!r}, and no image is classified correctly; check the labels, "
             "or use --select all"
         )
-    return clean.set_column(clean.schema.get_field_index("kept"), CLEAN.field("kept"), pa.array(kept))
+    return clean.set_column(clean.schema.get_field_index("kept"), CLEAN_TABLE.field("kept"), pa.array(kept))
+
+
+def kept_entries(samples: pa.Table, clean: pa.Table) -> list[Entry]:
+    """Return the images that are measured: those that can be read and were kept by the selection."""
+    kept = {index for index, keep in zip(clean["index"].to_pylist(), clean["kept"].to_pylist(), strict=True) if keep}
+    return [entry for entry in readable(samples) if entry.index in kept]

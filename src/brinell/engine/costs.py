@@ -4,22 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 
-from brinell.engine.plan import Cost, Plan, plan, plan_run
+from brinell.engine.plan import Cost, Plan, plan, plan_run, under_budget
 from brinell.engine.setup import RunSetup
 from brinell.errors import BrinellError
 from brinell.run_config import RunConfig
 from brinell.runs.queries import format_cost
 
+BUDGETS = (0.03, 0.1, 0.3)  # shares of the queries that a plan shows
+SPREAD, WITHIN = 0.25, 0.1  # standard deviation of shares over images, and variance of answers within one, as measured
 HOUR = 3600.0  # seconds; longer runs are not started without a warning
 SERVICE_TIME = "as long as the service takes"
 
 
-def plan_lines(plan: Plan) -> list[str]:
-    """Return a line per lens and model, and the total."""
-    rows = f"{plan.rows:,} rows, about {_megabytes(plan)} in {plan.folder}"
-    return [*(_line(cost) for cost in plan.costs), f"total: {_total(plan)}; {rows}. Nothing was run."]
+HEADS = ("lens", "model", "images ×\noperators", "forward passes", "per\nsecond", "time")
+
+
+def plan_rows(plan: Plan) -> list[tuple[str, ...]]:
+    """Return the cost of each lens and model, in the order of `HEADS`."""
+    return [
+        (cost.lens, cost.model, f"{cost.images:,} × {cost.operators}", _work(cost), _rate(cost), _time(cost))
+        for cost in plan.costs
+    ]
+
+
+def plan_totals(plan: Plan) -> list[str]:
+    """Return the total in lines."""
+    total = _total(plan)
+    stored = f"{plan.rows:,} rows, about {_megabytes(plan)}, in {plan.folder}."
+    return [f"{total[0].upper()}{total[1:]}. Nothing was run.", stored]
+
+
+def budget_lines(plan: Plan) -> list[str]:
+    """Return what some budgets cost, and how wide intervals will be."""
+    if not any(cost.trials for cost in plan.costs):
+        return []
+    lines = [f"Budgets, and about how wide the interval of a headline share is if images differ by {SPREAD:g} (sd):"]
+    for share in (*BUDGETS, 1.0):
+        costs = tuple(cost.under(share) for cost in plan.costs)
+        widths = dict.fromkeys(f"{cost.lens} ±{100 * expected_width(cost, share):.2g} points" for cost in plan.costs)
+        given = f"--budget {share:g}" if share < 1 else "all queries"
+        lines.append(f"  {given}: {_total(replace(plan, costs=costs))}; {', '.join(widths)}")
+    return lines
+
+
+def expected_width(cost: Cost, share: float) -> float:
+    """Return about half the width of the interval of a mean share over images, under a budget.
+
+    Images differ by `SPREAD`, and answers within an image by `WITHIN`: a sample of its cells adds that, divided by their
+    number. Where images are chosen instead, there are fewer of them.
+    """
+    cells = share * cost.cells
+    if not cost.cells:
+        images, spread = share * cost.images, SPREAD**2
+    else:
+        images = min(1.0, cells) * cost.images
+        spread = SPREAD**2 + WITHIN * (1 - share) / (max(1.0, cells) * cost.operators)
+    return float(NormalDist().inv_cdf(0.975) * (spread / max(1.0, images)) ** 0.5)
 
 
 def estimate_line(plan: Plan) -> str:
@@ -51,7 +94,7 @@ def describe_cost(setup: RunSetup, quick: Callable[[], RunConfig], words: Mappin
         return CostLines([estimate_line(estimate)])
     shorter = None
     with suppress(BrinellError):  # a lens of another package may have no such preset
-        shorter = plan(RunSetup(quick(), setup.models, setup.dataset), known=estimate)
+        shorter = under_budget(plan(RunSetup(quick(), setup.models, setup.dataset), known=estimate), setup.config.budget)
     return CostLines([estimate_line(estimate), cheaper_line(estimate, shorter, **words)], long=True)
 
 
@@ -74,23 +117,20 @@ def _about(plan: Plan) -> str:
     return f"{'at most' if plan.most else 'about'} {format_time(plan.seconds)}"
 
 
-def _line(cost: Cost) -> str:
-    operators = f"{cost.operators} operator{'s' if cost.operators != 1 else ''}"
-    images = f"{cost.images:,} image{'s' if cost.images != 1 else ''}"
-    return f"{cost.lens}, {cost.model}: {images} × {operators}; {_work(cost)}; {_time(cost)}"
-
-
 def _work(cost: Cost) -> str:
     if cost.queries:
         return _queries(cost)
-    gradients = f" and {cost.gradients:,} gradients" if cost.gradients else ""
-    rate = f"at {cost.images_per_second:,.0f}/s here" if cost.images_per_second else ""
+    gradients = f"\n{cost.gradients:,} gradients" if cost.gradients else ""
     most = cost.trials + 2 * cost.images
     if cost.most:
-        return f"at most {cost.forward_passes:,} forward passes ({rate}){gradients}"
+        return f"at most {cost.forward_passes:,}{gradients}"
     if cost.forward_passes == most:
-        return f"{cost.forward_passes:,} forward passes ({rate}){gradients}"
-    return f"about {rounded(cost.forward_passes):,} forward passes ({rate}; at most {most:,}){gradients}"
+        return f"{cost.forward_passes:,}{gradients}"
+    return f"about {rounded(cost.forward_passes):,}\nat most {most:,}{gradients}"
+
+
+def _rate(cost: Cost) -> str:
+    return f"{cost.images_per_second:,.0f}" if cost.images_per_second and not cost.queries else "–"
 
 
 def _queries(cost: Cost) -> str:

@@ -21,6 +21,7 @@ from brinell.engine.tasks import TaskRunner
 from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses.method import Columns, Done, Measuring, Outcome, Shard, Task, Trials
+from brinell.lenses.sampling import Sampling
 from brinell.lenses.scenes import Move, make_scene
 from brinell.models.model import Model
 from brinell.perturb.change import Change, rows_of
@@ -89,8 +90,8 @@ class Evaluator:
         """The outcome of the clean images."""
         return self._in_batches(range(len(self.renderer.inputs)), self._query_clean)
 
-    def shard(self) -> Shard:
-        """Return what a lens knows about the samples."""
+    def shard(self, sampling: Sampling | None = None) -> Shard:
+        """Return what a lens knows about the samples; `sampling` is what a budget leaves of their trials."""
         count, _, height, width = self.renderer.inputs.shape
         # an accelerator that waits for the last of few batches waits long
         side_by_side = CORES if self.model.device.type == "cpu" else 8
@@ -98,7 +99,7 @@ class Evaluator:
         originals = self.renderer.originals
         sizes = torch.tensor([original.shape[1:] for original in originals]) if originals else None
         ids = self.renderer.ids.cpu()
-        return Shard(count, height, width, self.clean, full, sizes, self._boxes, ids, self.model.name)
+        return Shard(count, height, width, self.clean, full, sizes, self._boxes, ids, self.model.name, sampling)
 
     def drive(self, measuring: Measuring, journal: Journal | None = None) -> Columns:
         """Run a lens's generator to its end; what a journal holds is not computed again."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from brinell.engine.clean import readable
+from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator, Known
 from brinell.engine.explanations import Explainer, needs_explanation, shift_marks
 from brinell.engine.renderer import Renderer
@@ -26,15 +27,25 @@ from brinell.models.model import Model
 from brinell.perturb.change import to_whole_levels
 from brinell.pictures import encode_webp, to_picture
 from brinell.report.exhibits import FILE, Exhibit, write_exhibits
+from brinell.runs.integrity import file_problem, write_checksums
 from brinell.runs.run import Run
 
 BATCH = 8
 
 
-def draw_exhibits(run: Run, setup: RunSetup, pool: ThreadPoolExecutor) -> None:
-    """Choose, render and store the pictures of a finished run, once."""
+def draw_exhibits(run: Run, context: RunContext) -> None:
+    """Choose, render and store the pictures of a finished run, once; damaged ones are drawn again."""
     if run.store.exists(FILE):
-        return
+        problem = file_problem(run.store) if run.store.is_local else None
+        if problem is None:
+            return
+        context.reporter.say(f"{problem}; drawing all pictures again")
+    with run.store.recording() as written:
+        _draw_all(run, context.setup, context.pool)
+    write_checksums(run.store, written)
+
+
+def _draw_all(run: Run, setup: RunSetup, pool: ThreadPoolExecutor) -> None:
     entries = {entry.image: entry for entry in reversed(readable(run.store.table("samples")))}  # the first of equal images
     drawing = Drawing(
         run.store,
@@ -73,7 +84,7 @@ def _draw(
     pool: ThreadPoolExecutor,
 ) -> list[Exhibit]:
     """Store a model's pictures, and return its exhibits with what explains them."""
-    labels = {exhibit.image: exhibit.label for exhibit in exhibits}
+    labels = {image: exhibit.label for exhibit in exhibits for image in (exhibit.image, exhibit.before)}
     entries = [known[image] for image in labels]
     replays = [_replay(setup, model, exhibit) for exhibit in exhibits]
     originals = any(replay.change.acts_on == "original" for replay in replays)
@@ -93,7 +104,7 @@ def _draw(
         exhibit, replay = exhibits[number], replays[number]
         parameters = torch.tensor([replay.parameters], dtype=torch.float64)
         pictures = replay.change.pictures(renderer, indices[exhibit.image], parameters)
-        clean, changed = (images.inputs[indices[exhibit.image]], image) if pictures is None else pictures
+        clean, changed = (images.inputs[indices[exhibit.before]], image) if pictures is None else pictures
         _store(run, exhibit.clean_file, clean)
         _store(run, exhibit.file, changed)
         if needs_explanation(model, explainer.criteria[exhibit.lens]):

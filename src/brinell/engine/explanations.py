@@ -9,7 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from brinell.criteria.criterion import Criterion
+from brinell.boxes import Detections
+from brinell.criteria.criterion import Criterion, Scene
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.replay import Replay
 from brinell.errors import BudgetSpent, ServiceError
@@ -61,16 +62,26 @@ class Explainer:
             reason = f"the best detection is {self.marker.name(exhibit.prediction)} now"  # of a lens that compares these
         if detections is None or answer.found is None or self.evaluator.clean.detections is None:
             return replace(exhibit, reason=reason)
-        clean = self.evaluator.clean.detections.at(sample.to(detections.boxes.device))
         label = exhibit.label
         first = (label, exhibit.prediction)
+        clean, moved = self._before(exhibit, answer.found)
         return replace(
             exhibit,
             reason=reason,
-            marks=self.marker.mark_changed(detections, answer.found.clean, first),
+            marks=self.marker.mark_changed(detections, moved, first),
             clean_marks=self.marker.mark_clean(clean, first),
-            scores=(float(answer.found.clean_probabilities[0, label]), float(answer.verdict.probability[0])),
+            scores=(
+                float(clean.class_scores(self.evaluator.model.outputs)[0, label]),
+                float(answer.verdict.probability[0]),
+            ),
         )
+
+    def _before(self, exhibit: Exhibit, found: Scene) -> tuple[Detections, Detections]:
+        """Return what was found in the image that an exhibit is shown next to, and the same moved with the change."""
+        detector, detections = self.evaluator.model.detector, self.evaluator.clean.detections
+        assert detector is not None and detections is not None
+        clean = detections.at(torch.tensor([self.indices[exhibit.before]], device=detections.boxes.device))
+        return clean, found.clean if exhibit.before == exhibit.image else detector.found(clean)
 
 
 def shift_marks(marks: tuple[Mark, ...], model_input: Size, whole: Size, corner: tuple[int, int]) -> tuple[Mark, ...]:

@@ -30,10 +30,11 @@ class Journal:
     stored. Results of tasks are always stored, together every few seconds, so that a short unit writes none.
     """
 
-    def __init__(self, store: Store, unit: Unit, *, trials: bool = False) -> None:
+    def __init__(self, store: Store, unit: Unit, *, trials: bool = False, share: tuple[float, float] = (0.0, 1.0)) -> None:
         self.store, self.trials = store, trials
         names = (quote(part, safe="") for part in (unit.lens, unit.model, unit.operator))
-        self.parts = UNFINISHED, *names, f"{unit.shard:05d}"
+        part = "" if share == (0, 1) else f"-{share[0]!r}-{share[1]!r}"  # other trials than those of the whole unit
+        self.parts = UNFINISHED, *names, f"{unit.shard:05d}{part}"
         self._pending: dict[str, np.ndarray] = {}
         self._files, self._written = 0, time.monotonic()
         self._stored: dict[int, Done] | None = None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
+from brinell.engine.probes import changed_answer, probe_answers
 from brinell.engine.setup import Job, RunSetup
 from brinell.engine.survey import data_fingerprint
 from brinell.engine.tuning import SHARD, best_batch
@@ -41,8 +42,9 @@ def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dic
         "format": FORMAT,
         "identity": _identity(setup, samples),
         # a URI may hold a password, and whether code may run is for whoever opens the run to say
-        "source": config.model_dump(mode="json", exclude={"track": True, "execution": {"trust"}}),
+        "source": config.model_dump(mode="json", exclude={"track": True, "budget": True, "execution": {"trust"}}),
         "models": {model.name: {**_described(model), **model.facts} for model in models},
+        "probes": {model.name: probe_answers(model) for model in models},
         "operators": {change.id: change.describe() for change in changes},
         "unsupported": unsupported,
         "execution": {
@@ -61,10 +63,13 @@ def refuse_other_settings(store: Store, config: RunConfig, models: Sequence[Mode
     """Raise if the folder holds results of another config or of other models."""
     if not store.exists("manifest.json") or not store.measured():
         return
-    held, given = store.manifest()["identity"], _settings(config, models)
-    held = {key: held.get(key) for key in given}
+    manifest, given = store.manifest(), _settings(config, models)
+    held = {key: manifest["identity"].get(key) for key in given}
     if held != given:
         raise RunError(f"{store.url} holds another run ({first_difference(held, given)}); {_FIXES}")
+    for model in models:
+        if change := changed_answer(manifest.get("probes", {}).get(model.name), model):
+            raise RunError(f"{store.url} holds another run: model {model.name} answers differently ({change}); {_FIXES}")
 
 
 def refuse_other_images(store: Store, dataset: Dataset, samples: pa.Table) -> None:
@@ -82,6 +87,33 @@ def refuse_other_images(store: Store, dataset: Dataset, samples: pa.Table) -> No
 def holds_run(store: Store, setup: RunSetup, samples: pa.Table) -> bool:
     """Whether the folder holds this run, and no other one that was refused before it measured anything."""
     return store.exists("manifest.json") and store.manifest()["identity"] == _identity(setup, samples)
+
+
+def claim_folder(
+    store: Store, setup: RunSetup, samples: pa.Table, fresh: Callable[[], dict[str, Any]], *, alone: bool
+) -> dict[str, Any]:
+    """Return the manifest of this run: the one in the folder, or a fresh one if no other run has begun there.
+
+    What another run has begun is replaced only if it has measured nothing, and if no other process uses the folder.
+    """
+    if holds_run(store, setup, samples):
+        return store.manifest()
+    if not store.exists("manifest.json") and store.create_manifest(fresh()):
+        return fresh()
+    if holds_run(store, setup, samples):  # another process of the same run was faster
+        return store.manifest()
+    refuse_other_settings(store, setup.config, setup.models)
+    refuse_other_images(store, setup.dataset, samples)
+    if not alone:
+        difference = first_difference(store.manifest()["identity"], _identity(setup, samples))
+        raise RunError(
+            f"another run has just begun in {store.url} ({difference}); choose another folder with --out, or delete "
+            "that one if nothing is running there"
+        )
+    for table in ("samples", "clean"):  # of a run that was refused before it measured anything
+        store.remove(f"{table}.parquet")
+    store.write_manifest(fresh())
+    return fresh()
 
 
 def is_current(store: Store, manifest: dict[str, Any]) -> bool:
@@ -127,7 +159,12 @@ def _settings(config: RunConfig, models: Sequence[Model]) -> dict[str, Any]:
     return {
         "config": config.identity(),
         "models": {
-            model.name: {**_described(model), "classes": _digest(model), "fingerprint": model.fingerprint}
+            model.name: {
+                **_described(model),
+                "classes": _digest(model),
+                "fingerprint": model.fingerprint,
+                **({"code": model.facts["code"]} if "code" in model.facts else {}),
+            }
             for model in models
         },
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from brinell.datasets.objects import object_rule
 from brinell.engine.clean import answer_clean, readable
@@ -47,12 +49,28 @@ class _Tally:
     most: int = 0
     ended: int = 0
     ended_most: int = 0
+    images: int = 0
+    turns: int = 0
 
-    def pace(self) -> Pace | None:
-        """Return what was measured; None if nothing was."""
+    @property
+    def alone(self) -> bool:
+        """Whether images were measured by ones and twos, which fill no batch."""
+        return self.images < TOGETHER * self.turns
+
+    def pace(self, faster: float) -> Pace | None:
+        """Return what was measured; None if nothing was. Many images together are `faster` than few."""
         if not self.most:
             return None
-        return Pace(self.ended / self.ended_most if self.ended_most else None, self.seconds / (self.trials or self.most))
+        seconds = self.seconds / (self.trials or self.most)
+        return Pace(self.ended / self.ended_most if self.ended_most else None, seconds / faster if self.alone else seconds)
+
+
+class _Limits(NamedTuple):
+    """When a probe has to end, when the first search of each change has to, and the model's trials per second."""
+
+    until: float
+    latest: float
+    rate: float
 
 
 @dataclass(frozen=True)
@@ -67,7 +85,8 @@ class Probe:
     def paces(self, job: Job, rate: float, seconds: float) -> dict[str, Pace]:
         """Return the pace of each change of a job, measured in about so many seconds; cheap changes come first.
 
-        The first search of each change may take longer, so that it ends.
+        The first search of each change may take longer, so that it ends. Where there is time for few images only, all of
+        them go through one of the changes, to see how much faster full batches are.
         """
         tallies = {change.id: _Tally() for change in job.changes}
         changes = sorted(job.changes, key=lambda change: job.trials(change, self.entries))
@@ -80,19 +99,49 @@ class Probe:
             self.context.pool,
             with_originals=job.method.with_originals,
         )
+        self._visit(job, changes, images, tallies, _Limits(until, latest, rate))
+        faster = self._speed_up(job, changes, images, tallies)
+        paces = {name: tally.pace(faster) for name, tally in tallies.items()}
+        return {name: pace for name, pace in paces.items() if pace is not None}
+
+    def _visit(
+        self,
+        job: Job,
+        changes: Sequence[Change],
+        images: Images,
+        tallies: Mapping[str, _Tally],
+        limits: _Limits,
+    ) -> None:
+        """Measure some images of each change in turn."""
+        until, latest, rate = limits
         first = dict.fromkeys(tallies, 0)
         while any(start < len(self.entries) for start in first.values()):
             for number, change in enumerate(changes):
                 start, now, waiting = first[change.id], time.perf_counter(), len(changes) - number
                 end = latest if start == 0 else until
                 if now >= end:
-                    return _paces(tallies)
+                    return
                 if start == len(self.entries):
                     continue
                 trials = rate * max(until - now, 0) / waiting
                 allowed = now + (end - now) / waiting
                 first[change.id] = self._advance(job, change, images, start, tallies[change.id], trials, allowed)
-        return _paces(tallies)
+
+    def _speed_up(self, job: Job, changes: Sequence[Change], images: Images, tallies: Mapping[str, _Tally]) -> float:
+        """Return how much faster all images are together, by the change that takes the least; 1 if that takes long."""
+        ended = [change for change in changes if tallies[change.id].ended and tallies[change.id].alone]
+        if not ended:
+            return 1.0
+
+        def seconds_per_image(change: Change) -> float:
+            return tallies[change.id].seconds / tallies[change.id].images
+
+        change = min(ended, key=seconds_per_image)
+        few, many, limit = tallies[change.id], _Tally(), 2 * seconds_per_image(change)
+        if limit > SHORTEST:
+            return 1.0
+        self._advance(job, change, images, 0, many, math.inf, time.perf_counter() + limit)
+        return max(1.0, few.seconds / few.trials * many.trials / many.seconds)
 
     def _advance(
         self, job: Job, change: Change, images: Images, start: int, tally: _Tally, trials: float, until: float
@@ -106,7 +155,7 @@ class Probe:
             options = job.method.sketch(options, max(1.0, TOGETHER * each / max(trials, 1.0)))
         sketched = Job(job.lens, options, job.model, job.changes, job.unsupported)
         each = max(1.0, sketched.trials(change, self.entries) / len(self.entries))
-        stop = min(len(self.entries), start + max(1, int(trials / each)))
+        stop = min(len(self.entries), start + int(max(1, min(trials / each, len(self.entries)))))
         entries = self.entries[start:stop]
         part = Images(images.inputs[start:stop], images.originals[start:stop])
         evaluator = make_evaluator(self.context, sketched, entries, part, self.truth, self.context.batch(job.model))
@@ -117,15 +166,12 @@ class Probe:
         tally.trials += done
         tally.seconds += time.perf_counter() - began
         tally.most += most
+        tally.images += len(entries)
+        tally.turns += 1
         if ended:
             tally.ended += done
             tally.ended_most += most
         return stop
-
-
-def _paces(tallies: dict[str, _Tally]) -> dict[str, Pace]:
-    measured = {name: tally.pace() for name, tally in tallies.items()}
-    return {name: pace for name, pace in measured.items() if pace is not None}
 
 
 def _drive(evaluator: Evaluator, measuring: Measuring, until: float) -> bool:

@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from brinell.config.budget import Budget
+from brinell.engine.budget import Work, share_of, wanted_of, work_of
+from brinell.engine.clean import kept_entries
 from brinell.engine.manifest import refuse_other_settings
 from brinell.engine.pace import Pace, probing
-from brinell.engine.runner import share_left
+from brinell.engine.parts import share_left
 from brinell.engine.setup import Job, RunSetup, jobs_of
 from brinell.engine.shards import Entry
 from brinell.engine.survey import select_indices
@@ -22,6 +25,7 @@ from brinell.engine.threads import torch_alone
 from brinell.engine.tuning import images_per_second, measured_speed
 from brinell.errors import BrinellError, UnreadableImage
 from brinell.models.model import Model
+from brinell.run_config import RunConfig
 from brinell.runs.store import Store
 
 BYTES_PER_ROW = 42  # of a profile in Parquet, as measured on 300 ImageNet images
@@ -58,6 +62,7 @@ class Cost:
     currency: str = ""
     detections: int = 0  # most per row
     windows: int = 0  # stored in maps
+    cells: int = 0  # of an image's grid, such as levels, of which a budget chooses some; 0: it chooses images
 
     @property
     def bytes(self) -> int:
@@ -68,6 +73,15 @@ class Cost:
         """Return the cost of a share of the work."""
         counts = ("trials", "rows", "forward_passes", "gradients", "queries", "windows")
         return replace(self, seconds=self.seconds * share, **{name: round(getattr(self, name) * share) for name in counts})
+
+    def under(self, share: float) -> Cost:
+        """Return the cost if a share of the trials is made; clean images are queried in any case."""
+        clean = 2 * self.images
+        passes = clean + round(share * max(0, self.forward_passes - clean))
+        time = passes / self.forward_passes if self.forward_passes else share
+        queries = self.images + round(share * (self.queries - self.images)) if self.queries else 0
+        counts = {name: round(getattr(self, name) * share) for name in ("trials", "rows", "gradients", "windows")}
+        return replace(self, forward_passes=passes, queries=queries, seconds=self.seconds * time, **counts)
 
 
 @dataclass(frozen=True)
@@ -146,14 +160,36 @@ def plan_run(setup: RunSetup) -> Plan | None:
     store = Store(setup.config.folder())
     refuse_other_settings(store, setup.config, setup.models)
     jobs = jobs_of(setup)
-    left = [share_left(store, job) for job in jobs] if store.exists("manifest.json") and store.measured() else None
+    left = _left(store, setup.config, jobs)
     if left is not None and not any(left):
         return None
     found = plan(setup)
     if left is None:
-        return found
+        return under_budget(found, setup.config.budget)
     costs = tuple(cost.scaled(share) for cost, share in zip(found.costs, left, strict=True))
     return replace(found, costs=costs, resumed=True)
+
+
+def under_budget(plan: Plan, budget: Budget | None) -> Plan:
+    """Return what a plan costs under a budget; with a target width, it may take all queries."""
+    if budget is None:
+        return plan
+    if budget.width is not None:
+        return replace(plan, costs=tuple(replace(cost, most=True) for cost in plan.costs))
+    models = {cost.model: cost.images for cost in plan.costs}
+    share = share_of(budget, Work(sum(cost.trials for cost in plan.costs), sum(models.values())))
+    return replace(plan, costs=tuple(cost.under(share) for cost in plan.costs))
+
+
+def _left(store: Store, config: RunConfig, jobs: list[Job]) -> list[float] | None:
+    """Return the share of each job's trials that are still to do; None in a folder that holds nothing yet."""
+    if not store.exists("manifest.json") or not store.measured():
+        return None
+    if not store.exists("samples.parquet") or not store.exists("clean.parquet"):
+        return None
+    kept, manifest = kept_entries(store.table("samples"), store.table("clean")), store.manifest()
+    wanted = wanted_of(config, work_of(jobs, kept), manifest)
+    return [share_left(store, job, kept, wanted) for job in jobs]
 
 
 def _works(setup: RunSetup, jobs: list[Job], indices: list[int]) -> list[_Work]:
@@ -236,6 +272,7 @@ def _cost(work: _Work, paces: Mapping[str, Pace]) -> Cost:
         price=None if service is None else service.price,
         currency="" if service is None else service.currency,
         windows=trials if job.method.by_window else 0,
+        cells=max([0, *(round(work.trials[change.id]) for change in job.changes if job.lens.reader.cells(change.id))]),
         detections=0
         if job.method.search or job.method.by_window or job.model.detector is None
         else job.model.detector.decoding.max_detections,

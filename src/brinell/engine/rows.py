@@ -3,35 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.criteria.criterion import CAUSES
+from brinell.engine.parts import Part
 from brinell.engine.shards import Entry
 from brinell.lenses.method import Categorical, Columns, Files, Nullable
+from brinell.lenses.reader import Reader
+from brinell.runs.arrow import ROWS_TABLE, arrow_schema
 from brinell.runs.schema import ROWS, Unit
 from brinell.runs.store import Store
+from brinell.runs.tables import with_files
+
+INCLUSION = "inclusion"
 
 
-def write_rows(
-    store: Store, unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns, own: pa.Schema
-) -> None:
-    """Store what a lens measured: its files first, so that rows refer to nothing that isn't there. `own` are the lens's
-    columns in addition to the common ones.
+def write_rows(store: Store, part: Part, shard: Sequence[Entry], labels: Tensor, columns: Columns, reader: Reader) -> None:
+    """Store what a lens measured: its files first, so that rows refer to nothing that isn't there.
+
+    `labels` are those of the part's samples. Rows of a smaller budget are kept, and the order is that of a full run.
     """
     files = columns.pop("files", None)
-    if isinstance(files, Files):
-        for name, content in files.content.items():
-            store.write(content, unit.lens, *name.split("/"))
-    schema = pa.unify_schemas([ROWS, own])
-    store.write_unit(unit, rows_table(unit, entries, labels, columns, schema))
+    written = (
+        {f"{part.unit.lens}/{name}": content for name, content in files.content.items()} if isinstance(files, Files) else {}
+    )
+    for name, content in written.items():
+        store.write(content, *name.split("/"))
+    entries = [shard[sample] for sample in part.samples]
+    table = rows_table(part.unit, entries, labels, columns, arrow_schema(ROWS, reader.columns))
+    before, now = part.inclusion
+    if part.done > 0:
+        old = store.unit(part.unit)
+        if before < 1:  # exactly 1 again where all of an image's cells are there
+            old = _with_inclusion(old, old[INCLUSION].to_numpy() / before)
+        table = _merge(old, table, [entry.image for entry in shard], reader.order)
+    if part.share == 1:
+        table = _with_inclusion(table, None)
+    elif now < 1:
+        table = _with_inclusion(table, table[INCLUSION].fill_null(1.0).to_numpy() * now)
+    store.write_unit(part.unit, with_files(table, written) if written else table, part.share)
+
+
+def _with_inclusion(table: pa.Table, values: np.ndarray | None) -> pa.Table:
+    """Return rows with the probability that a budget included them; None: nothing was left out."""
+    place = table.schema.get_field_index(INCLUSION)
+    field = table.schema.field(place)
+    column = pa.nulls(len(table), field.type) if values is None else pa.array(values, field.type)
+    return table.set_column(place, field, column)
+
+
+def _merge(old: pa.Table, new: pa.Table, images: Sequence[str], order: Sequence[str]) -> pa.Table:
+    """Return the rows of a smaller budget and those that a larger one adds, in the order of a full run.
+
+    All cells of an image that were chosen at random, which clean images were not, have the probability of its new ones.
+    """
+    table = pa.concat_tables([old.cast(new.schema), new]).unify_dictionaries().combine_chunks()
+    position = {image: place for place, image in reversed(list(enumerate(images)))}
+    places = np.array([position[image] for image in table["image"].to_pylist()], dtype=np.int64)
+    included, fresh = table[INCLUSION].fill_null(1.0).to_numpy(), np.arange(len(table)) >= len(old)
+    latest = np.zeros(len(images))
+    np.maximum.at(latest, places[fresh], included[fresh])
+    chosen = (included < 1) & (latest[places] > 0)
+    table = _with_inclusion(table, np.where(chosen, latest[places], included))
+    table = table.take(pa.array(np.lexsort([_key(table, name, places) for name in reversed(order)])))
+    return table.replace_schema_metadata(old.schema.metadata)  # the files that old rows refer to
+
+
+def _key(table: pa.Table, name: str, places: np.ndarray) -> Any:
+    """Return numbers to sort rows by: images by their places, words by their codes, and null first."""
+    if name == "image":
+        return places
+    if name == "changed":  # clean images first
+        return table["level"].fill_null(0).to_numpy() > 0
+    column = table[name].combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.indices
+    return column.fill_null(-1).to_numpy(zero_copy_only=False)
 
 
 def rows_table(
-    unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns, schema: pa.Schema = ROWS
+    unit: Unit, entries: Sequence[Entry], labels: Tensor, columns: Columns, schema: pa.Schema = ROWS_TABLE
 ) -> pa.Table:
     """Return a lens's columns as rows of a schema; columns that it doesn't provide are null."""
     samples = columns["sample"]
@@ -71,7 +128,7 @@ def _lists(detections: Detections) -> dict[str, pa.Array]:
         "detected_labels": pa.array(detections.labels.cpu()[there].to(torch.int16).numpy()),
         "detected_scores": pa.array(detections.scores.cpu()[there].numpy()),
     }
-    return {name: pa.ListArray.from_arrays(ends, each).cast(ROWS.field(name).type) for name, each in values.items()}
+    return {name: pa.ListArray.from_arrays(ends, each).cast(ROWS_TABLE.field(name).type) for name, each in values.items()}
 
 
 def _causes(column: Tensor | Nullable | Categorical) -> Tensor | Nullable | Categorical:

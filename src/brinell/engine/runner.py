@@ -3,80 +3,105 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 import torch
 from torch import Tensor
 
 from brinell.datasets.objects import object_rule
-from brinell.engine.clean import answer_clean, drop_unlabelled, readable, select_kept
+from brinell.engine.budget import decide_share
+from brinell.engine.clean import answer_clean, drop_unlabelled, kept_entries, readable, select_kept
 from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator, Known
 from brinell.engine.exhibits import draw_exhibits
+from brinell.engine.growth import StoppingRule, grow, rule_of
 from brinell.engine.journal import Journal
 from brinell.engine.labels import find_labels
 from brinell.engine.manifest import (
     count_queries,
-    holds_run,
-    new_manifest,
     refuse_other_images,
     refuse_other_settings,
     refuse_replaced,
 )
+from brinell.engine.parts import Part, Wanted, missing_parts, units_of
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.renderer import Renderer
+from brinell.engine.resuming import begin_run, drop_damaged_tables, unusable_units, usable_table
 from brinell.engine.rows import write_rows
 from brinell.engine.setup import Job, RunSetup, jobs_of
 from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numbers, load_images, one_ahead, worker_count
 from brinell.engine.survey import select_indices, survey
 from brinell.engine.threads import torch_alone
 from brinell.engine.truth import Truth
-from brinell.engine.units import JobProgress, fix_unit_size, unit_size
+from brinell.engine.units import JobProgress, fix_unit_size, record_units
+from brinell.interrupts import stoppable
 from brinell.lenses.method import Columns
-from brinell.perturb.change import Change
 from brinell.runs.run import Run
-from brinell.runs.schema import Unit
 from brinell.runs.store import Store
 
 SCORES = ("confidence", "rank", "probability")  # columns that a model without scores doesn't have
 
 
 def execute(
-    setup: RunSetup, reporter: Reporter | None = None, on_lens: Callable[[Store, str], None] = lambda store, lens: None
+    setup: RunSetup,
+    reporter: Reporter | None = None,
+    on_lens: Callable[[Store, str], None] = lambda store, lens: None,
+    early: StoppingRule | None = None,
 ) -> Run:
-    """Execute a run, or what is missing of it, and open it. `on_lens` is called when a lens has all its rows."""
+    """Execute a run, or what is missing of it, and open it.
+
+    `on_lens` is called when a lens has all its rows. With `early`, images come in a random order until it says stop.
+    """
     reporter = reporter or Silent()
     config, began = setup.config, time.monotonic()
     store = Store(config.folder())
     jobs = jobs_of(setup)
     _announce(store, setup, jobs, reporter)
-    with torch_alone(), ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
+    with stoppable(), torch_alone(), ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
         refuse_other_settings(store, config, setup.models)
         samples = _samples(setup, pool, reporter)
         refuse_other_images(store, setup.dataset, samples)
         _check(jobs, samples, reporter)
         for model in setup.models:
             find_labels(samples, setup.dataset, config.data, model)  # raises before anything is written
-        manifest = _begin(store, setup, jobs, samples)
-        with count_queries(store, setup.models, manifest):
+        with begin_run(store, setup, jobs, samples) as manifest:
             context = RunContext(store, setup, samples, manifest, pool, reporter, {})
-            clean = _clean(context)
-            kept, truth = _kept(samples, clean), Truth.of(clean)
-            for lens, mine in groupby(jobs, key=lambda job: job.lens):
-                for job in mine:
-                    _measure(context, job, kept, truth)
-                if lens.reader.finish is not None and (advice := lens.reader.finish(Run(store))) is not None:
-                    reporter.say(advice)
-                on_lens(store, lens.name)
-            draw_exhibits(Run(store), setup, pool)
-    manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
-    manifest["finished"] = True
-    store.write_manifest(manifest)
+            with count_queries(store, setup.models, manifest):
+                wanted = _execute(context, jobs, on_lens, early)
+            manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
+            manifest["finished"] = True
+            if wanted.share == 1:
+                manifest.pop("budget", None)
+            store.write_manifest(manifest)
     return Run(store)
+
+
+def _execute(
+    context: RunContext, jobs: Sequence[Job], on_lens: Callable[[Store, str], None], early: StoppingRule | None
+) -> Wanted:
+    """Measure what is missing, and return the share of the queries that was wanted."""
+    store = context.store
+    if usable_table(context, "samples") is None:  # after the manifest, so that they can't be taken for another run's
+        store.write_table("samples", context.samples)
+    drop_damaged_tables(context)
+    clean = _clean(context)
+    kept, truth = kept_entries(context.samples, clean), Truth.of(clean)
+    rule = early or rule_of(context.setup.config.budget)
+    wanted = decide_share(context, jobs, kept, early=rule is not None)
+    if rule is not None and (wanted.sampled or not context.manifest["finished"]):
+        wanted = grow(context, jobs, kept, wanted, rule, lambda job, now: _measure(context, job, kept, truth, now))
+    for lens, mine in groupby(jobs, key=lambda job: job.lens):
+        for job in mine:
+            _measure(context, job, kept, truth, wanted)
+        if lens.reader.finish is not None and (advice := lens.reader.finish(Run(store))) is not None:
+            context.reporter.say(advice)
+        on_lens(store, lens.name)
+    draw_exhibits(Run(store), context)
+    return wanted
 
 
 def _announce(store: Store, setup: RunSetup, jobs: Sequence[Job], reporter: Reporter) -> None:
@@ -101,27 +126,18 @@ def _samples(setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter) -> p
     unreadable = len(table) - table["problem"].null_count - without
     if unreadable:
         reporter.say(f"{unreadable} of {len(table)} images can't be read and are skipped (listed in the report)")
+    unlabelled = _count_unlabelled(table) if setup.config.data.labels != "prediction" else 0
+    if unlabelled:
+        reporter.say(f"{unlabelled} of {len(table)} images have no label and are left out")
     if without and objects is not None:
         reporter.say(f"{without} of {len(table)} images are skipped: {objects.missing}")
     return table
 
 
-def _begin(store: Store, setup: RunSetup, jobs: list[Job], samples: pa.Table) -> dict[str, Any]:
-    """Return the manifest of the run in this folder; a new one is written first, and then the samples."""
-    if holds_run(store, setup, samples):
-        manifest = store.manifest()
-    else:
-        manifest = new_manifest(setup, jobs, samples)
-        refuse_other_settings(store, setup.config, setup.models)  # again: another run may have started meanwhile
-        refuse_other_images(store, setup.dataset, samples)
-        for table in ("samples", "clean"):  # of a run that was refused before it measured anything
-            store.remove(f"{table}.parquet")
-        store.write_manifest(manifest)
-    if setup.config.execution.batch is not None:
-        manifest["execution"]["batch"] = dict.fromkeys(manifest["execution"]["batch"], setup.config.execution.batch)
-    if not store.exists("samples.parquet"):  # after the manifest, so that they can't be taken for another run's
-        store.write_table("samples", samples)
-    return manifest
+def _count_unlabelled(samples: pa.Table) -> int:
+    """Return the number of images that could be read and have no label, unless none has one, which is an error later."""
+    usable = samples.filter(samples["problem"].is_null())
+    return usable["label"].null_count if usable["label"].null_count < len(usable) else 0
 
 
 def _check(jobs: list[Job], samples: pa.Table, reporter: Reporter) -> None:
@@ -140,8 +156,8 @@ def _check(jobs: list[Job], samples: pa.Table, reporter: Reporter) -> None:
 def _clean(context: RunContext) -> pa.Table:
     """Return the clean answers of all models, and which images are kept."""
     store, models = context.store, context.setup.models
-    if store.exists("clean.parquet"):
-        return store.table("clean")
+    if (stored := usable_table(context, "clean")) is not None:
+        return stored
     advance = context.reporter.stage("clean answers", len(readable(context.samples)) * len(models), "images")
     tables = [answer_clean(context, model, advance) for model in models]
     if "warnings" in context.manifest:
@@ -152,67 +168,69 @@ def _clean(context: RunContext) -> pa.Table:
     return table
 
 
-def _kept(samples: pa.Table, clean: pa.Table) -> list[Entry]:
-    kept = {index for index, keep in zip(clean["index"].to_pylist(), clean["kept"].to_pylist(), strict=True) if keep}
-    return [entry for entry in readable(samples) if entry.index in kept]
-
-
-def missing_units(
-    store: Store, job: Job, kept: list[Entry], execution: Mapping[str, Any]
-) -> tuple[list[list[Entry]], set[Unit]]:
-    """Return the images of a job's units, and the units that have no rows yet."""
-    size = unit_size(execution, job, kept)
-    shards = [kept[start : start + size] for start in range(0, len(kept), size)]
-    units = [unit for number in range(len(shards)) for unit, _ in _units_of(job, number)]
-    return shards, set(store.missing(units))
-
-
-def share_left(store: Store, job: Job) -> float:
-    """Return the share of a job's trials that are still to do, in a folder that holds its run."""
-    if not store.exists("samples.parquet") or not store.exists("clean.parquet"):
-        return 1.0
-    kept = _kept(store.table("samples"), store.table("clean"))
-    shards, missing = missing_units(store, job, kept, store.manifest()["execution"])
-    changes = {change.id: change for change in job.changes}
-    left = sum(job.trials(changes[unit.operator], shards[unit.shard]) for unit in missing)
-    total = sum(job.trials(change, kept) for change in job.changes)
-    return left / total if total else float(bool(missing))
-
-
 def _boxes_of(entries: Sequence[Entry]) -> Tensor:
     """Return the objects' boxes in the pixels of their images (N, 4), NaN where unknown."""
     return torch.tensor([entry.box or [torch.nan] * 4 for entry in entries])
 
 
-def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth) -> None:
-    """Measure every unit of a job that has no rows yet, shard by shard."""
+def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth, wanted: Wanted) -> None:
+    """Measure what is missing of every unit of a job."""
     fix_unit_size(context, job, kept)
-    shards, missing = missing_units(context.store, job, kept, context.manifest["execution"])
+    for stage in wanted.stages:
+        _measure_stage(context, job, kept, truth, stage)
+
+
+def _measure_stage(context: RunContext, job: Job, kept: list[Entry], truth: Truth, wanted: Wanted) -> None:
+    """Measure what is missing of every unit, shard by shard."""
+    shards, missing = missing_parts(context.store, job, kept, context.manifest["execution"], wanted)
+    record_units(context, job, len(units_of(job, len(shards))))
+    held = sorted(set(units_of(job, len(shards))) - {part.unit for part in missing if not part.done})
+    damaged = unusable_units(context, held)
+    if damaged:
+        again = replace(wanted, damaged=frozenset(damaged))
+        missing = missing_parts(context.store, job, kept, context.manifest["execution"], again)[1]
     if not missing:
         return
-    numbers = sorted({unit.shard for unit in missing})
-    most = {
-        unit: job.trials(change, shards[number])
-        for number in numbers
-        for unit, change in _units_of(job, number)
-        if unit in missing
-    }
-    progress = JobProgress(context.reporter, job, most, shards)
+    most = {part.unit: part.trials(job, shards[part.unit.shard]) for part in missing}
+    progress = JobProgress(context.reporter, job, most, {part.unit: len(part.samples) for part in missing})
+    parts = {number: list(own) for number, own in groupby(missing, key=lambda part: part.unit.shard)}
     batch = context.batch(job.model)
 
-    def load(number: int) -> tuple[int, Images]:
-        return number, _load(context, job, shards[number])
+    def load(number: int) -> tuple[int, list[int], Images]:
+        samples = sorted({sample for part in parts[number] for sample in part.samples})
+        return number, samples, _load(context, job, [shards[number][sample] for sample in samples])
 
-    for number, images in one_ahead(load, numbers):
-        entries = shards[number]
-        evaluator = make_evaluator(context, job, entries, images, truth, batch, progress.queried)
-        for unit, change in _units_of(job, number):
-            if unit in missing:
-                before = evaluator.queries
-                _measure_unit(context, job, evaluator, unit, change, entries, most[unit])
-                progress.finish(unit, evaluator.queries - before)
-        batch = evaluator.batch  # what memory allowed here holds for the next shard
-        del evaluator, images  # or they would stay until the next ones are loaded
+    for number, loaded, images in one_ahead(load, parts):
+        shard, evaluators = shards[number], dict[tuple[int, ...], Evaluator]()
+        for part in parts[number]:
+            if not part.samples:  # none of its images was chosen
+                write_rows(
+                    context.store,
+                    part,
+                    shard,
+                    torch.zeros(0),
+                    {"sample": torch.zeros(0, dtype=torch.int64)},
+                    job.lens.reader,
+                )
+                progress.finish(part.unit, 0)
+                continue
+            if part.samples not in evaluators:
+                entries, chosen = [shard[sample] for sample in part.samples], _select(images, loaded, part.samples)
+                evaluators[part.samples] = make_evaluator(context, job, entries, chosen, truth, batch, progress.queried)
+            evaluator = evaluators[part.samples]
+            before = evaluator.queries
+            _measure_part(context, job, evaluator, part, shard, most[part.unit])
+            progress.finish(part.unit, evaluator.queries - before)
+            batch = evaluator.batch  # what memory allowed here holds for the next shard
+        del evaluators, images  # or they would stay until the next ones are loaded
+
+
+def _select(images: Images, loaded: list[int], samples: tuple[int, ...]) -> Images:
+    """Return the images of samples, from those that were loaded."""
+    if len(samples) == len(loaded):
+        return images
+    places = [loaded.index(sample) for sample in samples]
+    return Images(images.inputs[places], [images.originals[place] for place in places] if images.originals else [])
 
 
 def _load(context: RunContext, job: Job, entries: list[Entry]) -> Images:
@@ -246,23 +264,23 @@ def make_evaluator(
     return Evaluator(model, renderer, labels, criterion=job.criterion(), batch=batch, advance=advance, known=known)
 
 
-def _measure_unit(
-    context: RunContext, job: Job, evaluator: Evaluator, unit: Unit, change: Change, entries: Sequence[Entry], most: int
+def _measure_part(
+    context: RunContext, job: Job, evaluator: Evaluator, part: Part, shard: Sequence[Entry], most: int
 ) -> None:
     """Measure one change and write its rows. What a long unit has computed is kept in a journal while it runs."""
     store, began = context.store, time.perf_counter()
-    journal = Journal(store, unit, trials=most > (job.method.trials_per_unit or most))
+    journal = Journal(store, part.unit, trials=most > (job.method.trials_per_unit or most), share=(part.done, part.share))
     try:
-        columns = evaluator.drive(job.method.measure(evaluator.shard(), change, job.options), journal)
+        columns = evaluator.drive(job.method.measure(evaluator.shard(part.sampling), part.change, job.options), journal)
     except BaseException:
         journal.flush()
         raise
     if job.method.timed:
-        columns["seconds"] = _constant(columns, (time.perf_counter() - began) / len(entries))
+        columns["seconds"] = _constant(columns, (time.perf_counter() - began) / len(part.samples))
     if not job.model.scores:
         columns = {name: column for name, column in columns.items() if name not in SCORES}
     refuse_replaced(store, context.manifest)
-    write_rows(store, unit, entries, evaluator.labels.cpu(), columns, job.lens.reader.columns)
+    write_rows(store, part, shard, evaluator.labels.cpu(), columns, job.lens.reader)
     journal.clear()
     give_back_freed_memory()
 
@@ -272,8 +290,3 @@ def _constant(columns: Columns, value: float) -> Tensor:
     samples = columns["sample"]
     assert isinstance(samples, Tensor)
     return torch.full(samples.shape, value)
-
-
-def _units_of(job: Job, shard: int) -> Iterator[tuple[Unit, Change]]:
-    for change in job.changes:
-        yield Unit(job.lens.name, job.model.name, change.id, shard), change

@@ -14,7 +14,7 @@ from brinell.datasets.objects import ObjectRule
 from brinell.draws import permutation
 from brinell.engine.shards import in_order
 from brinell.errors import DataError, UnreadableImage
-from brinell.runs.schema import SAMPLES
+from brinell.runs.arrow import SAMPLES_TABLE
 from brinell.types import Dataset, Label, image_id
 
 
@@ -68,7 +68,7 @@ def survey(
     for record in in_order(pool, read, indices, 32):
         records.append(record)
         advance(1)
-    table = pa.Table.from_pylist(records, schema=SAMPLES)
+    table = pa.Table.from_pylist(records, schema=SAMPLES_TABLE)
     if table["problem"].null_count == 0:
         first = table["problem"][0] if len(table) else "it is empty"
         raise DataError(

@@ -42,6 +42,14 @@ def fix_unit_size(context: RunContext, job: Job, entries: Sequence[Entry]) -> No
     context.store.write_manifest(context.manifest)
 
 
+def record_units(context: RunContext, job: Job, count: int) -> None:
+    """Store the number of a job's units in the manifest, so that whoever watches the run knows how many are left."""
+    recorded = context.manifest.setdefault("units", {})
+    if recorded.get(_name(job)) != count:
+        recorded[_name(job)] = count
+        context.store.write_manifest(context.manifest)
+
+
 def _name(job: Job) -> str:
     return f"{job.lens.name}/{job.model.name}"
 
@@ -58,8 +66,8 @@ def _limited(most: int, fitting: float) -> int:
 class JobProgress:
     """Reports the progress of a job: its trials, or where only the end shows how many a search needs, its searches."""
 
-    def __init__(self, reporter: Reporter, job: Job, trials: Mapping[Unit, int], shards: Sequence[Sequence[Entry]]) -> None:
-        self._trials, self._images = trials, {unit: len(shards[unit.shard]) for unit in trials}
+    def __init__(self, reporter: Reporter, job: Job, trials: Mapping[Unit, int], images: Mapping[Unit, int]) -> None:
+        self._trials, self._images = trials, images
         what, self._searches = f"{job.lens.name}: {job.model.name}", job.method.search
         if not self._searches:
             self._advance = reporter.stage(what, sum(trials.values()), job.unit)

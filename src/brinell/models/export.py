@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from brinell.errors import MissingExtra, ModelError
+from brinell.interrupts import raise_if_interrupted, stoppable
 from brinell.models.exports import cached_file, keep
 from brinell.models.model import Forward
 from brinell.models.onnx import open_session, session_forward
@@ -69,7 +70,7 @@ def export(module: nn.Module, images: Tensor, path: Path, name: str) -> None:
     batch = torch.export.Dim("batch", min=1, max=1 << 16)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with stoppable(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             torch.onnx.export(
                 module,
@@ -82,7 +83,9 @@ def export(module: nn.Module, images: Tensor, path: Path, name: str) -> None:
                 external_data=False,
                 verbose=False,
             )
-    except Exception as error:  # the exporter's passes may raise anything
+        raise_if_interrupted()  # the exporter swallows Ctrl-C
+    except Exception as error:  # its passes may raise anything
+        raise_if_interrupted()
         reason = str(error).strip().splitlines()
         raise ModelError(
             f"model {name} can't be exported to ONNX ({reason[0] if reason else type(error).__name__}); use runtime torch"

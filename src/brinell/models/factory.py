@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -15,20 +17,29 @@ from brinell.config.execution import Execution
 from brinell.config.model import WEIGHTS, ModelOptions
 from brinell.errors import ConfigError, ModelError
 from brinell.models.checkpoints import load_state, read_state
+from brinell.models.code import code_digest
 from brinell.models.model import Model
-from brinell.models.modules import model_from_module
+from brinell.models.modules import code_facts, model_from_module
 from brinell.models.preprocess import Preprocess
 
 
 def open_torch(rest: str, options: ModelOptions, execution: Execution) -> Model:
     """Open `package.module:factory`, `file.py:factory`, or a weights file whose `factory` is an option."""
     file = Path(rest).expanduser()
-    module = _load_with_weights(file, options, execution) if file.suffix in WEIGHTS else _build(rest)
-    return model_from_module(module, options, execution, known=Preprocess(), classes=None)
+    if file.suffix in WEIGHTS:
+        module, origin = _load_with_weights(file, options, execution)
+    else:
+        module, origin = _build(rest)
+    code = code_digest(module, factory=origin)
+    model = model_from_module(module, options, execution, known=Preprocess(), classes=None)
+    return replace(model, facts={**model.facts, **code_facts(code)})
 
 
-def _build(text: str) -> nn.Module:
-    """Build a module by `package.module:factory` or `file.py:factory`; the factory is called without arguments."""
+def _build(text: str) -> tuple[nn.Module, ModuleType]:
+    """Build a module by `package.module:factory` or `file.py:factory`, and return the Python module of the factory, too.
+
+    The factory is called without arguments.
+    """
     path, _, name = text.rpartition(":")
     if not path or not name:
         raise ConfigError(f"expected torch:package.module:factory, got torch:{text}")
@@ -42,7 +53,7 @@ def _build(text: str) -> nn.Module:
         raise ModelError(f"{text} can't be built: {type(error).__name__}: {error}") from error
     if not isinstance(built, nn.Module):
         raise ModelError(f"{text} should return a torch.nn.Module, but returned {type(built).__name__}")
-    return built
+    return built, module
 
 
 def _import(name: str) -> Any:
@@ -63,18 +74,18 @@ def _import_file(path: Path) -> Any:
     return module
 
 
-def _load_with_weights(file: Path, options: ModelOptions, execution: Execution) -> nn.Module:
+def _load_with_weights(file: Path, options: ModelOptions, execution: Execution) -> tuple[nn.Module, ModuleType | None]:
     """Build a module and load its weights from a file, which is only unpickled if the user trusts it."""
     if options.factory is None:
         if execution.trust and file.suffix != ".safetensors":
-            return _unpickle(file)
+            return _unpickle(file), None
         raise ModelError(
             f"{file.name} holds weights only; name the function that builds its module: "
             f"torch:{file}?factory=package.module:factory"
         )
-    module = _build(options.factory)
+    module, origin = _build(options.factory)
     load_state(module, read_state(file, trust=execution.trust), file, options.factory)
-    return module
+    return module, origin
 
 
 def _unpickle(file: Path) -> nn.Module:

@@ -16,6 +16,7 @@ from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, MissingExtra, ModelError
+from brinell.models.code import code_digest
 from brinell.models.detection import Heads, box_probabilities, read_heads
 from brinell.models.device import select_device
 from brinell.models.export import export_forward
@@ -64,9 +65,15 @@ def from_module(
         return differentiable(images).to(torch.float32).clamp(min=1e-30).log()
 
     facts = {"source": description.source, **running, "precision": execution.precision, "device": str(device)}
+    facts |= code_facts(code_digest(module))
     model = make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
     internals = Internals(module, log_probabilities if probed.probabilities else differentiable)
     return replace(model, differentiable=differentiable, internals=internals)
+
+
+def code_facts(digest: str | None) -> dict[str, str]:
+    """Return the digest of a model's code for the manifest, if any of it is the user's."""
+    return {} if digest is None else {"code": digest}
 
 
 def _detector_from_module(module: nn.Module, decoding: Decoding, description: Description, execution: Execution) -> Model:
@@ -94,6 +101,7 @@ def _detector_from_module(module: nn.Module, decoding: Decoding, description: De
         "runtime": "torch",
         "precision": execution.precision,
         "device": str(device),
+        **code_facts(code_digest(module)),
     }
     model = make_detector(heads, decoding, description, device=device, fingerprint=fingerprint, facts=facts)
     return replace(model, internals=Internals(module, best_scores))

@@ -141,8 +141,24 @@ def _read_input(session: Any, options: ModelOptions) -> Preprocess:
 
 
 def _file_fingerprint(path: Path) -> str:
+    """Return 16 hex digits of a hash of a file and, if its weights are in other files, of those."""
     digest = hashlib.blake2b(digest_size=8)
-    with path.open("rb") as file:
-        for block in itertools.takewhile(bool, (file.read(1 << 20) for _ in itertools.count())):
-            digest.update(block)
+    for file in (path, *_weight_files(path)):
+        try:
+            with file.open("rb") as opened:
+                for block in itertools.takewhile(bool, (opened.read(1 << 20) for _ in itertools.count())):
+                    digest.update(block)
+        except OSError as error:
+            raise ModelError(f"{path.name} can't be read: {file}: {error.strerror or error}") from error
     return digest.hexdigest()
+
+
+def _weight_files(path: Path) -> list[Path]:
+    """Return the files that hold an ONNX file's weights outside of it."""
+    try:
+        import onnx
+        from onnx.external_data_helper import ExternalDataInfo, _get_all_tensors, uses_external_data
+    except ImportError:
+        return []
+    tensors = filter(uses_external_data, _get_all_tensors(onnx.load(path, load_external_data=False)))
+    return [path.parent / name for name in sorted({ExternalDataInfo(tensor).location for tensor in tensors})]

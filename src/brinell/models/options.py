@@ -53,7 +53,10 @@ def select_classes(options: ModelOptions, known: Classes | None) -> Classes | No
         lines = Path(options.classes).expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the class list {options.classes!r} can't be read as UTF-8 text: {error}") from error
-    return Classes(tuple(line for line in lines if line.strip()))
+    names = tuple(line for line in lines if line.strip())
+    if not names:
+        raise ConfigError(f"the class list {options.classes!r} is empty; give a text file with one class name per line")
+    return Classes(names)
 
 
 def _sides(size: tuple[int, ...]) -> tuple[int, int]:

@@ -35,6 +35,8 @@ def probe(forward: Forward, description: Description, device: torch.device) -> P
     name, classes = description.name, description.classes
     inputs = probe_images(description.preprocess).to(device)
     scores = check_scores(_run_first(forward, description, inputs), len(inputs), None, name)
+    if scores.shape[1] == 0:
+        raise ModelError(f"model {name} returns no scores: its output has the shape {tuple(scores.shape)}")
     if bool(scores.isnan().any()):
         raise ModelError(f"model {name} returns NaN for plain images; try --precision fp32, or check its weights")
     if classes is not None and len(classes) != scores.shape[1]:

@@ -1,6 +1,3 @@
-"""Names for people (temporary: titles come from `Run.title`)."""
+"""Names that runs store and reports show."""
 
-
-def title(name: str) -> str:
-    """Return the name."""
-    return name
+MEDIAN = "median"  # the tag of a picture of the typical image, next to those of the images that break first

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,8 @@ import duckdb
 
 from brinell.errors import ConfigError, RunError
 from brinell.registry import nearest
-from brinell.runs.store import Store
+from brinell.runs.integrity import FOREIGN, foreign_rows, rows_problems
+from brinell.runs.store import Store, digest_of
 from brinell.units import format_amount
 
 
@@ -59,6 +61,16 @@ class Run:
     def finished(self) -> bool:
         """Whether all rows are there."""
         return bool(self.manifest.get("finished"))
+
+    @property
+    def share(self) -> float:
+        """Share of the queries of a full run that were made; below 1, rows are a sample."""
+        return float(self.manifest.get("budget", {}).get("share", 1.0))
+
+    @property
+    def sampled(self) -> bool:
+        """Whether a budget left queries out."""
+        return self.share < 1
 
     def require_finished(self) -> Run:
         """Return the run, or raise if it is not finished."""
@@ -139,11 +151,29 @@ class Run:
     @cached_property
     def connection(self) -> duckdb.DuckDBPyConnection:
         """DuckDB connection with the run's tables; one for all who read the run."""
-        return self.store.connect()
+        with self._damage_named():
+            connection = self.store.connect()
+            foreign = foreign_rows(connection, self.store, digest_of(self.manifest))
+        if foreign is not None:
+            raise RunError(f"{foreign} {FOREIGN}; rerun the run's command to measure it again")
+        return connection
 
     def query(self, sql: str, parameters: Mapping[str, Any] | list[Any] | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of an SQL query over the run's tables."""
-        return self.connection.execute(sql, parameters).fetchall()
+        connection = self.connection
+        with self._damage_named():
+            return connection.execute(sql, parameters).fetchall()
+
+    @contextmanager
+    def _damage_named(self) -> Iterator[None]:
+        """Name the damaged file where that is why reading fails."""
+        try:
+            yield
+        except (duckdb.Error, OSError, ValueError) as error:  # Arrow's errors are of the last two kinds
+            problem = next(rows_problems(self.store), None)
+            if problem is None:
+                raise
+            raise RunError(f"{problem}; rerun the run's command to measure it again") from error
 
     @cached_property
     def measured(self) -> set[str]:

@@ -43,9 +43,27 @@ def mean(value: float, deviation: float | None, count: int, most: float = math.i
     if most == 1:
         return Estimate(value, *_score_interval(value, deviation**2, count))
     half = student_quantile(count - 1, (1 + CONFIDENCE) / 2) * deviation / math.sqrt(count)
+    return _log_interval(value, half, most)
+
+
+def effective_mean(value: float, variance: float, images: float, most: float = math.inf) -> Estimate:
+    """Return a weighted mean of numbers in [0, `most`] with its interval, from its variance.
+
+    `images` is the number of images of equal weight that its weights amount to.
+    """
+    count = max(1.0, images)
+    if most == 1:
+        return Estimate(value, *_score_interval(value, variance * count, count))
+    half = student_quantile(max(1, int(count) - 1), (1 + CONFIDENCE) / 2) * math.sqrt(variance)
+    return _log_interval(value, half, most)
+
+
+def _log_interval(value: float, half: float, most: float) -> Estimate:
+    """Return a positive number with the interval of its logarithm."""
     if value <= 0:
         return Estimate(value, value - half, value + half)
-    return Estimate(value, value * math.exp(-half / value), min(most, value * math.exp(half / value)))
+    ratio = min(half / value, 700.0)  # beyond, its exponential is infinite anyway
+    return Estimate(value, value * math.exp(-ratio), min(most, value * math.exp(ratio)))
 
 
 def ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Estimate:
@@ -63,7 +81,14 @@ def ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Es
     return Estimate(share, *_score_interval(share, variance, count))
 
 
-def _score_interval(share: float, variance: float, count: int) -> tuple[float, float]:
+def sampled_ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Estimate:
+    """Return the share Σa / Σb over clusters of which a sample may have found few of b, or none: as `ratio`, over as many
+    clusters of equal size as these amount to.
+    """
+    return ratio(a, b, aa, ab, bb, min(count, int(b * b / bb)) if bb else count)
+
+
+def _score_interval(share: float, variance: float, count: float) -> tuple[float, float]:
     """Return the interval of a mean of shares whose variance is that of a proportion, times a dispersion.
 
     For shares of 0 or 1 the dispersion is 1, and this is Wilson's interval. In other samples half an observation with the
@@ -74,7 +99,7 @@ def _score_interval(share: float, variance: float, count: int) -> tuple[float, f
     spread = (count - 1) * share * (1 - share)
     dispersion = min(1.0, ((count - 1) * variance + prior) / (spread + prior))
     normal = normal_quantile((1 + CONFIDENCE) / 2)
-    student = student_quantile(count - 1, (1 + CONFIDENCE) / 2)
+    student = student_quantile(max(1, int(count) - 1), (1 + CONFIDENCE) / 2)
     return _wilson(share, count / dispersion, normal + (student - normal) * (1 - dispersion))
 
 

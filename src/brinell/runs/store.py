@@ -10,27 +10,33 @@ gate.json           the rules that the run was last checked by, and their checks
 exhibits/           pictures for people
 LENS/               what a lens stores in addition to its rows, such as maps
 unfinished/         outcomes of long units so far; removed when their rows are written
+.lock               held by processes that measure the run (see `lock`)
+
+Tables have checksums, and name the run that they belong to by a digest of its identity.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import posixpath
-import uuid
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import duckdb
-import fsspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from brinell.errors import RunError
+from brinell.errors import DamagedFile, RunError
+from brinell.runs.files import create_bytes, is_local, read_bytes, replace_bytes, replacing, with_retries
+from brinell.runs.local import open_folder
 from brinell.runs.schema import CLEAN, ROWS, SAMPLES, Unit
+from brinell.runs.tables import create_table, digest, pack, read_into, read_parquet, read_share, with_share
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # imported where it is needed: a summary is read without
 
 GATE = "gate.json"
 FORMAT = 1  # of a run's folder; others are refused with instructions
@@ -40,67 +46,96 @@ _TABLES = {"samples": SAMPLES, "clean": CLEAN}
 
 
 class Store:
-    """Reads and writes one run's folder."""
+    """Reads and writes one run's folder. Tables that are written belong to `run`, the digest of a run's identity."""
+
+    run: str | None = None
+    _written: dict[str, str] | None = None
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.url = os.fspath(url)
-        try:
-            self.fs, path = fsspec.core.url_to_fs(self.url)
-        except (ValueError, ImportError) as error:  # an unknown protocol, or one that needs a package
-            raise RunError(f"can't open {self.url}: {error}") from None
-        self.root = path.rstrip("/")
+        if "\0" in self.url:
+            raise RunError(f"{self.url!r} can't be the name of a folder; choose another one with --out")
+        self.fs, self.root = open_folder(self.url)
 
     def path(self, *parts: str) -> str:
         """Return a path inside the run's folder, for its file system."""
         return posixpath.join(self.root, *parts)
 
     @property
-    def _is_local(self) -> bool:
-        return "file" in self.fs.protocol
+    def is_local(self) -> bool:
+        """Whether the folder is on this machine."""
+        return is_local(self.fs)
 
     def place(self, *parts: str) -> str:
         """Return a path inside the run's folder for people: a local path or a URL."""
-        return self.path(*parts) if self._is_local else posixpath.join(self.url, *parts)
+        return self.path(*parts) if self.is_local else posixpath.join(self.url, *parts)
 
     def exists(self, *parts: str) -> bool:
         """Whether a file exists."""
-        return bool(self.fs.exists(self.path(*parts)))
+        return bool(with_retries(self.fs, lambda: self.fs.exists(self.path(*parts))))
 
     # ---- bytes ----
 
     def read(self, *parts: str) -> bytes:
         """Return the content of a file."""
         try:
-            data: bytes = self.fs.cat_file(self.path(*parts))
+            return read_bytes(self.fs, self.path(*parts))
         except FileNotFoundError:
             raise RunError(f"{self.url} has no {'/'.join(parts)}; is it the folder of a brinell run?") from None
-        return data
+        except OSError as error:
+            raise RunError(f"can't read {self.place(*parts)}: {error.strerror or error}") from error
+
+    def read_json(self, *parts: str) -> Any:
+        """Return the content of a JSON file."""
+        try:
+            return json.loads(self.read(*parts))
+        except ValueError as error:
+            raise DamagedFile(self.place(*parts)) from error
 
     def write(self, data: bytes, *parts: str) -> None:
-        """Write a file atomically: under another name first, then renamed."""
-        target = self.path(*parts)
-        part = f"{target}.{uuid.uuid4().hex}.part"
+        """Write a file that appears whole or not at all."""
+        with self._write_errors(f"{len(data) / 1e6:.1f} MB", *parts):
+            replace_bytes(self.fs, self.path(*parts), data)
+        if self._written is not None:
+            self._written["/".join(parts)] = digest(data)
+
+    @contextlib.contextmanager
+    def writing(self, *parts: str) -> Iterator[IO[bytes]]:
+        """Yield a file to write, for content that memory should not hold; it appears whole when the context ends."""
+        with self._write_errors(parts[-1], *parts), replacing(self.fs, self.path(*parts)) as file:
+            yield file
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[dict[str, str]]:
+        """Record the digests of all files that are written meanwhile."""
+        written: dict[str, str] = {}
+        self._written = written
         try:
-            self.fs.makedirs(posixpath.dirname(target), exist_ok=True)
-            self.fs.pipe_file(part, data)
-            self.fs.mv(part, target)
+            yield written
+        finally:
+            self._written = None
+
+    def create(self, data: bytes, *parts: str) -> bool:
+        """Write a file if there is none, and return whether there was none. Of several processes, one succeeds."""
+        with self._write_errors(f"{len(data) / 1e6:.1f} MB", *parts):
+            return create_bytes(self.fs, self.path(*parts), data)
+
+    @contextlib.contextmanager
+    def _write_errors(self, what: str, *parts: str) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            self._drop(part)
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise RunError(
-                    f"no space left to write {len(data) / 1e6:.1f} MB into {self.url}; nothing finished is lost: free some "
-                    "space and give the same command again"
+                    f"no space left to write {what} into {self.url}; nothing finished is lost: free some space and "
+                    "give the same command again"
                 ) from error
-            raise RunError(f"can't write {target}: {error.strerror or error}") from error
-
-    def _drop(self, path: str) -> None:
-        with contextlib.suppress(OSError):
-            self.fs.rm_file(path)
+            raise RunError(f"can't write {self.path(*parts)}: {error.strerror or error}") from error
 
     def remove(self, *parts: str) -> None:
         """Remove a file or folder, if it exists."""
         with contextlib.suppress(FileNotFoundError):
-            self.fs.rm(self.path(*parts), recursive=True)
+            with_retries(self.fs, lambda: self.fs.rm(self.path(*parts), recursive=True))
 
     # ---- manifest ----
 
@@ -121,31 +156,50 @@ class Store:
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Replace the manifest."""
-        self.write(json.dumps(manifest, indent=1, ensure_ascii=False).encode(), "manifest.json")
+        self.write(_dump(manifest), "manifest.json")
+
+    def create_manifest(self, manifest: dict[str, Any]) -> bool:
+        """Write the manifest of a new run, and return whether no other process was faster."""
+        return self.create(_dump(manifest), "manifest.json")
 
     # ---- tables ----
 
     def table(self, name: str) -> pa.Table:
         """Return a table other than the rows: samples, clean, precision or saliency."""
-        return pq.ParquetFile(pa.BufferReader(self.read(f"{name}.parquet"))).read()  # read_table imports more than it reads
+        return self._read_parquet(f"{name}.parquet")
 
     def write_table(self, name: str, table: pa.Table) -> None:
         """Write a table other than the rows."""
-        self.write(_packed(table), f"{name}.parquet")
+        self.write(pack(table, self.run), f"{name}.parquet")
 
-    def write_unit(self, unit: Unit, table: pa.Table) -> None:
-        """Write the rows of a finished unit."""
-        self.write(_packed(table), *self._unit(unit))
+    def write_unit(self, unit: Unit, table: pa.Table, share: float = 1.0) -> None:
+        """Write the rows of a finished unit, and which share of its queries they are."""
+        self.write(pack(with_share(table, share), self.run), *unit_file(unit))
 
-    def missing(self, units: Iterable[Unit]) -> list[Unit]:
-        """Return the units that have no rows yet."""
+    def unit(self, unit: Unit) -> pa.Table:
+        """Return the rows of a unit."""
+        return self._read_parquet(*unit_file(unit))
+
+    def _read_parquet(self, *parts: str) -> pa.Table:
+        try:
+            return read_parquet(self.read(*parts))
+        except ValueError as error:
+            raise DamagedFile(self.place(*parts)) from error
+
+    def shares(self, units: Iterable[Unit], *, sampled: bool) -> dict[Unit, float]:
+        """Return the share of queries that each unit has rows of: 0 where there are none, 1 if the run is not `sampled`."""
         done = set(self.unit_files())
-        return [unit for unit in units if self.path(*self._unit(unit)) not in done]
+        paths = {unit: self.path(*unit_file(unit)) for unit in units}
+        return {unit: 0.0 if path not in done else self._share(path) if sampled else 1.0 for unit, path in paths.items()}
+
+    def _share(self, path: str) -> float:
+        with self.fs.open(path, "rb") as opened:
+            return read_share(opened)
 
     def unit_files(self) -> list[str]:
         """Return the files of all finished units."""
         try:
-            found = self.fs.find(self.path("rows"))
+            found = with_retries(self.fs, lambda: self.fs.find(self.path("rows")))
         except FileNotFoundError:
             return []
         return sorted(path for path in found if path.endswith(".parquet"))
@@ -154,34 +208,36 @@ class Store:
         """Whether anything was measured: rows, or answers of a long unit that is not finished."""
         return bool(self.unit_files()) or self.exists(UNFINISHED)
 
-    @staticmethod
-    def _unit(unit: Unit) -> tuple[str, ...]:
-        folders = (quote(part, safe="") for part in (unit.lens, unit.model, unit.operator))
-        return "rows", *folders, f"{unit.shard:05d}.parquet"
-
     def rows(self) -> Any:
         """Return all rows as Arrow data: a dataset that is read as it is queried, or a table for files at a URL.
 
         Files at a URL, which Python reads, are read at once: DuckDB's threads and Arrow's would wait for the interpreter,
         and now and then for each other.
         """
-        import pyarrow.dataset  # importing it takes longer than reading a small run
+        import pyarrow.dataset
+
+        from brinell.runs.arrow import ROWS_TABLE
 
         files = self.unit_files()
         if not files:
-            return ROWS.empty_table()
-        found = pyarrow.dataset.dataset(files, self._row_schema(files), filesystem=self.fs)
-        return found if self._is_local else found.to_table()
+            return ROWS_TABLE.empty_table()
+        found = pyarrow.dataset.dataset(files, self._row_schema(files), filesystem=None if self.is_local else self.fs)
+        return found if self.is_local else found.to_table()
 
     def _row_schema(self, files: list[str]) -> pa.Schema:
         """Return the common columns and those of every lens that has rows, from one file of each."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from brinell.runs.arrow import ROWS_TABLE
+
         depth = len(self.path("rows").split("/"))
         first = {file.split("/")[depth]: file for file in reversed(files)}
         own = []
         for file in first.values():
             with self.fs.open(file, "rb") as opened:
                 own.append(pq.read_schema(opened).remove_metadata())
-        return pa.unify_schemas([ROWS, *own])
+        return pa.unify_schemas([ROWS_TABLE, *own])
 
     def tables(self) -> list[str]:
         """Return the names of the tables besides the rows: samples, clean and those that lenses add."""
@@ -196,35 +252,40 @@ class Store:
         same order; those of a large one are read as they are queried.
         """
         files = self.unit_files()
-        small = self._is_local and bool(files) and sum(map(os.path.getsize, files)) <= _SMALL
+        small = self.is_local and bool(files) and sum(map(os.path.getsize, files)) <= _SMALL
         connection = duckdb.connect(config={"threads": 1} if small else {})
         if small:
-            connection.register("empty", ROWS.empty_table())
-            connection.execute(
-                "create table rows as from empty union all by name from read_parquet($files, union_by_name = true)",
-                {"files": files},
-            )
-            connection.unregister("empty")
+            read_into(connection, "rows", ROWS, files)
         else:
             connection.register("rows", self.rows())
-        for name in {*self.tables(), *_TABLES}:
-            if name in _TABLES and not self.exists(f"{name}.parquet"):
-                connection.register(name, _TABLES[name].empty_table())
+        stored = self.tables()
+        for name in {*stored, *_TABLES}:
+            schema, file = _TABLES.get(name, {}), f"{name}.parquet"
+            if name not in stored:
+                create_table(connection, name, schema)
+            elif self.is_local:
+                try:
+                    read_into(connection, name, schema, [self.path(file)])
+                except duckdb.Error as error:
+                    raise DamagedFile(self.place(file)) from error
             else:
-                connection.register(name, _complete(self.table(name), _TABLES.get(name)))
+                connection.register("stored", self.table(name))
+                create_table(connection, name, schema, "from stored")
+                connection.unregister("stored")
         return connection
 
 
-def _complete(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
-    """Return a table with all columns of a schema: those that it lacks are null."""
-    for field in schema or ():
-        if field.name not in table.column_names:
-            table = table.append_column(field, pa.nulls(len(table), field.type))
-    return table
+def unit_file(unit: Unit) -> tuple[str, ...]:
+    """Return the path of a unit's rows in the run's folder."""
+    folders = (quote(part, safe="") for part in (unit.lens, unit.model, unit.operator))
+    return "rows", *folders, f"{unit.shard:05d}.parquet"
 
 
-def _packed(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    repeating = [field.name for field in table.schema if not pa.types.is_list(field.type)]  # boxes hardly ever do
-    pq.write_table(table, sink, compression="zstd", use_dictionary=repeating)
-    return bytes(sink.getvalue().to_pybytes())
+def digest_of(manifest: Mapping[str, Any]) -> str:
+    """Return 16 hex digits that identify a run: its settings, models and data."""
+    text = json.dumps(manifest["identity"], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _dump(manifest: dict[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=1, ensure_ascii=False).encode()

@@ -7,6 +7,7 @@ query is paid for twice.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -22,12 +23,15 @@ from brinell.errors import BudgetSpent, RunError
 from brinell.models.model import Counts
 
 FORMAT = 1
+MAX_CLAIM = 900.0  # seconds that a process may take for one request, retries included
 # `asked` is the date of an answer in one table, and the number of images sent in the other
 _TABLES = """
     create table if not exists answers (
         service text, image text, answer blob, asked text, primary key (service, image)) without rowid;
     create table if not exists counts (
         run text, service text, asked integer, cached integer, oldest text, primary key (run, service)) without rowid;
+    create table if not exists claims (
+        service text, image text, process integer, since real, primary key (service, image)) without rowid;
 """
 _COUNT = """
     insert into counts values (:run, :service, :sent, :cached, :oldest)
@@ -49,6 +53,7 @@ class AnswerCache:
         self._lock = threading.Lock()
         with self._translate_errors():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch(mode=0o600)  # answers are nobody else's business; SQLite's other files get the same mode
             self._connection = sqlite3.connect(path, timeout=60, check_same_thread=False, isolation_level=None)
             weakref.finalize(self, self._connection.close)
             self._connection.execute("pragma journal_mode = wal")
@@ -78,6 +83,30 @@ class AnswerCache:
         rows = [(service, image, zlib.compress(json.dumps(answer).encode(), 1), date) for image, answer in answers.items()]
         with self._transaction() as connection:
             connection.executemany("insert or replace into answers values (?, ?, ?, ?)", rows)
+
+    def claim(self, service: str, images: Iterable[str]) -> set[str]:
+        """Return those images that this process may send; another process is sending the others at this moment.
+
+        Claims of processes that have ended, or that are too old, count for nothing.
+        """
+        own, now = os.getpid(), time.time()
+        mine = set()
+        with self._transaction() as connection:
+            for image in images:
+                key = (service, image)
+                row = connection.execute(
+                    "select process, since from claims where service = ? and image = ?", key
+                ).fetchone()
+                if row is None or row[0] == own or row[1] < now - MAX_CLAIM or not _is_alive(row[0]):
+                    connection.execute("insert or replace into claims values (?, ?, ?, ?)", (*key, own, now))
+                    mine.add(image)
+        return mine
+
+    def release(self, service: str, images: Iterable[str]) -> None:
+        """Give claims back, whether the images were answered or not."""
+        rows = [(service, image, os.getpid()) for image in images]
+        with self._transaction() as connection:
+            connection.executemany("delete from claims where service = ? and image = ? and process = ?", rows)
 
     def spend(self, run: str, service: str, images: int, limit: int | None) -> None:
         """Count images that are about to be sent, and raise if the run would exceed its limit."""
@@ -131,3 +160,13 @@ class AnswerCache:
             raise RunError(
                 f"the cache of answers {self.path} can't be used: {error}; set another with execution.answers=FILE"
             ) from error
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True

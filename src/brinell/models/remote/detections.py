@@ -82,7 +82,7 @@ def read_objects(answer: Any, options: ResponseOptions, classes: Classes) -> tup
         raise ServiceError(f"its response has {len(names)} labels, {len(rows)} boxes and {len(scores)} scores")
     try:
         boxes = np.array(rows, np.float32).reshape(-1, 4)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise ServiceError("its response should have four numbers for each box") from None
     labels = [_class_index(name, options, classes) for name in names]
     return boxes, np.array(labels, np.float32), np.array(scores, np.float32)

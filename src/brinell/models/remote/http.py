@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import urllib.request
 from typing import Any
@@ -10,9 +9,10 @@ from urllib.parse import urlsplit
 
 import urllib3
 
+from brinell.documents import load_json, printable
 from brinell.errors import ServiceError
 from brinell.models.remote.mapping import CallOptions, RequestOptions
-from brinell.models.remote.secrets import expand, redact
+from brinell.models.remote.secrets import expand, literal_secrets, redact
 
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # status codes that a retry may get past
 MAX_RESPONSE = 64 << 20  # bytes
@@ -77,9 +77,9 @@ class HttpClient:
     def _parse(self, response: urllib3.BaseHTTPResponse, content: bytes) -> Any:
         if 200 <= response.status < 300:
             try:
-                return json.loads(content)
+                return load_json(content)
             except ValueError:
-                kind = response.headers.get("content-type", "something").partition(";")[0]
+                kind = printable(response.headers.get("content-type", "something").partition(";")[0])[:100]
                 raise TransientError(f"responded with {kind} that is not JSON") from None
         problem = f"responded with status {response.status}{self._reason(content)}"
         if response.status in TRANSIENT:
@@ -89,7 +89,8 @@ class HttpClient:
     def redact(self, text: str) -> str:
         """Return a text without secrets."""
         options = self.options
-        return redact(text, self.url, options.headers, options.fields, options.template)
+        known = literal_secrets(options.headers)
+        return redact(text, self.url, options.headers, options.fields, options.template, known=known)
 
     def _headers(self) -> dict[str, str]:
         return {name: expand(value) for name, value in self.options.headers.items()}
@@ -97,13 +98,13 @@ class HttpClient:
     def _reason(self, content: bytes) -> str:
         """Return the message in the body of an error response."""
         try:
-            found = json.loads(content)
+            found = load_json(content)
         except ValueError:
             return ""
         for key in ("error", "message", "detail"):
             if isinstance(found, dict) and key in found:
                 found = found[key]
-        return f" ({self.redact(' '.join(str(found).split()))[:200]})" if found else ""
+        return f" ({self.redact(printable(str(found)))[:200]})" if found else ""
 
 
 def _read(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:

@@ -115,7 +115,7 @@ class InferenceCodec:
             raise ServiceError(f"its response has no output {name!r}; it has {', '.join(outputs) or 'none'}")
         try:
             return np.array(outputs[name], np.float32)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             raise ServiceError(f"its output {name!r} should be numbers") from None
 
     def scores(self, answer: Any) -> np.ndarray:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +19,8 @@ from brinell.classes import Classes
 from brinell.errors import ServiceError
 from brinell.models.remote.mapping import IMAGE, RequestOptions, ResponseOptions, Steps, parse_path
 from brinell.models.remote.secrets import expand
+
+LARGEST = 1e30  # score
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def read_number(score: Any, options: ResponseOptions) -> float:
     """Return a score as a number, translated from a word or scaled from a percentage."""
     if isinstance(score, str) and score in options.words:
         return options.words[score]
-    if not isinstance(score, (int, float)) or not math.isfinite(score):
+    if not isinstance(score, (int, float)) or not abs(score) <= LARGEST:  # NaN isn't, either
         known = f"; words: {', '.join(options.words)}" if isinstance(score, str) else ""
         raise ServiceError(f"its response has {score!r:.60} instead of a score{known}")
     return score * options.scale

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from brinell.errors import ConfigError
 
+_SECRET_NAME = re.compile(r"key|token|secret|passw|signature|^sig$|auth|credential|cookie", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 REDACTED = "***"
 
@@ -34,8 +36,20 @@ def _variable(name: str) -> str:
     return value
 
 
-def redact(text: str, *values: Any) -> str:
-    """Replace all secrets of some values in a text by ***."""
-    for secret in sorted({secret for value in values for secret in find_secrets(value)}, key=len, reverse=True):
+def is_secret(name: str) -> bool:
+    """Whether a header or parameter of this name usually holds a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def literal_secrets(headers: Mapping[str, str]) -> list[str]:
+    """Return the values of headers that hold a secret as it is, with and without their scheme, such as Bearer."""
+    values = [value for name, value in headers.items() if is_secret(name) and "${" not in value]
+    return [part for value in values for part in (value, value.rpartition(" ")[2]) if len(part) >= 4]
+
+
+def redact(text: str, *values: Any, known: Iterable[str] = ()) -> str:
+    """Replace all secrets of some values, and those that are known, in a text by ***."""
+    found = {*known, *(secret for value in values for secret in find_secrets(value))}
+    for secret in sorted(found, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     return text

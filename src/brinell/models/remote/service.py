@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from brinell.errors import BrinellError, ServiceError
+from brinell.interrupts import interrupted, set_on_interrupt
 from brinell.models.model import Counts
 from brinell.models.remote.cache import AnswerCache
 from brinell.models.remote.http import HttpClient, TransientError
@@ -23,6 +24,9 @@ from brinell.models.remote.protocol import Codec
 
 MAX_PAUSE = 30.0  # seconds between two attempts
 MAX_RETRY_AFTER = 300.0  # seconds; a service that asks for a longer pause stops the run
+
+POLL = 0.2  # seconds between two looks for another process's answers
+GRACE = 0.8  # seconds after Ctrl-C in which answers are waited for
 
 Scores = dict[str, np.ndarray]  # by the key of an image
 
@@ -59,6 +63,7 @@ class RemoteService:
         self._next = 0.0  # when the next request may be sent
         self._failure: BrinellError | None = None
         self._stopped = threading.Event()
+        set_on_interrupt(self._stopped)
 
     # ---- counting ----
 
@@ -136,17 +141,18 @@ class RemoteService:
 
     def _collect(self, futures: set[Future[Scores]]) -> Scores:
         try:
+            _wait_for(futures)
             return {key: scores for future in futures for key, scores in future.result().items()}
         except (BrinellError, _Stopped) as error:
             with self._lock:
                 in_flight = set(self._in_flight.values())
-            wait(in_flight)  # they are paid for, and a resumed run must find their answers
+            _wait_for(in_flight)  # they are paid for, and a resumed run must find their answers
             raise self._failure or error from None  # the first failure, which stopped the other requests
 
     def _query(self, part: Scores) -> Scores:
         """Query the service for some images, and return their scores."""
         try:
-            return self._query_and_store(part)
+            return self._query_or_wait(part)
         except ServiceError as error:
             if len(part) > 1 and self.tolerant:  # find out which image it was
                 return {key: scores for key, image in part.items() for key, scores in self._query({key: image}).items()}
@@ -162,6 +168,23 @@ class RemoteService:
                 self._failure = self._failure or error
                 self._stopped.set()
             raise
+
+    def _query_or_wait(self, part: Scores) -> Scores:
+        """Query the service for some images; wait for the answers to those that another process is sending."""
+        found: Scores = {}
+        while part:
+            mine = self.cache.claim(self.endpoint.identity, part)
+            try:
+                known, _ = self._read_cache(part)  # after the claim: another process may have just answered
+                found |= known
+                left = {key: image for key, image in part.items() if key in mine and key not in known}
+                found |= self._query_and_store(left) if left else {}
+            finally:
+                self.cache.release(self.endpoint.identity, mine)
+            part = {key: image for key, image in part.items() if key not in found}
+            if part:
+                self._pause(POLL)
+        return found
 
     def _query_and_store(self, part: Scores) -> Scores:
         response = self._send(list(part.values()))
@@ -220,7 +243,17 @@ class RemoteService:
 
 
 class _Stopped(Exception):
-    """Another request failed."""
+    """Another request failed, or Ctrl-C was pressed."""
+
+
+def _wait_for(futures: set[Future[Scores]]) -> None:
+    """Wait for requests; after Ctrl-C for a moment only, in which answers that are on their way are still stored."""
+    ends = None
+    while wait(futures, timeout=0.1).not_done:
+        if interrupted():
+            ends = ends or time.monotonic() + GRACE
+            if time.monotonic() > ends:
+                raise _Stopped
 
 
 def _key(image: np.ndarray) -> str:

@@ -29,6 +29,7 @@ from brinell.models.remote.inference import InferenceCodec, image_input
 from brinell.models.remote.mapping import ResponseOptions, ServiceMapping, read_mapping
 from brinell.models.remote.metadata import find_model_url, known_classes, known_preprocess, parameters_of, read_metadata
 from brinell.models.remote.protocol import Codec, MappingCodec
+from brinell.models.remote.secrets import is_secret
 from brinell.models.remote.service import Endpoint, RemoteService
 
 
@@ -72,6 +73,12 @@ def _check_url(url: str) -> str:
         raise ConfigError(
             "a password in a URL would be stored; send it as a header from an environment variable (see docs/remote.md)"
         )
+    for name, value in parse_qsl(parts.query):
+        if is_secret(name) and "${" not in value:
+            raise ConfigError(
+                f"the {name} in a URL would be stored; write {name}=${{NAME}} for an environment variable "
+                "(see docs/remote.md)"
+            )
     if any(key == "mapping" for key, _ in parse_qsl(parts.query)):
         raise ConfigError(
             "the part after ? belongs to the URL; write options after #, as in http://host/predict#mapping=FILE"

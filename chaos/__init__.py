@@ -1,0 +1,1 @@
+"""Faults on purpose: `python -m chaos` (make chaos) tries them and writes docs/reliability.md."""

@@ -1,0 +1,125 @@
+"""Damaged files: what can be computed again is, and readers name the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import brinell
+from brinell.engine.progress import Silent
+from brinell.runs.store import Store
+from brinell.runs.tables import pack
+from conftest import PLAIN
+
+DAMAGE = {
+    "torn": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+    "changed": lambda data: data[:60] + bytes(byte ^ 0xFF for byte in data[60:64]) + data[64:],
+}
+
+
+def measure(greys: Path, out: Path, said: list[str] | None = None, **more: Any) -> brinell.Run:
+    class Listening(Silent):
+        def say(self, text: str) -> None:
+            if said is not None:
+                said.append(text)
+
+    from brinell.api import execute_setup
+    from brinell.engine.setup import assemble
+    from brinell.run_config import load_config
+
+    content = {
+        "model": "fake:grey:0.25",
+        "data": {"source": str(greys), "labels": "index"},
+        "lens": {"name": "profile", "operators": ["noise", "fade_black"], "levels": 3},
+        "out": str(out),
+        "execution": PLAIN.model_dump(mode="json"),
+        **more,
+    }
+    return execute_setup(assemble(load_config(content)), Listening(), lambda shown: None)
+
+
+def rows(run: brinell.Run) -> list[Any]:
+    return run.rows("select * from rows order by all").fetchall()
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("what", ["rows", "samples", "clean", "exhibits"])
+def test_what_is_damaged_is_computed_again(what: str, how: str, greys: Path, tmp_path: Path) -> None:
+    before = rows(measure(greys, tmp_path / "run"))
+    pattern = {"rows": "rows/**/*.parquet", "exhibits": "exhibits/**/*.webp"}.get(what, f"{what}.parquet")
+    file = sorted((tmp_path / "run").glob(pattern))[0]
+    whole = file.read_bytes()
+    file.write_bytes(DAMAGE[how](whole))
+    said: list[str] = []
+    assert rows(measure(greys, tmp_path / "run", said)) == before
+    (line,) = [line for line in said if " is damaged" in line]
+    assert line.startswith(f"{file} is damaged; ")
+    assert len(file.read_bytes()) == len(whole)
+    said.clear()
+    measure(greys, tmp_path / "run", said)
+    assert not [line for line in said if " is damaged" in line]
+
+
+def test_a_damaged_part_of_a_run_under_a_budget_is_measured_again(greys: Path, tmp_path: Path) -> None:
+    before = rows(measure(greys, tmp_path / "run", budget=0.5))
+    file = sorted((tmp_path / "run").glob("rows/**/*.parquet"))[0]
+    file.write_bytes(file.read_bytes()[:50])
+    said: list[str] = []
+    assert rows(measure(greys, tmp_path / "run", said, budget=0.5)) == before
+    assert any(line.startswith(f"{file} is damaged; measuring") for line in said)
+
+
+@pytest.mark.parametrize("what", ["rows", "clean", "exhibits.json"])
+def test_readers_name_the_damaged_file(what: str, greys: Path, tmp_path: Path) -> None:
+    measure(greys, tmp_path / "run")
+    pattern = {"rows": "rows/**/*.parquet", "clean": "clean.parquet"}.get(what, what)
+    file = sorted((tmp_path / "run").glob(pattern))[0]
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(brinell.BrinellError, match=f"{file.name} is damaged; rerun the run's command"):
+        brinell.Run(tmp_path / "run").report()
+
+
+def test_rows_of_another_run_are_refused_and_measured_again(greys: Path, tmp_path: Path) -> None:
+    before = rows(measure(greys, tmp_path / "run"))
+    store = Store(tmp_path / "run")
+    file = Path(store.unit_files()[0])
+    unit = store.path()
+    table = store._read_parquet(*file.relative_to(unit).parts)
+    file.write_bytes(pack(table, "0123456789abcdef"))
+    with pytest.raises(brinell.BrinellError, match=f"{file.name} belongs to another run; rerun"):
+        brinell.Run(tmp_path / "run").summary()
+    said: list[str] = []
+    assert rows(measure(greys, tmp_path / "run", said)) == before
+    assert any(line.endswith("belongs to another run; measuring this unit again") for line in said)
+
+
+def test_files_that_rows_refer_to_are_checked(greys: Path, tmp_path: Path) -> None:
+    lens = {"name": "fragility", "sizes": [9]}
+    measure(greys, tmp_path / "run", lens=lens, data={"source": str(greys), "labels": "index", "limit": 2})
+    maps = [path for path in (tmp_path / "run" / "fragility").rglob("*") if path.is_file() and path.suffix != ".json"]
+    stored = [path for path in maps if path.suffix not in (".webp",)]
+    assert stored
+    stored[0].unlink()
+    said: list[str] = []
+    measure(greys, tmp_path / "run", said, lens=lens, data={"source": str(greys), "labels": "index", "limit": 2})
+    assert any(f"{stored[0]} is missing; measuring" in line for line in said)
+    assert stored[0].is_file()
+
+
+def test_a_damaged_manifest_is_named(greys: Path, tmp_path: Path) -> None:
+    measure(greys, tmp_path / "run")
+    file = tmp_path / "run" / "manifest.json"
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(brinell.BrinellError, match=r"the manifest\.json in .* is not that of a brinell run"):
+        measure(greys, tmp_path / "run")
+
+
+def test_checksums_are_of_every_picture(greys: Path, tmp_path: Path) -> None:
+    measure(greys, tmp_path / "run")
+    known = json.loads((tmp_path / "run" / "checksums.json").read_bytes())
+    pictures = {path.relative_to(tmp_path / "run").as_posix() for path in (tmp_path / "run" / "exhibits").rglob("*.webp")}
+    assert pictures and set(known) == pictures | {"exhibits.json"}
