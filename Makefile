@@ -1,7 +1,8 @@
 # make demo   all lenses on a few photographs, and a report                make test      the fast tests
 # make check  format, lint, types, layers                                  make test-all  all tests
-# make bench  docs/performance.md                                          make test-zoo  timm, torchvision, Hugging Face
-#                                                                          make fidelity  docs/fidelity.md
+# make bench  docs/performance.md                                          make test-zoo  timm, torchvision, Hugging Face, MAITE …
+# make chaos  docs/reliability.md: faults on purpose                       make fidelity  docs/fidelity.md
+# make test-browser  the viewer and the report in Chromium
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +11,7 @@ ZOO := .venv-zoo
 PARALLEL := --numprocesses 2 --dist loadscope
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all check format test-zoo bench fidelity clean
+.PHONY: demo test test-all test-browser check format test-zoo bench fidelity chaos clean
 
 demo: $(VENV)/demo
 	$(VENV)/bin/brinell demo
@@ -20,6 +21,9 @@ test: $(VENV)/dev
 
 test-all: $(VENV)/dev
 	$(VENV)/bin/python -m pytest $(PARALLEL)
+
+test-browser: $(VENV)/dev
+	$(VENV)/bin/python -m pytest tests/test_view_*.py tests/test_report.py
 
 check: $(VENV)/dev
 	$(VENV)/bin/ruff format --check .
@@ -46,6 +50,11 @@ fidelity: $(VENV)/dev
 	$(VENV)/bin/python -m fidelity.highlights page
 	$(VENV)/bin/python -m fidelity.hardening page
 	$(VENV)/bin/python -m fidelity.coverage
+	$(VENV)/bin/python -m fidelity.sequential
+
+# the long version; tests/test_chaos.py is the short one
+chaos: $(VENV)/chaos
+	$(VENV)/bin/python -m chaos
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "brinell needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -63,11 +72,14 @@ $(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt
 	$(VENV)/bin/python $(PIP) --constraint constraints.txt --requirement benchmarks/requirements.txt
 	touch $@
 
+$(VENV)/chaos: $(VENV)/dev chaos/requirements.txt
+	$(VENV)/bin/python $(PIP) --constraint constraints.txt --requirement chaos/requirements.txt
+	touch $@
+
 $(ZOO)/zoo: pyproject.toml constraints-zoo.txt
 	$(PYTHON) -m venv $(ZOO)
-	$(ZOO)/bin/python $(PIP) --constraint constraints-zoo.txt --editable '.[onnx,timm,torchvision,hf]' pytest hypothesis \
-		ttach matplotlib scikit-learn
-	$(ZOO)/bin/python $(PIP) --constraint constraints-zoo.txt --no-deps grad-cam  # which asks for an OpenCV with windows
+	$(ZOO)/bin/python $(PIP) --constraint constraints-zoo.txt --editable '.[zoo]'
+	$(ZOO)/bin/python $(PIP) --constraint constraints-zoo.txt --no-deps grad-cam imagecorruptions  # which ask for an OpenCV with windows
 	touch $@
 
 clean:

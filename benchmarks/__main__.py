@@ -12,12 +12,13 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks import fragility, geometry, highlights, knob, memory, operators, processor
+from benchmarks import estimates, fragility, geometry, highlights, knob, memory, operators, processor, report, viewer
 from benchmarks.page import render_page
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
 SECTIONS = {
+    "estimates": estimates.measure,
     "fragility": fragility.measure,
     "highlights": highlights.measure,
     "geometry": geometry.measure,
@@ -25,6 +26,8 @@ SECTIONS = {
     "memory": memory.measure,
     "operators": operators.measure,
     "processor": processor.measure,
+    "report": report.measure,
+    "viewer": viewer.measure,
 }
 
 

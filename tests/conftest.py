@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job; tests interrupt the processes they start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # One thread per operation, here and in the processes that tests start: threads that share a small operation mostly spin.
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -20,6 +24,7 @@ from PIL import Image
 
 # The engine reads its number of worker threads from torch on import: two, so that runs have batches in flight at once.
 torch.set_num_threads(2)
+import brinell.cli.console  # before a test sets another width
 import brinell.engine.threads  # noqa: F401
 
 torch.set_num_threads(1)
@@ -27,6 +32,7 @@ cv2.setNumThreads(1)
 
 from brinell.config.execution import Execution
 from brinell.engine import tuning
+from viewing import chromium, tab, viewed_run, viewer  # noqa: F401  (fixtures)
 
 ASSETS = Path(os.environ.get("BRINELL_ASSETS", Path(__file__).parents[2] / "shared" / "assets"))
 
@@ -94,6 +100,10 @@ def write_greys(folder: Path) -> Path:
         pixels = 80 + 12 * index + generator.integers(-20, 21, (40, 48, 3))
         Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(folder / "light" / f"{index:02d}.png")
     return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--screenshots", action="store_true", help="write the pictures of the viewer in docs/images")
 
 
 # ---- a note on the slow tests that were left out ----

@@ -25,6 +25,8 @@ def test_the_public_names() -> None:
         "BrinellError",
         "BudgetSpent",
         "ConfigError",
+        "CorruptOptions",
+        "Corrupted",
         "CurateOptions",
         "Curated",
         "DataError",
@@ -50,11 +52,14 @@ def test_the_public_names() -> None:
         "UnknownName",
         "UnreadableImage",
         "compare",
+        "corrupt",
         "curate",
+        "decide",
         "find_operator",
         "gate",
         "harden",
         "leaderboard",
+        "merge",
         "open_dataset",
         "open_model",
         "run",
@@ -196,6 +201,8 @@ def test_figures_are_altair_charts(run: brinell.Run, name: str, choice: dict[str
         chart = run.figure(name, **chosen)
         assert isinstance(chart, altair.LayerChart)
         assert chart.to_dict()["$schema"].startswith("https://vega.github.io")
+        (drawn,) = chart.properties(height=100)._repr_mimebundle_().items()
+        assert drawn[0] == "image/svg+xml" and drawn[1].startswith("<svg"), "a notebook loads nothing from the network"
     with pytest.raises(ConfigError, match="there is no figure 'pie'; known: average, operators, areas"):
         run.figure("pie")
     with pytest.raises(ConfigError, match="the figure 'areas' has no choice 'metric'"):

@@ -74,6 +74,25 @@ def test_reading_a_run_needs_no_torch(arguments: list[str], finished: Path) -> N
     assert in_process(name, str(finished), *flags).stderr.strip() == ""
 
 
+SLOW = {"asyncio", "altair", "fsspec", "jinja2", "numpy", "PIL", "pyarrow", "scipy", "torch", "yaml"}
+
+
+@pytest.mark.parametrize(
+    "name", ["cifar-fragility", "cifar-geometry", "cifar-highlights", "cifar-photographs", "detector", "imagenet-several"]
+)
+def test_a_summary_is_read_by_duckdb_alone(name: str) -> None:
+    """What takes longer to import than a summary takes to compute stays out, and so do the options of lenses."""
+    run = Path(__file__).parent / "golden" / "runs" / name
+    code = f"""
+import sys
+from brinell.cli.main import main
+main(["summary", {str(run)!r}])
+print(*sorted(name for name in sys.modules if name in {SLOW} or name.endswith(".options")), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "" and len(done.stdout.splitlines()) > 5
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--version"])
     assert capsys.readouterr().out == f"brinell {brinell.__version__}\n"
@@ -152,7 +171,7 @@ def test_json_has_one_shape(finished: Path, tmp_path: Path, capsys: pytest.Captu
     for folder in (finished, tmp_path / "two"):
         main(["summary", str(folder), "--json"])
         found.append(json.loads(capsys.readouterr().out))
-    assert [list(each) for each in found] == [["version", "run", "lenses", "queries"]] * 2
+    assert [list(each) for each in found] == [["version", "run", "lenses", "queries", "sample"]] * 2
     assert [list(each["lenses"]) for each in found] == [[first], [first, second]]
     assert all("verdicts" in lens for each in found for lens in each["lenses"].values())
 

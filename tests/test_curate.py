@@ -327,5 +327,7 @@ def test_an_interrupted_curation_resumes(
     curated(runs, out, every=True, layout=layout)
     assert same_files(tmp_path / "whole", tmp_path / "again")
     assert all(path.stat().st_mtime_ns == time for path, time in before.items()), "existing images are not rendered again"
-    with pytest.raises(brinell.RunError, match="is not empty"):
-        curated(runs, out, every=True, layout=layout)
+    curated(runs, out, every=True, layout=layout)  # as after a kill at the very end
+    assert same_files(tmp_path / "whole", tmp_path / "again")
+    with pytest.raises(brinell.RunError, match="holds another dataset"):
+        curated(runs, out, every=True, layout=layout, limit=3)

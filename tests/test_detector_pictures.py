@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from torch import Tensor, nn
 
 import brinell
 from brinell.cli.main import main
@@ -20,6 +21,8 @@ from brinell.marks import STYLES, Mark, draw_marks, enlarge
 from brinell.models.marking import MOST, Marker
 from brinell.report.exhibits import read_exhibits
 from brinell.report.show import BOXED_SIDE
+from brinell.saliency.pairs import read_pairs
+from brinell.saliency.sheets import SIDE, draw_boxes
 from conftest import PLAIN
 from laws.test_detection_criteria import AWAY, HERE, detections
 from test_detectors import Spots, spots, wrapped
@@ -159,3 +162,60 @@ def test_curated_examples_have_boxes(spots_run: brinell.Run, tmp_path: Path) -> 
     brinell.curate(spots_run, tmp_path / "failures", {"lens": "knob"}, **given, quiet=True)
     sheet = np.asarray(Image.open(tmp_path / "failures" / ".card" / "examples.png").convert("RGB")).astype(int)
     assert (np.abs(sheet - (31, 111, 214)).sum(2) < 40).sum() > 500
+
+
+# ---- saliency and photographs ----
+
+
+class Convolved(Spots):
+    """The same by a convolution, which has saliency maps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = nn.Conv2d(3, 1, 8, 8, bias=False)
+        self.mean.weight.data.fill_(1 / (3 * 64))
+
+    def squares(self, images: Tensor) -> Tensor:
+        return self.mean(images)
+
+
+def count_blue(picture: Image.Image) -> int:
+    return int((np.abs(np.asarray(picture.convert("RGB")).astype(int) - (31, 111, 214)).sum(2) < 40).sum())
+
+
+def test_saliency_pictures_have_boxes(tmp_path: Path) -> None:
+    data = {"source": str(spots.__wrapped__(tmp_path)), "preferred": "spot"}  # type: ignore[attr-defined]
+    lenses = [
+        {"name": "knob", "operators": ["brightness", "horizontal_translation"], "points": 32},
+        {"name": "fragility", "operators": ["windows"], "sizes": [0.5], "stride": 3},
+    ]
+    given: dict[str, Any] = {"lens": lenses, "out": tmp_path / "run", "execution": PLAIN, "quiet": True}
+    run = brinell.run(wrapped(Convolved()), data, saliency={"pairs": 4}, **given)
+    pairs = read_pairs(run)
+    assert {pair.lens for pair in pairs} == {"knob", "fragility"}
+    for pair in pairs:
+        assert pair.clean_marks[0].kind == "found" and pair.clean_marks[0].text.startswith("spot ")
+        assert pair.marks and {mark.kind for mark in pair.marks} <= {"weak", "lost"}, "it fails"
+    sheet = Image.open(io.BytesIO(draw_boxes(run.store.read(*pairs[0].file.split("/")), (pairs[0].clean_marks, ()))))
+    width, height = sheet.size
+    assert width > 3 * SIDE and height > 2 * SIDE
+    quarters = [sheet.crop((x, y, x + width // 3, y + height // 2)) for y in (0, height // 2) for x in (0, width // 3)]
+    assert [count_blue(each) > 500 for each in quarters] == [True, False, False, False], "on the first image alone"
+    page = Path(run.report()).read_text()
+    assert sum(picture.width > 3 * SIDE for picture in images_of(page)) == len(pairs)
+
+
+def test_a_variant_is_shown_next_to_its_original(tmp_path: Path) -> None:
+    for name, grey in (("a", 250), ("a_night", 60)):
+        array = np.full((48, 64, 3), 20, np.uint8)
+        array[24:36, 16:32] = grey
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        Image.fromarray(array).save(tmp_path / "photos" / f"{name}.png")
+    pattern = r"(?P<original>[^/_]+)(_(?P<variant>\w+))?\.png$"
+    data = {"source": str(tmp_path / "photos"), "pattern": pattern, "labels": "prediction"}
+    run = brinell.run(wrapped(Spots()), data, lens="photographs", out=tmp_path / "run", execution=PLAIN, quiet=True)
+    (exhibit,) = read_exhibits(run, "photographs")
+    clean, changed = (Image.open(Path(run.folder) / file) for file in (exhibit.clean_file, exhibit.file))
+    assert np.asarray(clean).max() > 200 > 100 > np.asarray(changed).max()
+    assert exhibit.clean_marks[0].kind == "found" and exhibit.marks[0].kind in ("weak", "lost")
+    assert exhibit.scores is not None and exhibit.scores[0] > 0.3 > exhibit.scores[1] and exhibit.reason

@@ -30,13 +30,16 @@ class Spots(nn.Module):
     """Finds the white spot of an image: boxes and class scores of each of 8x8 squares, relative to the image."""
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        squares = nn.functional.avg_pool2d(images.mean(1, keepdim=True), 8)
+        squares = self.squares(images)
         count = squares.shape[2]
         starts = torch.arange(count, device=images.device) / count
         y, x = torch.meshgrid(starts, starts, indexing="ij")
         low = torch.stack([x, y], -1).reshape(1, -1, 2).expand(len(images), -1, -1)
         spot = squares.flatten(1)
         return torch.cat([low, low + 1 / count], -1), torch.stack([torch.zeros_like(spot), spot], -1)
+
+    def squares(self, images: Tensor) -> Tensor:
+        return nn.functional.avg_pool2d(images.mean(1, keepdim=True), 8)
 
 
 class Listed(Spots):

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 import brinell
 from brinell.api import open_setup
@@ -150,7 +152,7 @@ def long(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def answer(text: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answer on a terminal, or have none."""
-    monkeypatch.setattr("brinell.cli.execute._someone_answers", lambda: text is not None)
+    monkeypatch.setattr("brinell.cli.ask.someone_answers", lambda: text is not None)
     monkeypatch.setattr("sys.stdin", io.StringIO(text or ""))
 
 
@@ -183,3 +185,40 @@ def test_python_never_asks(long: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "Estimate: about 1 s" in capsys.readouterr().err
     brinell.run("fake:grey:0.25", "greys", lens=lens, execution=PLAIN, out="second", quiet=True)
     assert capsys.readouterr().err == ""
+
+
+# ---- batches ----
+
+
+BATCHES: list[int] = []  # sizes of all batches so far, in any thread
+BATCH = 0.05  # seconds
+
+
+class Clocked(nn.Module):
+    """Scores by brightness; a batch takes `BATCH` seconds, whatever its size."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        BATCHES.append(len(images))
+        light = images.mean((1, 2, 3))[:, None] - 0.25
+        return torch.cat([-light, light], 1) * 8
+
+
+@pytest.mark.usefixtures("always_probed")
+@pytest.mark.parametrize("search", ["exact", "bracket"])
+def test_an_estimate_knows_that_few_images_fill_no_batch(
+    search: str, greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execution = PLAIN.model_copy(update={"batch": 8})
+    model = brinell.wrap(
+        Clocked(), size=16, mean=(0, 0, 0), std=(1, 1, 1), classes=("dark", "light"), name="slow", execution=execution
+    )
+    lens = {"name": "knob", "operators": ["brightness", "contrast", "fog", "gaussian_noise"], "search": search}
+    setup = open_setup(model, greys, {"lens": lens, "out": tmp_path / "run"}, execution)
+    monkeypatch.setattr(planning, "_speed", lambda model, batch: (8, 8 / BATCH))
+    monkeypatch.setattr(pace.time, "perf_counter", lambda: BATCH * len(BATCHES))
+    (cost,) = plan(setup).costs
+    monkeypatch.undo()
+    BATCHES.clear()
+    execute(setup)
+    taken = BATCH * len(BATCHES)
+    assert taken / 1.3 < cost.seconds < taken * 1.3, (cost.seconds, taken)

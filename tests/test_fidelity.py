@@ -23,6 +23,7 @@ from fidelity import (  # noqa: E402
     highlights_page,
     knob_searches,
     knobs,
+    sequential,
     table1,
 )
 from fidelity.fragility import RESULTS as FRAGILITY  # noqa: E402
@@ -36,6 +37,7 @@ def _read(file: Path) -> Any:
 
 PAGES: dict[str, Callable[[], str]] = {
     "fidelity-highlights": lambda: highlights_page.render_page(_read(highlights.RESULTS)),
+    "fidelity-gates": lambda: sequential.render_page(_read(sequential.RESULTS)),
     "fidelity-knob": lambda: knobs.render_page(_read(knobs.RESULTS)),
     "fidelity-fragility": lambda: fragility_page.render_page(_read(FRAGILITY)),
     "fidelity-hardening": lambda: hardening_page.page(_read(hardening.RESULTS)),

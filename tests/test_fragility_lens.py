@@ -21,11 +21,11 @@ from brinell.criteria.criterion import find_criterion
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.renderer import Renderer
 from brinell.errors import BrinellError, ConfigError
-from brinell.lenses.fragility.findings import FragilityFindings, read_maps
+from brinell.lenses.fragility.findings import FragilityFindings
 from brinell.lenses.fragility.fragile import find_fragile
 from brinell.lenses.fragility.human import HumanWindows, compare, compare_image, mark_covered, read_human
 from brinell.lenses.fragility.lens import METHOD, measure, select_views
-from brinell.lenses.fragility.maps import Maps, unpack
+from brinell.lenses.fragility.maps import Maps, read_maps, unpack
 from brinell.lenses.fragility.minimal import Descent, descend, largest_windows
 from brinell.lenses.fragility.options import FragilityOptions
 from brinell.lenses.fragility.windows import Array, Neighbourhood

@@ -461,10 +461,15 @@ def test_images_of_several_sizes_move_side_by_side() -> None:
     assert torch.allclose(found.motion[0], found.motion[1], atol=0.05)
 
 
+def every(samples: int, draws: int, wanted: Tensor) -> Tensor:
+    """All scores of all draws."""
+    return torch.ones(samples, draws, len(wanted), dtype=torch.bool)
+
+
 def test_random_motions_have_the_scores_that_were_asked_for() -> None:
     asked, group = bench(Random(), shapes(5)), GROUPS["similarity"]
     wanted = torch.tensor([0.0, 0.5, 1.0, 2.0], dtype=torch.float64)
-    found = asked.drive(random_motions(group, 5, wanted=wanted, draws=3, whitened=False, path=PathSteps()))  # type: ignore[arg-type]
+    found = asked.drive(random_motions(group, every(5, 3, wanted), wanted=wanted, whitened=False, path=PathSteps()))  # type: ignore[arg-type]
     assert len(found.sample) == 5 * 3 * 4
     assert (found.score - found.wanted).abs()[found.reached].max() < 0.01
     there = found.reached.nonzero()[:, 0]
@@ -475,7 +480,7 @@ def test_random_motions_have_the_scores_that_were_asked_for() -> None:
     directions = directions / directions.norm(dim=1, keepdim=True)
     assert len(torch.unique(directions.round(decimals=6), dim=0)) == 15  # every image and draw its own
     again = bench(Random(), shapes(5), batch=2).drive(
-        random_motions(group, 5, wanted=wanted, draws=3, whitened=False, path=PathSteps())  # type: ignore[arg-type]
+        random_motions(group, every(5, 3, wanted), wanted=wanted, whitened=False, path=PathSteps())  # type: ignore[arg-type]
     )
     assert torch.allclose(again.motion, found.motion, atol=1e-6)
 
@@ -485,7 +490,7 @@ def test_whitened_directions_change_an_image_alike() -> None:
     asked, group = bench(Random(), shapes(3)), GROUPS["similarity"]
     wanted = torch.tensor([0.3], dtype=torch.float64)
     raw, white = (
-        asked.drive(random_motions(group, 3, wanted=wanted, draws=60, whitened=way, path=PathSteps()))  # type: ignore[arg-type]
+        asked.drive(random_motions(group, every(3, 60, wanted), wanted=wanted, whitened=way, path=PathSteps()))  # type: ignore[arg-type]
         for way in (False, True)
     )
     share = [(found.motion[:, 1:3].norm(dim=1) / found.motion.norm(dim=1)).median() for found in (raw, white)]
@@ -785,7 +790,8 @@ def test_the_lens_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
         *("--runtime", "torch", "--batch", "8", "--labels", "prediction", "--draws", "2"),
     ]
     main(["plan", *given])
-    assert "geometry, net: 3 images × 2 operators; at most" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "geometry net 3 × 2" in shown and "at most" in shown
     main(["run", *given])
     assert "translation (ManiFool)" in capsys.readouterr().out
     main(["summary", str(tmp_path / "run"), "--json"])

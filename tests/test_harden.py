@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import math
 import re
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import brinell.hardening.training as loop
 from brinell.cli.main import main
 from brinell.config.execution import Execution
 from brinell.errors import BrinellError
+from brinell.hardening.cost import HardeningCost
 from brinell.hardening.options import HardenConfig, load_harden_config
 from brinell.types import image_id
 from small_nets import CLASSES, SIDE, blots, small, wrapped, write_npz
@@ -178,7 +181,7 @@ def test_training_reads_no_test_image_and_measuring_no_other(tmp_path: Path, mon
 
         return call
 
-    for name in ("_train", "_measure"):
+    for name in ("_train", "execute"):
         monkeypatch.setattr(walk, name, spied(name))
     content = settings(tmp_path)
     del content["model"], content["data"]
@@ -186,7 +189,7 @@ def test_training_reads_no_test_image_and_measuring_no_other(tmp_path: Path, mon
     places = {image_id(torch.from_numpy(image).permute(2, 0, 1)): number for number, (image, _) in enumerate(data.items)}
     part = {places[item["image"]]: item["part"] for item in parts_of(found.folder)}
     assert {part[index] for index in seen["_train"]} == {"train", "validation"}
-    assert {part[index] for index in seen["_measure"]} == {"test"}
+    assert {part[index] for index in seen["execute"]} == {"test"}
 
 
 def test_a_test_set_that_was_trained_on_is_refused(tmp_path: Path) -> None:
@@ -525,3 +528,41 @@ def test_the_folder_depends_on_what_the_weights_depend_on(tmp_path: Path) -> Non
 
     assert made().folder() == made(measure="profile").folder() == made(execution={}).folder()
     assert made().folder() != made(seed=1).folder() and made().folder().startswith("runs/harden-net-")
+
+
+# ---- estimates ----
+
+
+def test_hardening_is_estimated_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "harden.yaml"
+    file.write_text(yaml.safe_dump(settings(tmp_path)))
+    monkeypatch.setattr("brinell.hardening.cost.HOUR", 1e-9)  # everything is long
+    monkeypatch.setattr("brinell.cli.ask.someone_answers", lambda: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    with pytest.raises(SystemExit) as left:
+        main(["harden", str(file)])
+    printed = " ".join(capsys.readouterr().err.split())
+    assert left.value.code == 1 and not (tmp_path / "out").exists(), "nothing is written before the answer"
+    assert re.search(r"Estimate: about \S+ s \(training \S+ s: 2 epochs of 36 images; measuring \S+ s\)\.", printed)
+    assert "That is more than an hour. Cheaper:" in printed and "Nothing was run." in printed
+    main(["harden", str(file), "--yes"])
+    printed = capsys.readouterr().err
+    assert "Estimate:" in printed and "Start?" not in printed and (tmp_path / "out" / "summary.html").exists()
+    main(["harden", str(file), "--yes"])
+    assert "Estimate:" not in capsys.readouterr().err, "what is left of a hardening is not asked for again"
+
+
+def test_an_estimate_leaves_the_training_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hardened(tmp_path, out=str(tmp_path / "quiet"))
+    brinell.harden(settings(tmp_path, out=str(tmp_path / "announced")))
+    assert "Estimate: about" in capsys.readouterr().err
+    assert same_weights(*(tmp_path / name / "model.safetensors" for name in ("quiet", "announced")))
+
+
+def test_the_cheaper_hardening_has_fewer_epochs() -> None:
+    cost = HardeningCost(epochs=10, images=1000, training=9000.0, measuring=600.0)
+    assert cost.long and cost.lines()[1] == "That is more than an hour. Cheaper: --epochs 3 (about 55 min)."
+    assert "fewer images (data.limit)" in replace(cost, training=1e6).lines()[1]
+    assert len(replace(cost, training=60.0).lines()) == 1

@@ -21,6 +21,7 @@ from brinell.lenses.fragility.opposite import opposite_windows
 from brinell.lenses.highlights.findings import HighlightFindings
 from brinell.lenses.highlights.glare import sigma_names
 from brinell.perturb.highlight import add_highlights, highlight_grid
+from brinell.report.exhibits import read_exhibits
 from brinell.runs.statistics import ratio
 from brinell.saliency.findings import SaliencyFindings
 from brinell.types import Sample
@@ -456,6 +457,10 @@ def test_photographed_variants_by_a_pattern(tmp_path: Path) -> None:
     pairs = run.rows("select failed, count(*) from saliency group by all order by all").fetchall()
     assert pairs == [(False, 4), (True, 2)]  # against the originals that are right
     assert "photographed variants" in Path(run.report()).read_text().lower()
+    (exhibit,) = read_exhibits(run, "photographs")  # of the scene b, whose original is right
+    clean, changed = (np.asarray(Image.open(Path(run.folder) / file)) for file in (exhibit.clean_file, exhibit.file))
+    assert exhibit.caption == "b, variant 1" and clean.mean() < 40 < 200 < changed.mean()
+    assert "Variants that the model gets wrong" in Path(run.report()).read_text()
 
 
 def test_photographed_variants_by_a_manifest(tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_a_model_that_could_not_be_tested_is_not_called_robust(greys: Path, tmp_
     assert found.verdict("blind").startswith("blind could not be tested")
     assert found.hardness["blind", "brightness:standard"].half_broken_at == "no image was tested"
     page = Path(run.report()).read_text()
-    assert "never broken" not in page and "<b>" in page
+    assert "never broken" not in page and "no image was tested" in page
 
 
 @pytest.mark.parametrize(("low", "high", "blind"), [(-1, -0.5, 0.99), (-1, -0.5, 2.0)])
@@ -501,7 +501,7 @@ def test_both_lenses_in_one_run_and_one_report(greys: Path, tmp_path: Path) -> N
     run = brinell.Run(execute(assemble(load_config(config))).store)
     assert list(run.findings()) == ["profile", "knob"]
     page = Path(run.report()).read_text()
-    for text in ("Robustness of grey:0.25", "Failure points", "Smallest changes that break", "target class(dark)"):
+    for text in ("How hard is grey:0.25?", "Failure points", "The smallest changes that break it", "target class(dark)"):
         assert text in page
     for name in ("average", "robustness", "fooling", "thresholds", "ranges"):
         run.figure(name).to_json()

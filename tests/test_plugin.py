@@ -55,6 +55,8 @@ def test_summary_and_report_show_it(run: brinell.Run, capsys: pytest.CaptureFixt
     assert list(json.loads(capsys.readouterr().out)["lenses"]) == ["mirror"]
     page = Path(run.report()).read_text(encoding="utf-8")
     assert "Images that mirroring breaks" in page and "data:image/webp" in page
+    assert run.hardness()["mirror"]["left_or_right"].by_operator["mirror:horizontal"].value == 0
+    assert "mirroring: hardness " in page, "it has a hardness like the built-in ones"
 
 
 def test_runs_of_it_can_be_compared(run: brinell.Run, tmp_path: Path) -> None:

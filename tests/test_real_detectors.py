@@ -141,5 +141,5 @@ def test_average_precision_is_reported_everywhere(coco_run: brinell.Run) -> None
     assert all(record["low"] is None for record in records)
     assert "mean average precision" in coco_run.figure("operators", metric="map", model=found.models[0]).to_json()
     page = Path(coco_run.report()).read_text()
-    assert "mAP on clean images" in page and "target class missing" in page
+    assert "mAP (IoU 0.5 to 0.95), on clean images" in page and "target class missing" in page
     assert coco_run.rows("select count(*) from precision").fetchall() == [(2,)]

@@ -7,7 +7,6 @@ import types
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
@@ -71,7 +70,7 @@ BANDS = Method(
 @pytest.fixture
 def bands_lens(monkeypatch: pytest.MonkeyPatch) -> Lens:
     """A registered lens whose modules exist in memory only."""
-    reader = Reader(pa.schema([]), lambda *_: pytest.fail("no findings are needed"), "true", "[level]")
+    reader = Reader({}, lambda *_: pytest.fail("no findings are needed"), "true", "[level]")
     parts = {"options": {"OPTIONS": BandOptions}, "lens": {"METHOD": BANDS}, "findings": {"READER": reader}}
     for name, attributes in parts.items():
         module = types.ModuleType(f"bands_lens.{name}")

@@ -14,10 +14,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from brinell.api import curate, harden, run, wrap
+    from brinell import perturb as perturb
+    from brinell.api import corrupt, curate, decide, harden, run, wrap
     from brinell.config.data import DataOptions
     from brinell.config.execution import Execution
     from brinell.config.model import ModelOptions
+    from brinell.corruption.corrupt import Corrupted
+    from brinell.corruption.options import CorruptOptions
     from brinell.curation.curate import Curated
     from brinell.curation.options import CurateOptions
     from brinell.datasets.sources import open_dataset
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from brinell.models.preprocess import Preprocess
     from brinell.models.sources import open_model
     from brinell.perturb.operator import OPERATORS, Operator, find_operator
-    from brinell.results import Run
+    from brinell.results import Run, merge
     from brinell.run_config import RunConfig
     from brinell.types import Dataset, Sample
 
@@ -54,6 +57,8 @@ __all__ = [
     "BrinellError",
     "BudgetSpent",
     "ConfigError",
+    "CorruptOptions",
+    "Corrupted",
     "CurateOptions",
     "Curated",
     "DataError",
@@ -79,11 +84,14 @@ __all__ = [
     "UnknownName",
     "UnreadableImage",
     "compare",
+    "corrupt",
     "curate",
+    "decide",
     "find_operator",
     "gate",
     "harden",
     "leaderboard",
+    "merge",
     "open_dataset",
     "open_model",
     "run",
@@ -92,11 +100,13 @@ __all__ = [
 
 #: the module that each public name comes from (the imports above, for the interpreter)
 _MODULES = {
-    "brinell.api": ("curate", "harden", "run", "wrap"),
+    "brinell.api": ("corrupt", "curate", "decide", "harden", "run", "wrap"),
     "brinell.decisions": ("compare", "gate", "leaderboard"),
     "brinell.config.data": ("DataOptions",),
     "brinell.config.execution": ("Execution",),
     "brinell.config.model": ("ModelOptions",),
+    "brinell.corruption.corrupt": ("Corrupted",),
+    "brinell.corruption.options": ("CorruptOptions",),
     "brinell.curation.curate": ("Curated",),
     "brinell.curation.options": ("CurateOptions",),
     "brinell.datasets.sources": ("open_dataset",),
@@ -121,15 +131,18 @@ _MODULES = {
     "brinell.models.preprocess": ("Preprocess",),
     "brinell.models.sources": ("open_model",),
     "brinell.perturb.operator": ("OPERATORS", "Operator", "find_operator"),
-    "brinell.results": ("Run",),
+    "brinell.results": ("Run", "merge"),
     "brinell.run_config": ("RunConfig",),
     "brinell.types": ("Dataset", "Sample"),
 }
+_PACKAGES = ("perturb",)  # whose own names are public
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 if not TYPE_CHECKING:  # type checkers see the imports above, and report names that don't exist
 
     def __getattr__(name: str) -> Any:
+        if name in _PACKAGES:
+            return import_module(f"{__name__}.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
@@ -137,4 +150,4 @@ if not TYPE_CHECKING:  # type checkers see the imports above, and report names t
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_PACKAGES})

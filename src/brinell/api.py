@@ -1,4 +1,4 @@
-"""The package from Python: run a test, wrap a module, curate failures, harden a model."""
+"""The package from Python: run a test, wrap a module, curate failures, corrupt a dataset, harden a model."""
 
 from __future__ import annotations
 
@@ -11,21 +11,30 @@ from typing import Any
 from torch import nn
 
 from brinell.classes import Classes
+from brinell.comparison.gates import GateResult
+from brinell.comparison.rules import Gate, read_gate
+from brinell.comparison.sequential import MARGIN, check_sequentially, describe_state, is_decided, require_sequential
 from brinell.config.data import DataOptions
 from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
 from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
+from brinell.corruption.corrupt import Corrupted
+from brinell.corruption.corrupt import corrupt as write_copy
+from brinell.corruption.options import CorruptOptions
 from brinell.curation.curate import Curated
 from brinell.curation.curate import curate as curate_runs
 from brinell.curation.options import CurateOptions
+from brinell.datasets.sources import open_dataset
 from brinell.engine.checks import check_config
 from brinell.engine.costs import describe_cost
+from brinell.engine.growth import Check, Sampled, StoppingRule
 from brinell.engine.messages import log_to
 from brinell.engine.progress import Reporter, reporter
 from brinell.engine.runner import execute
 from brinell.engine.setup import RunSetup, assemble
 from brinell.errors import ConfigError
+from brinell.hardening.cost import HardeningCost
 from brinell.hardening.harden import Hardened
 from brinell.hardening.harden import harden as run_hardening
 from brinell.hardening.options import HardenConfig, load_harden_config
@@ -43,6 +52,7 @@ from brinell.validation import read_yaml, validate
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
 RunLike = str | os.PathLike[str] | Run
+Rules = str | os.PathLike[str] | Mapping[str, Any] | Gate
 
 
 def run(
@@ -53,6 +63,7 @@ def run(
     preset: str | None = None,
     select: str = "all",
     seed: int = 0,
+    budget: str | float | None = None,
     saliency: bool | Mapping[str, Any] = False,
     out: str | os.PathLike[str] | None = None,
     execution: Execution | None = None,
@@ -63,10 +74,12 @@ def run(
     Models are strings ("timm:resnet50", "onnx:FILE"), or modules wrapped by `wrap`. Data is a path, a mapping with a
     `source` and options (limit, shuffle, labels), or any sequence of (image, label). `lens` is a name, a mapping with a
     `name` and options, or a list of them (default: profile). `preset` names options that are not given: "quick", "full" or
-    a paper's (`brinell ls presets`). `saliency` (True, or options) also compares where torch
-    models look.
+    a paper's (`brinell ls presets`). `budget` is a share of the queries (0.1), their number (20000) or how narrow the
+    headline interval has to be ("±1%"); a larger one adds to the same run. `saliency` (True, or options) also compares
+    where torch models look.
     """
-    options = {"lens": lens, "preset": preset, "select": select, "seed": seed, "saliency": saliency, "out": out}
+    options = {"lens": lens, "preset": preset, "select": select, "seed": seed, "budget": budget}
+    options |= {"saliency": saliency, "out": out}
     with reporter(quiet) as progress, log_to(progress):
         setup = open_setup(model, data, options, execution or Execution())
         if not quiet:
@@ -87,8 +100,46 @@ def _announce_cost(setup: RunSetup, progress: Reporter, options: Mapping[str, An
         progress.say(line)
 
 
-def execute_setup(setup: RunSetup, progress: Reporter, show: Callable[[Shown], None] = lambda shown: None) -> Run:
-    """Execute a run, then compare saliency if its config asks for it. `show` gets each lens's findings as they come."""
+def decide(
+    model: Sequence[ModelLike], data: Any, rules: Rules, *, margin: float = MARGIN, quiet: bool = False, **options: Any
+) -> GateResult:
+    """Measure models on data until rules are decided, and return the result: a file of rules, or the same as a mapping.
+
+    The first model is the old one. Images come in a random order, a tenth of the levels of each, so that few of them
+    decide. A drop that exceeds what a rule allows by less than `margin` percentage points may pass. `options` are those of
+    `run`; a rerun resumes.
+    """
+    gate = read_gate(rules if isinstance(rules, (Mapping, Gate)) else Path(rules))
+    execution = options.pop("execution", None) or Execution()
+    with reporter(quiet) as progress, log_to(progress):
+        return decide_setup(open_setup(model, data, options, execution), gate, margin, progress)[1]
+
+
+def decide_setup(setup: RunSetup, gate: Gate, margin: float, progress: Reporter) -> tuple[Run, GateResult]:
+    """Measure until rules are decided, and return the run and the result."""
+    require_sequential(gate, [model.name for model in setup.models])
+    results: list[GateResult] = []
+
+    def check(sampled: Sampled) -> Check:
+        results.append(check_sequentially(gate, sampled.run, sampled.images, sampled.total, margin=margin))
+        return Check(is_decided(results[-1]), describe_state(results[-1]))
+
+    run = execute_setup(setup, progress, early=check)
+    if not results:
+        raise ConfigError(f"{run.folder} holds a full run already; check it with brinell gate or brinell compare --gate")
+    return run, results[-1]
+
+
+def execute_setup(
+    setup: RunSetup,
+    progress: Reporter,
+    show: Callable[[Shown], None] = lambda shown: None,
+    early: StoppingRule | None = None,
+) -> Run:
+    """Execute a run, then compare saliency if its config asks for it. `show` gets each lens's findings as they come.
+
+    With `early`, the run may stop before all images are measured.
+    """
     opened: list[Run] = []
 
     def on_lens(store: Store, lens: str) -> None:
@@ -96,7 +147,7 @@ def execute_setup(setup: RunSetup, progress: Reporter, show: Callable[[Shown], N
         opened[0].refresh(lens)
         show(opened[0].shown_of(lens))
 
-    store = execute(setup, progress, on_lens).store
+    store = execute(setup, progress, on_lens, early).store
     finished = opened[0] if opened else Run(store)
     finished.refresh()
     if setup.config.saliency is not None:
@@ -162,6 +213,25 @@ def curate(
         return curate_runs(opened, Store(out), chosen, data=source, models=models, execution=execution, reporter=progress)
 
 
+def corrupt(
+    data: Any,
+    out: str | os.PathLike[str],
+    options: CorruptOptions | Mapping[str, Any],
+    *,
+    execution: Execution | None = None,
+    quiet: bool = False,
+) -> Corrupted:
+    """Write a copy of a dataset under operators, labels and boxes included; or resume.
+
+    `data` is a path, a mapping with a `source` and options, or any sequence of (image, label). `options` say what is
+    applied and how it is written (see `CorruptOptions`): {"operators": ["fog"], "severities": [0.2, 0.4]}.
+    """
+    chosen = options if isinstance(options, CorruptOptions) else validate(CorruptOptions, dict(options))
+    source = validate(DataOptions, dict(data)) if isinstance(data, Mapping) else data
+    with reporter(quiet) as progress:
+        return write_copy(open_dataset(source), Store(out), chosen, execution=execution, reporter=progress)
+
+
 def harden(
     config: Mapping[str, Any] | HardenConfig | str | os.PathLike[str],
     *,
@@ -189,7 +259,13 @@ def harden(
         loaded = load_harden_config(content)
     objects = {name: None if given is None else name_data(given)[1] for name, given in (("data", data), ("test", test))}
     with reporter(quiet) as progress:
-        return run_hardening(loaded, model=model, reporter=progress, **objects)
+
+        def announce(cost: HardeningCost) -> None:
+            for line in cost.lines():
+                progress.say(line)
+
+        confirm = None if quiet else announce
+        return run_hardening(loaded, model=model, reporter=progress, confirm=confirm, **objects)
 
 
 def open_setup(

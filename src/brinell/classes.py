@@ -84,7 +84,7 @@ def _index(label: Label, model: Classes | None, outputs: int) -> int | None:
         )
     if candidates:
         return candidates[0]
-    if label.isdigit() and int(label) < outputs:
+    if label.isdecimal() and int(label) < outputs:
         return int(label)
     return None
 

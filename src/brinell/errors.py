@@ -10,6 +10,7 @@ BrinellError
 │   └── ServiceError    a model behind HTTP that can't be reached or returns an invalid response
 ├── BudgetSpent         the run has used up its --max-queries
 ├── RunError            a run folder that can't be read, written or resumed
+│   └── DamagedFile     a file of a run that is torn or was changed
 ├── PluginError         an installed package whose entry point can't be loaded
 └── MissingExtra        an optional dependency that isn't installed
 """
@@ -66,6 +67,14 @@ class BudgetSpent(BrinellError):
 
 class RunError(BrinellError):
     """A run folder that can't be read, written or resumed."""
+
+
+class DamagedFile(RunError):
+    """A file of a run that is torn or was changed."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(f"{place} is damaged; rerun the run's command to write it again")
+        self.place = place
 
 
 class PluginError(BrinellError):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from PIL import Image, ImageDraw, ImageFont
+if TYPE_CHECKING:
+    from PIL import Image, ImageDraw, ImageFont  # imported by what draws: reading marks needs none
 
 Kind = Literal["found", "new", "changed", "weak", "lost"]
 Area = tuple[float, float, float, float]  # left, top, right, bottom
@@ -55,6 +56,8 @@ def read_marks(records: Iterable[Mapping[str, Any]]) -> tuple[Mark, ...]:
 
 def draw_marks(picture: Image.Image, marks: Sequence[Mark], *, text_size: int) -> Image.Image:
     """Return a picture with boxes; text is `text_size` pixels high, and lines are drawn to match."""
+    from PIL import ImageDraw, ImageFont
+
     picture = picture.convert("RGB")
     pen, font = ImageDraw.Draw(picture), ImageFont.load_default(text_size)
     line = max(2, round(text_size / 6))
@@ -73,6 +76,8 @@ def draw_marks(picture: Image.Image, marks: Sequence[Mark], *, text_size: int) -
 
 def enlarge(picture: Image.Image, side: int) -> Image.Image:
     """Return a picture whose shorter side has at least this many pixels, so that text on it can be read."""
+    from PIL import Image
+
     scale = side / min(picture.size)
     if scale <= 1:
         return picture

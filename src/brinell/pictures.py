@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,9 +24,9 @@ def to_picture(image: ArrayLike) -> Image.Image:
     return Image.fromarray(np.ascontiguousarray(array[0] if len(array) == 1 else array.transpose(1, 2, 0)))
 
 
-def encode_webp(picture: Image.Image, quality: int = 90) -> bytes:
+def encode_webp(picture: Image.Image, quality: int = 90, *, lossless: bool = False) -> bytes:
     """Return a picture as a WebP file."""
-    return _encode(picture, "webp", quality=quality)
+    return _encode(picture, "webp", quality=quality, lossless=lossless)
 
 
 def encode_png(picture: Image.Image) -> bytes:
@@ -33,7 +34,16 @@ def encode_png(picture: Image.Image) -> bytes:
     return _encode(picture, "png", optimize=True)
 
 
-def _encode(picture: Image.Image, kind: str, **options: int) -> bytes:
+def encode_image(image: ArrayLike, kind: str, quality: int = 85) -> bytes:
+    """Return an array or a tensor as `to_picture` takes it as a file: png or webp, both lossless, or jpeg."""
+    options: dict[str, dict[str, Any]] = {
+        "webp": {"lossless": True, "quality": 80, "exact": True},
+        "jpeg": {"quality": quality, "optimize": True},
+    }
+    return _encode(to_picture(image), kind, **options.get(kind, {}))
+
+
+def _encode(picture: Image.Image, kind: str, **options: Any) -> bytes:
     sink = io.BytesIO()
     picture.save(sink, kind, **options)
     return sink.getvalue()

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from brinell.engine.progress import reporter
 from brinell.errors import ConfigError, RunError
 from brinell.lenses.analysis import analyses_of, find, find_one, require_rows
+from brinell.lenses.rating import describe_untested, rate
 from brinell.lenses.reader import Findings
+from brinell.lenses.sample import describe_sample
 from brinell.registry import nearest
 from brinell.report.rows import Rows, sql_errors
 from brinell.report.show import Chart, NamedChart
@@ -25,12 +26,28 @@ if TYPE_CHECKING:
     from brinell.comparison.rules import Gate
     from brinell.config.saliency import SaliencyOptions
     from brinell.curation.moved import ExportedMotions
+    from brinell.engine.verification import Check
     from brinell.models.model import Model
-    from brinell.report.page import Shown
+    from brinell.report.page import Content, Shown
+    from brinell.runs.hardness import Hardness
     from brinell.tracking.server import Server
     from brinell.tracking.track import Tracked
 
 RunLike = "str | os.PathLike[str] | Run"
+
+
+def merge(*runs: str | os.PathLike[str] | Run) -> Run:
+    """Return several runs over the same images as one, to read and to report: their lenses and models side by side."""
+    from brinell.runs.merged import MergedStore
+
+    opened = [run if isinstance(run, Run) else Run(run) for run in runs]
+    if not opened:
+        raise ConfigError("expected at least one run to merge, got none")
+    if len(opened) == 1:
+        return opened[0]
+    for run in opened:
+        require_rows(run)
+    return Run(MergedStore([run.store for run in opened]))
 
 
 class Run(OpenedRun):
@@ -77,14 +94,38 @@ class Run(OpenedRun):
         """Return what every lens found, by the lens's name."""
         return find(self, options) if options else self.found
 
-    def report(self, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate | None = None) -> str:
-        """Write the HTML report into the run's folder and return its path.
+    def report(
+        self,
+        rules: str | os.PathLike[str] | Mapping[str, Any] | Gate | None = None,
+        *,
+        out: str | os.PathLike[str] | None = None,
+    ) -> str:
+        """Write the HTML report into the run's folder, or to the file `out`, and return its path.
 
         It begins with the result of `rules`, or of those that the run was last checked by (see `brinell.gate`).
         """
         from brinell.report.page import write_report  # imports Jinja
 
-        return write_report(self, self.shown(), self._gate(rules))
+        return write_report(self._content(rules), out)
+
+    def _content(self, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate | None = None) -> Content:
+        """Return what the report is made of."""
+        from brinell.report.page import Content
+
+        return Content(self, self.shown(), rate(self), describe_untested(self), self._gate(rules), describe_sample(self))
+
+    def cards(self, folder: str = "cards", models: Sequence[str] = ()) -> list[str]:
+        """Write the card of each model into a folder of the run: SVG, PNG, and Markdown for a Hugging Face model card."""
+        from brinell.report.page import write_cards
+
+        for model in models:
+            if model not in self.models:
+                raise ConfigError(f"this run has no model {model!r}; {nearest(model, list(self.models))}")
+        return write_cards(self._content(), folder, models)
+
+    def hardness(self) -> dict[str, dict[str, Hardness]]:
+        """Return each model's hardness under each lens that defines it: 0 to 100, with its 95 % interval."""
+        return {one.lens: dict(one.models) for one in rate(self)}
 
     def _gate(self, rules: str | os.PathLike[str] | Mapping[str, Any] | Gate | None) -> GateResult | None:
         """Return the result of the given or the stored rules; stored ones can't be checked on an unfinished run."""
@@ -111,7 +152,7 @@ class Run(OpenedRun):
         return analyses_of(self)[lens].show, lens, self.findings_of(lens)
 
     def figure(self, name: str | None = None, **choice: str | None) -> Chart:
-        """Return one figure as an Altair chart (default: the first of the run's first lens).
+        """Return one figure as an Altair chart, which notebooks show as SVG (default: the first of the run's first lens).
 
         An unknown name raises with the names there are; `choice` selects what it shows, such as model=… or operator=….
         """
@@ -128,13 +169,16 @@ class Run(OpenedRun):
             known = chart.choices[key](findings)
             if value is not None and value not in known:
                 raise ConfigError(f"this run has no {key} {value!r}; {nearest(value, known)}")
-        return chart.draw(findings, **choice)
+        from brinell.report.figures import draw_offline
+
+        return draw_offline(chart.draw(findings, **choice))
 
     def track(self, to: str | Server | None = None, *, experiment: str | None = None, quiet: bool = False) -> Tracked:
         """Log the run to an MLflow server: a parent run with the report, and a nested one per lens and operator.
 
         `to` is the server's URI (default: MLFLOW_TRACKING_URI). Logging is idempotent.
         """
+        from brinell.engine.progress import reporter
         from brinell.tracking.server import Server
         from brinell.tracking.track import Content, track
 
@@ -162,6 +206,31 @@ class Run(OpenedRun):
         self.refresh("saliency")
         return self.findings_of("saliency")
 
+    def verify(
+        self,
+        sample: int = 12,
+        *,
+        seed: int = 0,
+        models: Sequence[Model] | None = None,
+        data: Any = None,
+        trust: bool = False,
+        quiet: bool = False,
+    ) -> list[Check]:
+        """Check that the run's files are complete, whole and its own, and replay a sample of its rows.
+
+        `sample` is how many pairs of an image and an operator are measured again; 0: none, and no model is opened.
+        """
+        from brinell.engine.progress import reporter
+        from brinell.engine.reopening import reopen  # imports torch
+        from brinell.engine.verification import verify_files, verify_rows
+
+        checks = verify_files(self)
+        if sample == 0 or not all(check.passed for check in checks):
+            return checks
+        setup = reopen(self, models=models, data=data, trust=trust, call="verify")
+        with reporter(quiet) as progress:
+            return [*checks, verify_rows(self, setup, sample=sample, seed=seed, progress=progress)]
+
     def export_moved(
         self,
         file: str | os.PathLike[str],
@@ -182,10 +251,11 @@ class Run(OpenedRun):
     def to_json(self, **options: Any) -> dict[str, Any]:
         """Return everything that the run found as plain data, in one versioned shape."""
         return {
-            "version": 1,
+            "version": 1,  # of the schema (see `brinell.schemas`)
             "run": self.folder,
             "lenses": {name: findings.to_json() for name, findings in self.findings(**options).items()},
             "queries": self.manifest.get("queries", {}),
+            "sample": {"share": self.share, "words": describe_sample(self)} if self.sampled else None,
         }
 
     def _repr_html_(self) -> str:

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
+from brinell.config.budget import Budget
 from brinell.config.data import DataOptions, name_sequence
 from brinell.config.execution import Execution
 from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
 from brinell.config.saliency import SaliencyOptions
+from brinell.documents import load_yaml
 from brinell.errors import ConfigError, UnknownName
 from brinell.lenses.lens import LENSES, default_lens
 from brinell.registry import nearest
@@ -79,7 +80,8 @@ class RunConfig(BaseModel):
     """What `brinell run` runs.
 
     `select`: "all" images, the "correct" ones (that every model gets right), or "correct:MODEL" (that one model does).
-    `saliency` compares where the models look, after all rows are written. Rows depend neither on it nor on `track`.
+    `budget` leaves out queries; a larger one adds to the same rows, up to those of a run without one. `saliency` compares
+    where the models look, after all rows are written. Rows depend neither on it nor on `track`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -93,6 +95,11 @@ class RunConfig(BaseModel):
         "all", description="Images to measure: all, correct (those that every model gets right) or correct:MODEL."
     )
     seed: int = Field(0, description="Seed of all random draws.")
+    budget: Budget | None = Field(
+        None,
+        description="Queries to make: a share (0.1), a number (20000), or as many as the headline interval needs (±1%); "
+        "rerun with a larger budget to add to it (default: all).",
+    )
     saliency: SaliencyOptions | None = None
     track: Annotated[TrackOptions | None, BeforeValidator(_track)] = None
     out: str | None = Field(
@@ -133,7 +140,7 @@ class RunConfig(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Return what the rows depend on, as plain data: the config without output and execution options."""
-        content = self.model_dump(mode="json", exclude={"out", "execution", "saliency", "track"})
+        content = self.model_dump(mode="json", exclude={"out", "execution", "saliency", "track", "budget"})
         content["lenses"] = [lens.identity() for lens in self.lenses]
         if content["data"]["pattern"] is None:  # so that runs from before this option resume
             del content["data"]["pattern"]
@@ -167,8 +174,8 @@ def _put(content: dict[str, Any], override: str) -> None:
     if not equals or not key:
         raise ConfigError(f"expected --set key=value (as in --set data.limit=100), got {override!r}")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = load_yaml(text)
+    except ValueError:
         raise ConfigError(f"--set {key}: the value {text!r} is not valid YAML") from None
     *path, last = key.split(".")
     section: Any = content
@@ -191,7 +198,7 @@ def _key_in(section: Any, part: str, key: str) -> Any:
     """Return a part of a key as an index into a list, or as it is for a mapping."""
     if not isinstance(section, list):
         return part
-    if not part.isdigit() or int(part) >= len(section):
+    if not part.isdecimal() or int(part) >= len(section):
         raise ConfigError(f"--set {key}: {part!r} is not an index into a list of {len(section)}")
     return int(part)
 
@@ -200,6 +207,7 @@ def _known_keys(location: Location) -> list[str]:
     """Return the known keys at a location in a config."""
     parts: dict[str, type[BaseModel]] = {
         "models": ModelOptions,
+        "budget": Budget,
         "data": DataOptions,
         "saliency": SaliencyOptions,
         "track": TrackOptions,

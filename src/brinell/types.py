@@ -45,9 +45,10 @@ class Origin:
 class Dataset(Protocol):
     """A sequence of samples.
 
-    Three members are optional: `origin(index)` returns the `Origin` of an image that was derived from another one, or None;
+    Some members are optional: `origin(index)` returns the `Origin` of an image that was derived from another one, or None;
     `credits(index)` returns what is known about an image's author and licence, as a mapping of strings; `unlabelled` says
-    that no image has a label, so that a run can refuse them before it reads any.
+    that no image has a label, so that a run can refuse them before it reads any; `annotations()` returns the content of
+    the COCO file that a dataset was read from, or None, so that copies keep what samples don't hold.
     """
 
     @property

@@ -1,9 +1,10 @@
-"""Amounts with their units, for people: "1 line", "4,480 boxes", "quality 7", "12.6 degrees", "1.5×"."""
+"""Amounts with their units, for people: "1 line", "4,480 boxes", "quality 7", "12.6°", "1.5×"."""
 
 from __future__ import annotations
 
-_PREFIXED = ("quality", "geodesic score")
-_SINGULAR = {"axes": "axis", "radii": "radius", "passes": "pass", "classes": "class"}
+_PREFIXED = ("quality", "severity", "geodesic score")
+_SUFFIXED = {"×": "×", "degrees": "°"}
+_SINGULAR = {"axes": "axis", "severities": "severity", "radii": "radius", "passes": "pass", "classes": "class"}
 
 
 def format_amount(amount: float, unit: str) -> str:
@@ -16,8 +17,8 @@ def format_amount(amount: float, unit: str) -> str:
         return f"{unit} {number}"
     if unit == "sigma":
         return f"sigma {number} px"
-    if unit == "×":
-        return f"{number}×"
+    if unit in _SUFFIXED:
+        return f"{number}{_SUFFIXED[unit]}"
     return f"{number} {_in_singular(unit) if abs(amount) == 1 else unit}".strip()
 
 

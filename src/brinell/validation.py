@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
+from brinell.documents import load_yaml, printable
 from brinell.errors import ConfigError
 from brinell.registry import nearest
 
@@ -30,11 +30,11 @@ def validate(kind: type[M], value: Any, known_keys: Callable[[Location], list[st
 def read_yaml(path: Path, what: str, content: str) -> dict[str, Any]:
     """Read a YAML file that holds a mapping; `what` it is and its `content` are for error messages."""
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"the {what} {path} can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except ValueError as error:  # what is not UTF-8 is one, too
+        raise ConfigError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(found, dict):
         raise ConfigError(f"{path} should contain a mapping with {content}, but contains {type(found).__name__}")
     return found
@@ -54,4 +54,4 @@ def _explain(error: ValidationError, known_keys: Callable[[Location], list[str]]
             parts.append(f"{where} is missing")
         else:
             parts.append(f"{where}: {problem['msg'].lower()}, got {problem['input']!r}")
-    return "; ".join(parts)
+    return printable("; ".join(parts))  # keys may hold line breaks

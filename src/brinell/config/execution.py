@@ -24,11 +24,11 @@ class Execution(BaseModel):
     )
     compile: bool = Field(False, description="Compile torch models with torch.compile.")
     channels_last: bool = Field(True, description="Run torch models in the channels-last memory format.")
-    batch: int | None = Field(None, ge=1, description="Batch size (default: auto).")
+    batch: int | None = Field(None, ge=1, le=65536, description="Batch size (default: auto).")
     shard: int | None = Field(
-        None, ge=1, description="Images per unit of work, fixed for a run when it starts (default: auto)."
+        None, ge=1, le=10_000_000, description="Images per unit of work, fixed for a run when it starts (default: auto)."
     )
-    workers: int | None = Field(None, ge=1, description="Number of worker threads (default: auto).")
+    workers: int | None = Field(None, ge=1, le=1024, description="Number of worker threads (default: auto).")
     trust: bool = Field(False, description="Allow model files and repositories to run code when they are loaded.")
     strict: bool = Field(False, description="Stop at the first unreadable image instead of skipping it.")
     max_queries: int | None = Field(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +23,7 @@ from brinell.curation.failures import Failure
 from brinell.curation.options import CurateOptions
 from brinell.curation.records import class_of
 from brinell.curation.runs import RunModel, SourceRun
+from brinell.documents import printable
 from brinell.marks import draw_marks, shorten
 from brinell.pictures import to_picture
 from brinell.versions import package_version
@@ -132,7 +136,23 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=loader, autoescape=False, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
+    environment.filters |= {"md": _escape, "code": _as_code, "quote": shlex.quote, "yaml": _as_yaml}
     return environment.get_template("card.md.j2")
+
+
+def _escape(text: object) -> str:
+    """Return a name as Markdown that shows it as it is, also in a table."""
+    return re.sub(r"([\\`*_\[\]<>|#~!&])", r"\\\1", printable(str(text)))
+
+
+def _as_code(text: object) -> str:
+    """Return a name as code in a table, without the characters that would end either."""
+    return f"`{printable(str(text)).replace('`', chr(39)).replace('|', '/')}`"
+
+
+def _as_yaml(text: object) -> str:
+    """Return a name as a quoted YAML string."""
+    return json.dumps(printable(str(text)), ensure_ascii=False)
 
 
 def select_examples(failures: Sequence[Failure]) -> list[int]:

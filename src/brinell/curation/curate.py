@@ -17,7 +17,7 @@ from brinell.curation.card import CardContent, contact_sheet, render_card, selec
 from brinell.curation.choice import limit_failures
 from brinell.curation.examples import Example, mark_examples
 from brinell.curation.failures import Failure, choose_failures, filter_failures, gather, required_failures
-from brinell.curation.layouts import LAYOUTS, counterpart_files, encode, licence_of, require_boxes, write_coco
+from brinell.curation.layouts import LAYOUTS, counterpart_files, licence_of, require_boxes, write_coco
 from brinell.curation.options import CurateOptions
 from brinell.curation.query import ModelQueries
 from brinell.curation.records import class_of, record_failure
@@ -27,12 +27,15 @@ from brinell.engine.progress import Reporter, Silent
 from brinell.engine.shards import in_order, worker_count
 from brinell.engine.threads import torch_alone
 from brinell.errors import RunError
+from brinell.lenses.sample import sampled_cells
 from brinell.models.model import Model
+from brinell.pictures import encode_image
 from brinell.runs.run import Run
 from brinell.runs.store import Store
 from brinell.versions import package_version
 
 UNFINISHED = ".unfinished"  # identifies the dataset that is being written
+FINISHED = (".card", "dataset")  # identifies the one that was
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,16 @@ class Curated:
     models: dict[str, int]
     operators: dict[str, int]
     classes: dict[str, int]
+
+
+def _refuse_samples(runs: Sequence[Run], options: CurateOptions) -> None:
+    """Raise if the least changed failure of each image is wanted from a sample of the image's cells."""
+    for run in () if options.every else runs:
+        for noun in sampled_cells(run, options.lens):
+            raise RunError(
+                f"the least changed failure of an image is unknown in {run.folder}, a sample of each image's {noun}; take "
+                "every failure with --every, or rerun it without --budget"
+            )
 
 
 def curate(
@@ -60,6 +73,7 @@ def curate(
     """Write the failures of finished runs as a dataset. `models` that are given need not be opened."""
     execution, reporter = execution or Execution(), reporter or Silent()
     require_empty(out)
+    _refuse_samples(runs, options)
     sources = source_runs(runs, data)
     run_models = list_models(sources)
     fail = required_failures(options, run_models)
@@ -96,7 +110,7 @@ def curate(
     out.write(render_card(card).encode(), "README.md")
     lines = (json.dumps(one, ensure_ascii=False, allow_nan=False).encode() + b"\n" for one in records())
     out.write(b"".join(lines), "metadata.jsonl")
-    out.remove(UNFINISHED)
+    dataset.finish()
     return Curated(
         folder=out.place(),
         images=len(failures),
@@ -108,12 +122,12 @@ def curate(
 
 
 def require_empty(out: Store) -> None:
-    """Raise if the folder is not empty, unless it holds an unfinished dataset."""
+    """Raise if the folder is not empty, unless it holds a dataset that was curated, or a part of one."""
     try:
         existing = out.fs.ls(out.path(), detail=False) if out.exists() else []
     except NotADirectoryError:
         existing = [out.path()]
-    if existing and not out.exists(UNFINISHED):
+    if existing and not (out.exists(UNFINISHED) or out.exists(*FINISHED)):
         raise RunError(f"{out.url} is not empty; choose another folder with -o, or empty it first")
 
 
@@ -133,17 +147,25 @@ class _Dataset:
 
     def begin(self) -> None:
         """Mark the folder as this dataset, unfinished; raise if it holds a part of another one. Remove partial files."""
-        keys, version = [one.key for one in self.failures], package_version("brinell")
-        content = [self.options.model_dump(mode="json"), version, keys, list(self.files)]
-        identity = hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest().encode()
         out = self.out
+        for mark, held in (((UNFINISHED,), "a part of another dataset"), (FINISHED, "another dataset")):
+            if out.exists(*mark) and out.read(*mark) != self._identity():
+                raise RunError(f"{out.url} holds {held}; choose another folder with -o, or empty it first")
         if not out.exists(UNFINISHED):
-            out.write(identity, UNFINISHED)
-        elif out.read(UNFINISHED) != identity:
-            raise RunError(f"{out.url} holds a part of another dataset; choose another folder with -o, or empty it first")
+            out.write(self._identity(), UNFINISHED)
         for path in out.fs.find(out.path()):
             if path.endswith(".part"):
                 out.fs.rm_file(path)
+
+    def finish(self) -> None:
+        """Mark the dataset as finished: the same command finds it complete."""
+        self.out.write(self._identity(), *FINISHED)
+        self.out.remove(UNFINISHED)
+
+    def _identity(self) -> bytes:
+        keys, version = [one.key for one in self.failures], package_version("brinell")
+        content = [self.options.model_dump(mode="json"), version, keys, list(self.files)]
+        return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest().encode()
 
     def write_images(self, renderer: FailureRenderer, pool: ThreadPoolExecutor, reporter: Reporter) -> list[Example]:
         """Write the images that do not exist yet, and return examples for the card."""
@@ -160,7 +182,7 @@ class _Dataset:
             number = wanted[rendered.number]
             for image, file in ((rendered.image, self.files[number]), (rendered.clean, self.counterparts[number])):
                 if file is not None and out.path(file) not in existing:
-                    out.write(encode(image, self.options.format), *file.split("/"))
+                    out.write(encode_image(image, self.options.format), *file.split("/"))
             return rendered
 
         for rendered in in_order(pool, write, renderer.render([self.failures[number] for number in wanted]), 32):

@@ -21,7 +21,7 @@ from brinell.errors import ConfigError, RunError
 from brinell.lenses.lens import LENSES
 from brinell.lenses.reader import FAILURE_COLUMNS
 from brinell.models.preprocess import Preprocess
-from brinell.registry import nearest
+from brinell.registry import VariantId, nearest
 from brinell.runs.schema import DISTANCES
 
 
@@ -137,10 +137,10 @@ def _list_measured(connection: duckdb.DuckDBPyConnection, sources: Sequence[Sour
 def _select_operators(measured: Measured, names: Sequence[str]) -> Measured:
     """Return what was measured by the named operators (NAME or NAME:VARIANT); without names, everything."""
     for name in names:
-        if not any(name in (operator, operator.partition(":")[0]) for *_, operator in measured):
-            plain = sorted({operator.partition(":")[0] for *_, operator in measured})
+        if not any(name in (operator, VariantId.parse(operator).name) for *_, operator in measured):
+            plain = sorted({VariantId.parse(operator).name for *_, operator in measured})
             raise ConfigError(f"no operator {name!r} is in these runs; {nearest(name, plain)}")
-    return [one for one in measured if not names or {one[2], one[2].partition(":")[0]} & set(names)]
+    return [one for one in measured if not names or {one[2], VariantId.parse(one[2]).name} & set(names)]
 
 
 def _models_table(models: Sequence[RunModel]) -> pa.Table:

@@ -5,14 +5,12 @@ All have a metadata.jsonl and can be tested again with `brinell run --data FOLDE
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from brinell.boxes import areas
 from brinell.curation.failures import Failure
@@ -20,17 +18,8 @@ from brinell.curation.options import CurateOptions
 from brinell.curation.records import digest, file_stems, folder_names, slug
 from brinell.errors import ConfigError
 from brinell.models.preprocess import Preprocess
-from brinell.pictures import to_picture
 from brinell.runs.store import Store
 from brinell.types import Label
-
-
-def encode(image: Tensor, kind: str) -> bytes:
-    """Return an image as a lossless file."""
-    sink = io.BytesIO()
-    options = {"lossless": True, "quality": 80, "exact": True} if kind == "webp" else {}
-    to_picture(image).save(sink, kind, **options)
-    return sink.getvalue()
 
 
 def _imagefolder(failures: Sequence[Failure], kind: str) -> list[str]:

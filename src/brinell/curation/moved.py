@@ -27,6 +27,7 @@ from brinell.models.preprocess import Preprocess
 from brinell.perturb.motion import as_motion
 from brinell.pictures import to_picture
 from brinell.runs.run import Run
+from brinell.runs.store import Store
 from brinell.types import Label, Sample, image_id
 
 _BATCH = 64
@@ -117,8 +118,7 @@ def _write(file: Path, images: list[Tensor], labels: list[Label | None], entries
         sink = io.BytesIO()
         originals, operators = np.array([entry.image for entry in entries]), np.full(len(entries), operator)
         np.savez_compressed(sink, images=pixels, labels=np.array(labels), originals=originals, operators=operators)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(sink.getvalue())
+        Store(file.parent).write(sink.getvalue(), file.name)
         return
     file.mkdir(parents=True, exist_ok=True)
     records = []

@@ -86,7 +86,8 @@ class ModelQueries:
     def query_others(self, connection: duckdb.DuckDBPyConnection, options: CurateOptions) -> None:
         """Add the failures of other models on the same images to the table `failures`."""
         measured = connection.execute("select distinct lens, operator from failures order by all").fetchall()
-        operators = [operator for lens, operator in measured if not _complete(lens, operator)]
+        alike = len({source.run.share for source in self.sources}) == 1  # all runs queried the same cells
+        operators = [operator for lens, operator in measured if not (alike and _complete(lens, operator))]
         candidates = _rows(connection, _OTHERS, {"operators": operators})
         if candidates:
             self._query(connection, "failures", candidates, OTHERS)

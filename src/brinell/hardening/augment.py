@@ -18,7 +18,7 @@ from brinell.hardening.options import AugmentOptions, OperatorOptions
 from brinell.perturb.highlight import add_highlights
 from brinell.perturb.operator import OPERATORS, find_operator, operator_names
 from brinell.perturb.property import PROPERTIES, find_property, property_names
-from brinell.registry import DEFAULT_VARIANT, nearest
+from brinell.registry import DEFAULT_VARIANT, VariantId, nearest
 from brinell.resizing.resample import resize
 from brinell.types import Interpolation
 
@@ -29,8 +29,6 @@ SPARE = 3
 CROP, HIGHLIGHT = "crop", "highlight"
 #: operator names in rows, where they differ from the name of the augmentation
 MEASURED_AS = {CROP: ("windows", "minimal"), HIGHLIGHT: (HIGHLIGHT,)}
-
-LEVELS = 30  # highest level of an operator
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,12 @@ class Augmenter:
 
 def find_augmenter(options: OperatorOptions, interpolation: Interpolation) -> Augmenter:
     """Return a change by its name."""
-    name = options.name.partition(":")[0]
+    name = VariantId.parse(options.name).name
     if name == CROP:
         return Augmenter(name, options.strength, _crop(options, interpolation))
     if name == HIGHLIGHT:
         return Augmenter(name, options.strength, _highlight(options))
-    if any(one.name == name for one in OPERATORS.values()):
+    if name in operator_names() or options.name in OPERATORS:
         return Augmenter(name, options.strength, _operator(options))
     if any(one.name == name for one in PROPERTIES.values()):
         return Augmenter(name, options.strength, _property(options))
@@ -65,7 +63,8 @@ def _operator(options: OperatorOptions) -> Apply:
         )
 
     def apply(images: Tensor, strengths: Tensor, spare: Tensor, seed: int, ids: Tensor) -> Tensor:
-        levels = (strengths * LEVELS).ceil().clamp(1, LEVELS).to(torch.int64)
+        last = operator.facts.levels
+        levels = (strengths * last).ceil().clamp(1, last).to(torch.int64)
         return operator.advance(images, torch.zeros_like(levels), levels, seed=seed, ids=ids)
 
     return apply

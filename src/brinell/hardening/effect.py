@@ -17,6 +17,7 @@ from brinell.comparison.paired import mean_effects, ratio_effects, share_effects
 from brinell.comparison.resampling import Array
 from brinell.lenses.lens import LENSES
 from brinell.lenses.reader import AVERAGE, Measure
+from brinell.registry import VariantId
 from brinell.runs.plain import to_plain
 from brinell.runs.statistics import Estimate
 
@@ -111,7 +112,7 @@ def find_effect(comparison: Comparison, trained: Iterable[str], failures: GroupE
     held_out: list[GroupEffect] = []
     for measure in filter(_is_headline, comparison.measures(0)):
         operators = _compared_operators(comparison, measure)
-        own = [operator for operator in operators if operator.partition(":")[0] in known]
+        own = [operator for operator in operators if VariantId.parse(operator).name in known]
         rest = [operator for operator in operators if operator not in own]
         others = averaged_operators(measure, comparison.pairs[0].old.run, rest)
         values = _ImageValues.of(comparison, measure)
@@ -160,7 +161,7 @@ class _ImageValues:
     def phrase(self, operator: str) -> str:
         """Return an operator's name in a sentence."""
         title = self.titles[operator]
-        template = dict(self.measure.phrases).get(operator.partition(":")[0])
+        template = dict(self.measure.phrases).get(VariantId.parse(operator).name)
         if template is not None:
             return template.format(title=title)
         return title if title[:2].isupper() else title[0].lower() + title[1:]

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
 from brinell.comparison.compare import Comparison, compare_runs
 from brinell.comparison.page import comparison_html
-from brinell.comparison.resampling import Array
 from brinell.datasets.sources import open_dataset
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.runner import execute
-from brinell.engine.setup import RunSetup
 from brinell.engine.shards import worker_count
-from brinell.engine.threads import answers
 from brinell.errors import ConfigError, DataError
 from brinell.hardening import record as records
 from brinell.hardening.augment import Augmentation
 from brinell.hardening.checkpoints import TrainingState, weights_of
-from brinell.hardening.effect import GroupEffect, HardeningEffect, Subject, effect_of, find_effect
+from brinell.hardening.cost import HardeningCost, estimate_cost
+from brinell.hardening.effect import HardeningEffect, find_effect
 from brinell.hardening.failures import FailureOpener
 from brinell.hardening.images import ImageReader, LabelledImage, ModelInputs, Subset, classes_of, refuse_leaks
+from brinell.hardening.measuring import measure_failures, measuring_setup
 from brinell.hardening.options import HardenConfig
 from brinell.hardening.recipes import (
     Network,
@@ -51,13 +47,10 @@ from brinell.models.hardened import FACTS_FILE, WEIGHTS_FILE, HardenedFacts, rea
 from brinell.models.model import Description, Model
 from brinell.models.modules import from_module
 from brinell.models.sources import open_model
-from brinell.run_config import RunConfig, load_config
-from brinell.runs.run import Run
 from brinell.runs.store import Store
 from brinell.types import Dataset
 
 TEMPLATE = "brinell.hardening:summary.html"
-BATCH = 32  # held-out failures per query
 
 
 @dataclass(frozen=True)
@@ -102,12 +95,16 @@ def harden(
     data: Any = None,
     test: Any = None,
     reporter: Reporter | None = None,
+    confirm: Callable[[HardeningCost], None] | None = None,
 ) -> Hardened:
-    """Harden a model, or resume. Objects that are given replace the sources in the config."""
+    """Harden a model, or resume. Objects that are given replace the sources in the config.
+
+    `confirm` gets an estimate before anything is trained or written.
+    """
     reporter, store = reporter or Silent(), Store(config.folder())
     before = model if model is not None else open_model(config.model, config.execution)
     require_trainable(before)
-    if "file" not in store.fs.protocol:
+    if not store.is_local:
         raise ConfigError(f"expected a local folder as out, from which the model can be opened, got {store.url}")
     # unknown operators and layers are reported before anything is read or written
     augmentation = Augmentation.of(config.augment, config.seed, before.preprocess.interpolation)
@@ -116,19 +113,22 @@ def harden(
     with ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
         opener = FailureOpener(store, before, config.execution, reporter)
         images = _read_images(config, ImageReader(before, config.seed, pool, reporter), opener, data, test)
+        context = _Context(config, store, pool, reporter)
+        training = _prepare(context, network, augmentation, images)
+        if confirm is not None and not store.exists(records.RECORD):
+            confirm(estimate_cost(training, measuring_setup(config, store, "before", before, images.test)))
         record = records.begin_record(store, config, before, images.items, images.parts)
         for part, own in record["parts"].items():
             reporter.say(f"{part}: {own['originals']:,} originals, {own['failures']:,} images made from them")
         if not (record["finished"] and store.exists(WEIGHTS_FILE)):
-            network, state = _train(_Context(config, store, pool, reporter), network, augmentation, images)
+            network, state = _train(context, training, images)
             _write_model(store, config, network, named=model is None)
             record = records.with_training(record, state) | {"finished": True}
             records.write_record(store, record)
         after = _open_hardened(store, config, before, named=model is None)
-        failures = _measure_failures(images, before, after, pool)
-    runs = [
-        _measure(config, store, name, one, images.test, reporter) for name, one in (("before", before), ("after", after))
-    ]
+        failures = measure_failures([item for item in images.of("test") if not item.clean], before, after, pool)
+    both = (("before", before), ("after", after))
+    runs = [execute(measuring_setup(config, store, name, one, images.test), reporter) for name, one in both]
     comparison = compare_runs(runs, [f"{before.name}={after.name}"])
     effect = find_effect(comparison, record["operators"], failures)
     _write_summary(store, record, comparison, effect)
@@ -172,17 +172,15 @@ class _Context:
     reporter: Reporter
 
 
-def _train(
-    context: _Context, network: Network, augmentation: Augmentation, images: HardeningData
-) -> tuple[Network, TrainingState]:
-    """Train the network; return it with its final preprocessing."""
+def _prepare(context: _Context, network: Network, augmentation: Augmentation, images: HardeningData) -> Training:
+    """Return everything that training needs; raise if there is nothing to train on."""
     config, pool = context.config, context.pool
     device, preprocess = select_device(config.execution), network.preprocess
     items = [item for item in images.of("train") if config.training.clean or not item.clean]
     if not items:
         raise DataError("the training part has no images to train on; add failures, or set training.clean to true")
     require_batches(network.module, config.training, len(items))
-    training = Training(
+    return Training(
         network,
         ModelInputs(items, preprocess, pool, device),
         ModelInputs(images.of("validation"), preprocess, pool, device),
@@ -190,9 +188,16 @@ def _train(
         config.training,
         config.seed,
     )
+
+
+def _train(context: _Context, training: Training, images: HardeningData) -> tuple[Network, TrainingState]:
+    """Train the network; return it with its final preprocessing."""
+    config, network = context.config, training.network
     if config.recipe == "set_normalisation":
+        preprocess = network.preprocess
         own = channel_statistics(inputs for _, _, inputs in training.batches(0))
-        clean = ModelInputs([item for item in images.of("train") if item.clean], preprocess, pool, device)
+        own_images = [item for item in images.of("train") if item.clean]
+        clean = ModelInputs(own_images, preprocess, context.pool, training.images.device)
         expected = channel_statistics(_iterate(clean)) if len(clean) else own
         network = replace(network, preprocess=normalise_by_set(preprocess, own, expected))
         training = replace(training, network=network)
@@ -236,47 +241,7 @@ def _open_hardened(store: Store, config: HardenConfig, before: Model, *, named: 
     return from_module(module, Description(name, f"hardened:{store.place()}", preprocess, before.classes), config.execution)
 
 
-# ---- before and after ----
-
-
-def _measure(config: HardenConfig, store: Store, name: str, model: Model, test: Dataset, reporter: Reporter) -> Run:
-    """Measure a model on the test images; if the lenses have changed, in another folder."""
-    options = config.data if config.test is None else config.test
-    run: RunConfig = load_config(
-        {
-            "models": [{"source": model.facts.get("source", "object:model"), "name": model.name}],
-            "data": {"source": f"object:{options.source}", "labels": options.labels},
-            "lenses": [lens.model_dump(mode="json") for lens in config.measure],
-            "seed": config.seed,
-            "out": store.place(name),
-            "execution": config.execution.model_dump(mode="json"),
-        }
-    )
-    existing, lenses = Store(store.place(name)), run.identity()["lenses"]
-    if existing.exists("manifest.json") and existing.manifest()["identity"]["config"]["lenses"] != lenses:
-        digest = hashlib.blake2b(json.dumps(lenses, sort_keys=True).encode(), digest_size=4).hexdigest()
-        run = run.model_copy(update={"out": store.place(f"{name}-{digest}")})
-    return execute(RunSetup(run, (model,), open_dataset(test)), reporter)
-
-
-def _measure_failures(images: HardeningData, before: Model, after: Model, pool: ThreadPoolExecutor) -> GroupEffect | None:
-    """Return the effect on held-out failures: the share that is right, averaged within each original."""
-    items = [item for item in images.of("test") if not item.clean]
-    if not items:
-        return None
-    old, new = (_accuracy_by_original(items, model, pool) for model in (before, after))
-    operators = tuple(sorted({item.operator for item in items if item.operator is not None}))
-    return effect_of(old, new, Subject("failures", "held-out failures", "failures", operators))
-
-
-def _accuracy_by_original(items: Sequence[LabelledImage], model: Model, pool: ThreadPoolExecutor) -> Array:
-    inputs = ModelInputs(items, model.preprocess, pool, torch.device("cpu"))
-    right: dict[str, list[float]] = defaultdict(list)
-    for rows in torch.split(torch.arange(len(inputs)), 16 * BATCH):
-        found = answers(model, inputs.select(rows), BATCH).argmax(1).cpu() == inputs.labels[rows]
-        for number, one in zip(rows.tolist(), found.tolist(), strict=True):
-            right[items[number].original].append(float(one))
-    return np.array([np.mean(own) for own in right.values()])
+# ---- the effect ----
 
 
 def _write_summary(store: Store, record: dict[str, Any], comparison: Comparison, effect: HardeningEffect) -> None:

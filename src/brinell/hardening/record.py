@@ -26,6 +26,7 @@ from brinell.hardening.images import LabelledImage
 from brinell.hardening.options import HardenConfig
 from brinell.hardening.splits import Part
 from brinell.models.model import Model
+from brinell.registry import VariantId
 from brinell.runs.store import Store
 from brinell.versions import package_version
 
@@ -98,10 +99,12 @@ def count_images(items: Sequence[LabelledImage], parts: dict[str, Part]) -> dict
 def trained_operators(config: HardenConfig, items: Sequence[LabelledImage], parts: dict[str, Part]) -> set[str]:
     """Return the names of the operators that training images were changed by, as lenses name them."""
     found = {
-        item.operator.partition(":")[0] for item in items if item.operator is not None and parts[item.original] == "train"
+        VariantId.parse(item.operator).name
+        for item in items
+        if item.operator is not None and parts[item.original] == "train"
     }
     for one in config.augment.operators:
-        name = one.name.partition(":")[0]
+        name = VariantId.parse(one.name).name
         found |= set(MEASURED_AS.get(name, (name,)))
     return found
 

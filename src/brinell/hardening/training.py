@@ -30,6 +30,7 @@ from brinell.runs.store import Store
 
 VALIDATION = 256  # batch size
 EVERY = 20.0  # seconds between reports within an epoch
+Batch = tuple[Tensor, Tensor, Tensor]  # numbers of images, stored inputs, and inputs with random changes
 
 
 def split_evenly(numbers: Tensor, batch: int) -> list[Tensor]:
@@ -59,7 +60,7 @@ class Training:
         numbers = torch.tensor(permutation(len(self.images), key(self.seed, "order", epoch)), dtype=torch.int64)
         return split_evenly(numbers, self.options.batch)
 
-    def batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def batches(self, epoch: int) -> Iterator[Batch]:
         """Yield the batches of an epoch: numbers, stored inputs, and inputs with random changes, on the device."""
         for rows, inputs in one_ahead(lambda rows: (rows, self.images.select(rows)), self.order(epoch)):
             yield rows, inputs, self.augment(rows, inputs, str(epoch))
@@ -77,12 +78,10 @@ class Training:
 def train(training: Training, store: Store, reporter: Reporter) -> TrainingState:
     """Train from the last checkpoint to the end, and leave the network with the weights to keep."""
     network, options = training.network, training.options
-    weights = [value for value in network.module.parameters() if value.requires_grad]
-    optimiser, device = _optimiser(weights, options), training.images.device
-    scaler = torch.amp.GradScaler(device.type, enabled=options.precision == "fp16")
+    optimiser, scaler = make_optimiser(training)
     chooses = options.keep == "best" or options.floor is not None
     state = load_last(store, network.module, optimiser, scaler)
-    with _deterministic():
+    with deterministic():
         if state is None:
             state = TrainingState([Epoch(0, None, None, *_validate(training))])
             reporter.say(_describe(state.epochs[0], options.epochs))
@@ -113,21 +112,14 @@ def _train_epoch(
     device = training.images.device
     loss_sum, right = torch.zeros((), device=device), torch.zeros((), device=device)
     batches, seen, last = len(training.order(number)), 0, began
-    _training_mode(training.network.module, options)
-    with _seeded(key(training.seed, "dropout", number), device):
+    set_training_mode(training.network.module, options)
+    with seeded(key(training.seed, "dropout", number), device):
         for index, (rows, inputs, images) in enumerate(training.batches(number)):
             for group in optimiser.param_groups:
                 group["lr"] = rate_at(options, number - 1 + index / batches)
-            labels = training.images.labels[rows].to(device, non_blocking=True)
-            optimiser.zero_grad(set_to_none=True)
-            with tf32(options.precision == "tf32"):
-                with _autocast(options, device):
-                    loss, scores = _loss(training, rows, inputs, images, labels, number)
-                scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-            scaler.step(optimiser)
-            scaler.update()
-            loss_sum += loss.detach() * len(rows)
-            right += (scores.detach().argmax(1) == labels).sum()
+            loss, correct = take_step(training, (rows, inputs, images), optimiser, scaler, number)
+            loss_sum += loss * len(rows)
+            right += correct
             advance(len(rows))
             seen += len(rows)
             if time.monotonic() - last > EVERY:  # rarely: reading the loss makes an accelerator wait
@@ -144,6 +136,22 @@ def _train_epoch(
     epoch = Epoch(number, loss_mean, accuracy, *_validate(training), round(time.monotonic() - began, 2))
     state.epochs.append(epoch)
     reporter.say(_describe(epoch, options.epochs))
+
+
+def take_step(
+    training: Training, batch: Batch, optimiser: torch.optim.Optimizer, scaler: torch.amp.GradScaler, epoch: int
+) -> tuple[Tensor, Tensor]:
+    """Train on a batch; return its loss and the number of images that were right."""
+    (rows, inputs, images), options, device = batch, training.options, training.images.device
+    labels = training.images.labels[rows].to(device, non_blocking=True)
+    optimiser.zero_grad(set_to_none=True)
+    with tf32(options.precision == "tf32"):
+        with _autocast(options, device):
+            loss, scores = _loss(training, rows, inputs, images, labels, epoch)
+        scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    scaler.step(optimiser)
+    scaler.update()
+    return loss.detach(), (scores.detach().argmax(1) == labels).sum()
 
 
 def _loss(
@@ -189,15 +197,15 @@ def _validate(training: Training) -> tuple[float | None, float | None]:
     """Return the accuracy on clean validation images, and on changed ones: failures, and clean ones with changes."""
     images = training.validation
     clean, failing = images.clean.nonzero()[:, 0], (~images.clean).nonzero()[:, 0]
-    right = _score(training, clean, None)
-    changed = [_score(training, failing, None)]
+    right = find_right(training, clean, None)
+    changed = [find_right(training, failing, None)]
     if training.augmentation.changes:
-        changed.append(_score(training, clean, "validation"))
+        changed.append(find_right(training, clean, "validation"))
     both = torch.cat(changed)
     return (float(right.mean()) if len(right) else None), (float(both.mean()) if len(both) else None)
 
 
-def _score(training: Training, rows: Tensor, when: str | None) -> Tensor:
+def find_right(training: Training, rows: Tensor, when: str | None) -> Tensor:
     """Return 1 for each validation image that is right, else 0."""
     validation, network = training.validation, training.network
     network.module.eval()
@@ -222,6 +230,13 @@ def rate_at(options: TrainingOptions, epochs: float) -> float:
     return options.rate
 
 
+def make_optimiser(training: Training) -> tuple[torch.optim.Optimizer, torch.amp.GradScaler]:
+    """Return the optimiser of the weights that train, and what scales the loss in fp16."""
+    weights = [value for value in training.network.module.parameters() if value.requires_grad]
+    scaler = torch.amp.GradScaler(training.images.device.type, enabled=training.options.precision == "fp16")
+    return _optimiser(weights, training.options), scaler
+
+
 def _optimiser(weights: list[nn.Parameter], options: TrainingOptions) -> torch.optim.Optimizer:
     if options.optimiser == "sgd":
         return torch.optim.SGD(weights, options.rate, options.momentum, weight_decay=options.weight_decay)
@@ -229,7 +244,7 @@ def _optimiser(weights: list[nn.Parameter], options: TrainingOptions) -> torch.o
     return kind(weights, options.rate, (options.momentum, 0.999), weight_decay=options.weight_decay)
 
 
-def _training_mode(module: nn.Module, options: TrainingOptions) -> None:
+def set_training_mode(module: nn.Module, options: TrainingOptions) -> None:
     """Switch to training mode, except for batch norms that don't train."""
     module.train()
     for part in module.modules():
@@ -244,7 +259,7 @@ def _autocast(options: TrainingOptions, device: torch.device) -> torch.autocast:
 
 
 @contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Make a network's own draws, such as dropout, depend on the seed alone."""
     with torch.random.fork_rng([device] if device.type == "cuda" else [], device_type="cuda"):
         torch.manual_seed(seed)  # noqa: TID251  # dropout can't be given its draws
@@ -252,7 +267,7 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def _deterministic() -> Iterator[None]:
+def deterministic() -> Iterator[None]:
     """Use deterministic algorithms of cuDNN."""
     cudnn = torch.backends.cudnn
     before = cudnn.deterministic, cudnn.benchmark

@@ -1,11 +1,12 @@
 """What a lens is: one way of testing a model, in a package of its own. Importing this needs neither torch nor a lens.
 
-A lens's package holds `LENS = Lens(..., package=__name__)` and four modules, each loaded when it is needed:
+A lens's package holds `LENS = Lens(..., package=__name__)` and these modules, each loaded when it is needed:
 
 options.py    `OPTIONS`: its options, a frozen pydantic model (no torch)
 lens.py       `METHOD`: the generator that yields trials and returns columns (torch; no files, no reports)
 findings.py   `READER`: its columns, and what its rows mean: SQL, intervals, measures, failures, exhibits (no torch)
 show.py       `SHOW`: its table, charts and report section (rich, altair, jinja; no torch)
+shape.py      `SHAPE`: what its findings look like as JSON, for the schemas of brinell's own lenses
 
 Lenses of other packages register through the entry point group `brinell.lenses` and are treated like the built-in ones.
 """
@@ -46,6 +47,11 @@ class Analysis:
         """How its findings are shown (show.py)."""
         show: Show = self._load("show", "SHOW")
         return show
+
+    @property
+    def shape(self) -> Any:
+        """What its findings look like as JSON (shape.py; see `runs.shapes`)."""
+        return self._load("shape", "SHAPE")
 
     def _load(self, module: str, attribute: str) -> Any:
         return getattr(importlib.import_module(f"{self.package}.{module}"), attribute)

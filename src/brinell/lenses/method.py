@@ -18,6 +18,7 @@ from brinell.boxes import Detections
 from brinell.config.lens import LensOptions
 from brinell.criteria.verdict import Verdict
 from brinell.lenses.entry import Entry
+from brinell.lenses.sampling import Chosen, Sampling
 from brinell.models.model import Model
 from brinell.motion.frames import Frames
 from brinell.perturb.change import Change
@@ -66,7 +67,8 @@ class Shard:
 
     `full` is how many trials keep the machine busy: with fewer left, a search may query ahead. `sizes` are the heights
     and widths of the originals, int64 (N, 2), for a lens that needs them; `boxes` are the objects' boxes in their
-    pixels, (N, 4), NaN where unknown. `ids` (int64 (N,)) and the `model`'s name are for naming files.
+    pixels, (N, 4), NaN where unknown. `ids` (int64 (N,)) and the `model`'s name are for naming files. `sampling` is what a
+    budget leaves of the trials; None: all of them.
     """
 
     count: int
@@ -78,6 +80,18 @@ class Shard:
     boxes: Tensor | None = None
     ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     model: str = ""
+    sampling: Sampling | None = None
+
+    @property
+    def resumed(self) -> bool:
+        """Whether a smaller budget has been measured before, clean images included."""
+        return self.sampling is not None and self.sampling.done > 0
+
+    def choose(self, change: Change, cells: int) -> Chosen:
+        """Return the cells of every sample's grid to query, such as levels."""
+        if self.sampling is None:
+            return Chosen(torch.ones(self.count, cells, dtype=torch.bool), torch.ones(self.count, dtype=torch.float64))
+        return self.sampling.choose(change.id, self.ids, cells)
 
 
 class Stage(Protocol):

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
-import pyarrow as pa
-
 from brinell.registry import load_reference
 from brinell.report.exhibits import Exhibit
+from brinell.runs.hardness import Scale
 from brinell.runs.run import Run
+from brinell.runs.schema import Schema
 from brinell.runs.statistics import Estimate
 
 Figures = tuple[str, str, int, Any]  # model, operator, step, and figures as a dataclass or a mapping
@@ -213,27 +213,35 @@ class Reader:
     the run and those of `brinell summary`. `changed` selects, in SQL, the rows that describe one changed image each;
     `parameters` is an SQL expression for the list of parameters that replays it, and `field` one for its random field.
     Where images are variants of an original in the dataset, `compare_with_original` compares them with that instead of
-    the clean image.
-    `finish` computes further tables once, when a run has all rows, and returns advice in a line if it lacks something that
-    it needs. `motions` is for a lens that moves images:
-    the coordinates of an operator's motions by image, and the score of random ones (see `brinell export-moved`). `compare`
-    makes a further table for a comparison, from what changed in the lens's measures. Rules can limit `measures` and
-    `statistics`.
+    the clean image. `cells` says, for an operator's id, what a budget chooses of each image, such as levels; None where an
+    image's queries can't be divided, so that it chooses images. `order` are the columns that a full run's rows are sorted
+    by within a unit; "changed" puts clean images first.
+    `finish` computes further `tables` once, when a run has all rows, and returns advice in a line if it lacks something
+    that it needs. `motions` is for a lens that moves images: the coordinates of an operator's motions by image, and the
+    score of random ones (see `brinell export-moved`). `compare` makes a further table for a comparison, from what changed
+    in the lens's measures. Rules can limit `measures` and `statistics`. `hardness` says what hardness means under this
+    lens. `maps` is for a lens that asks about places: "module:function" of a function from the run, the lens's options,
+    a model and an image to `AnswerMap`s.
     """
 
-    columns: pa.Schema
+    columns: Schema
     find: Callable[[Run, Mapping[str, Any], Mapping[str, Any]], Findings]
     changed: str
     parameters: str
     field: Callable[[Mapping[str, Any]], str] = lambda options: "0"
     compare_with_original: bool = False
+    cells: Callable[[str], str | None] = lambda operator: None
+    order: tuple[str, ...] = ("image",)
     measures: tuple[Measure, ...] = ()
     statistics: tuple[Statistic, ...] = ()
+    hardness: Scale | None = None
     compare: Callable[[Sequence[Compared]], ComparisonTable | None] | None = None
     failures: Failures | None = None
     exhibits: Callable[[Run, Mapping[str, Any]], list[Exhibit]] | None = None
     finish: Callable[[Run], str | None] | None = None
+    tables: tuple[str, ...] = ()
     motions: Callable[[Run, str, float | None], tuple[dict[str, list[float]], float | None]] | None = None
+    maps: str | None = None
 
 
 FAILURE_COLUMNS = (
@@ -268,8 +276,3 @@ def parameter_list(*columns: str) -> str:
         return "[0]::double[]"
     values = ", ".join(f"{column}::double" for column in columns)
     return f"list_filter([{values}], lambda number: number is not null)"
-
-
-def named_columns(*fields: tuple[str, pa.DataType]) -> pa.Schema:
-    """Return a schema of a lens's own columns."""
-    return pa.schema(list(fields))

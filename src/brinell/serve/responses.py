@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
+import threading
+from contextlib import nullcontext
 from typing import Any
 from urllib.parse import quote
 
@@ -16,13 +17,19 @@ import torch
 from torch import Tensor
 
 from brinell.datasets.decode import decode
+from brinell.documents import load_json
 from brinell.errors import ModelError, UnreadableImage
 from brinell.models.model import Model
+from brinell.pictures import open_picture
 
 INPUT, OUTPUT = "images", "probabilities"
 #: a detector's outputs with their datatypes and last axes: boxes are xyxy in pixels of the model input, labels are class
 #: indices, or -1 for unused rows
 DETECTIONS: dict[str, tuple[Any, ...]] = {"boxes": ("FP32", 4), "labels": ("INT64",), "scores": ("FP32",)}
+
+
+LARGE = 8_000_000  # pixels; decoding takes some 8 bytes for each
+_one_large_image = threading.Lock()
 
 
 class BadRequest(Exception):
@@ -90,10 +97,10 @@ def predict(model: Model, body: bytes, content_type: str) -> dict[str, Any]:
         body = _file_in_form(body, content_type)
     elif kind == "application/json":
         body = _file_in_json(body)
-    image = _decode(body)
-    results, names = _run(model, model.preprocess.model_input(image)[None]), class_names(model)
+    inputs, size = _read_image(model, body)
+    results, names = _run(model, inputs[None]), class_names(model)
     if model.detector is not None:
-        boxes = model.preprocess.unmap_boxes(results["boxes"][0], *image.shape[1:])
+        boxes = model.preprocess.unmap_boxes(results["boxes"][0], *size)
         found = zip(boxes.tolist(), results["labels"][0].tolist(), results["scores"][0].tolist(), strict=True)
         objects = [{"label": names[label], "score": score, "box": box} for box, label, score in found if label >= 0]
         return {"objects": objects}
@@ -126,7 +133,7 @@ def _read_tensor(model: Model, tensor: dict[str, Any]) -> Tensor:
         raise BadRequest("the tensor needs a shape and a non-empty list of data")
     if datatype == "BYTES":
         files = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
-        return torch.stack([model.preprocess.model_input(_decode(_from_base64(file))) for file in files])
+        return torch.stack([_read_image(model, _from_base64(file))[0] for file in files])
     if datatype not in ("UINT8", "FP32"):
         raise BadRequest(f"the datatype should be UINT8, FP32 (in [0, 1]) or BYTES, but is {datatype}")
     pre = model.preprocess
@@ -145,11 +152,23 @@ def _read_tensor(model: Model, tensor: dict[str, Any]) -> Tensor:
     return values.to(torch.uint8) if datatype == "UINT8" else values * 255
 
 
-def _decode(file: bytes) -> Tensor:
+def _read_image(model: Model, file: bytes) -> tuple[Tensor, tuple[int, int]]:
+    """Return an image file as a model input, and its height and width. Large images are read one at a time."""
+    with _one_large_image if _is_large(file) else nullcontext():
+        try:
+            image = decode(file, "the image")
+        except UnreadableImage as error:
+            raise BadRequest(f"the image can't be read: {error.problem}") from None
+        return model.preprocess.model_input(image), (image.shape[1], image.shape[2])
+
+
+def _is_large(file: bytes) -> bool:
+    """Whether an image takes much memory when it is decoded, by its header."""
     try:
-        return decode(file, "the image")
-    except UnreadableImage as error:
-        raise BadRequest(f"the image can't be read: {error.problem}") from None
+        width, height = open_picture(file).size
+    except Exception:  # what is not an image is refused later
+        return False
+    return width * height > LARGE
 
 
 def _file_in_form(body: bytes, content_type: str) -> bytes:
@@ -180,6 +199,6 @@ def _from_base64(text: Any) -> bytes:
 def parse_json(body: bytes) -> Any:
     """Parse a body as JSON, and raise a `BadRequest` if it isn't."""
     try:
-        return json.loads(body)
+        return load_json(body)
     except ValueError:
         raise BadRequest("the body is not JSON") from None

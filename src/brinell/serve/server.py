@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         length = self.headers.get("content-length")
-        if self.headers.get("transfer-encoding") or (length is not None and not length.isdigit()):
+        if self.headers.get("transfer-encoding") or (length is not None and not (length.isascii() and length.isdecimal())):
             self.close_connection = True
             raise BadRequest("set the length of the body (Content-Length)", 411)
         size = int(length or 0)

@@ -8,7 +8,6 @@ from typing import Any, get_args
 import torch
 
 from brinell.lenses.fragility.fragile import (
-    KINDS,
     JudgedBy,
     Mask,
     Move,
@@ -17,6 +16,7 @@ from brinell.lenses.fragility.fragile import (
     find_inside,
     find_largest_drop,
 )
+from brinell.lenses.fragility.names import KINDS
 from brinell.lenses.fragility.windows import Array, Neighbourhood
 from brinell.lenses.method import Categorical, Columns, Nullable
 

@@ -43,7 +43,8 @@ class WindowPicture:
 class PairPicture:
     """Two windows one move apart, and why the second is wrong, if the predictions don't say it.
 
-    `layers` are pictures of activations: (layer, first, second).
+    `tag` is "median" for the typical pair, next to those with the largest drops. `layers` are pictures of activations:
+    (layer, first, second).
     """
 
     model: str
@@ -56,6 +57,7 @@ class PairPicture:
     second: WindowPicture
     layers: tuple[tuple[str, str, str], ...] = ()
     reason: str = ""
+    tag: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def read_window_exhibits(store: Store) -> WindowExhibits:
     """Return the stored pictures; none if the run has no pictures."""
     if not store.exists(*FILE):
         return WindowExhibits()
-    content = json.loads(store.read(*FILE))
+    content = store.read_json(*FILE)
     photos = {model: [_read_photo(photo) for photo in own] for model, own in content["photos"].items()}
     pairs = []
     for record in content["pairs"]:

@@ -7,12 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import stdev
 from typing import Any
-from urllib.parse import quote
 
-import pyarrow as pa
-
-from brinell.lenses.fragility.maps import Maps, unpack
-from brinell.lenses.fragility.options import LOCATION, MINIMAL, SHRINK, WINDOWS
+from brinell.lenses.fragility.names import LOCATION, MINIMAL, SHRINK, WINDOWS
 from brinell.lenses.fragility.queries import (
     FragileShare,
     Key,
@@ -25,33 +21,35 @@ from brinell.lenses.fragility.queries import (
     query_smallest,
     query_too_small,
 )
-from brinell.lenses.reader import NO_ANSWER, Failures, Figures, Measure, PrintedFindings, Reader, named_columns
+from brinell.lenses.reader import NO_ANSWER, Failures, Figures, Measure, PrintedFindings, Reader
+from brinell.registry import VariantId
+from brinell.runs.hardness import Scale
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
-from brinell.runs.schema import NAME
+from brinell.runs.schema import Schema
 from brinell.runs.statistics import mean
 from brinell.runs.words import format_mean, format_share, note_few
 
 HEADLINES = ("loose shift", "loose shrink")
 
-COLUMNS = named_columns(  # one row per image, size (the operator), kind and way of judging
-    ("kind", NAME),  # loose shift, strict shift, loose shrink, strict shrink
-    ("judged_by", NAME),  # what has to change: correct or label
-    ("side", pa.int32()),  # of the windows, in pixels
-    ("windows", pa.int32()),  # number of judged windows
-    ("recognised", pa.int32()),  # of them, right
-    ("fragile", pa.int32()),
-    ("lost", pa.int32()),  # fragile, right and become wrong
-    ("gained", pa.int32()),  # fragile, wrong and become right
-    ("inside", pa.int32()),  # judged windows with their centre in the object's box
-    ("inside_fragile", pa.int32()),
+COLUMNS: Schema = {  # one row per image, size (the operator), kind and way of judging
+    "kind": "name",  # loose shift, strict shift, loose shrink, strict shrink
+    "judged_by": "name",  # what has to change: correct or label
+    "side": "int32",  # of the windows, in pixels
+    "windows": "int32",  # number of judged windows
+    "recognised": "int32",  # of them, right
+    "fragile": "int32",
+    "lost": "int32",  # fragile, right and become wrong
+    "gained": "int32",  # fragile, wrong and become right
+    "inside": "int32",  # judged windows with their centre in the object's box
+    "inside_fragile": "int32",
     # corners of the two windows with the largest drop in confidence; x and y alone: a minimal image
-    ("x", pa.int32()),
-    ("y", pa.int32()),
-    ("to_x", pa.int32()),
-    ("to_y", pa.int32()),
-    ("drop", pa.float32()),
-)
+    "x": "int32",
+    "y": "int32",
+    "to_x": "int32",
+    "to_y": "int32",
+    "drop": "float32",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -209,7 +207,7 @@ class FragilityFindings(PrintedFindings):
 
 def _by_size(operator: str) -> tuple[bool, bool, float]:
     """Return a sort key: windows before locations, shares before pixels, small before large."""
-    name, _, size = operator.partition(":")
+    name, size = VariantId.parse(operator)
     return name != WINDOWS, size.endswith("px"), float(size.removesuffix("px"))
 
 
@@ -229,16 +227,6 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Fr
         neighbours=options["neighbours"],
         titles={operator: run.title(operator) for operator in operators},
     )
-
-
-def read_maps(run: Run, model: str, operator: str, image: str) -> Maps:
-    """Return a model's answers on all windows of a size ("windows:0.2") of an image (its id in the rows)."""
-    return unpack(run.store.read(*map_file(model, operator, image)))
-
-
-def map_file(model: str, operator: str, image: str) -> tuple[str, ...]:
-    """Return the path of these maps in the run's folder."""
-    return "fragility", quote(model, safe=""), quote(operator, safe=""), f"{image}.npz"
 
 
 _SHRUNK_BY = f"case when kind like '%shrink' then {SHRINK} else 0 end"  # pixels; a shift moves by one
@@ -271,4 +259,25 @@ MEASURES = tuple(
     for move in ("shift", "shrink")
 )
 
-READER = Reader(columns=COLUMNS, find=find, changed=_PAIRS, parameters=_WINDOWS, measures=MEASURES, failures=FAILURES)
+HARDNESS = Scale(
+    what="one-pixel shifts",
+    among="sizes of windows",
+    meaning="Of the windows of an image that the model gets right: the share that stays right after every one-pixel shift, "
+    "and after every two-pixel shrink; the mean of the two, averaged over all sizes.",
+    sql=f"""
+        select model, operator, image, avg(1 - lost / recognised) as value from rows
+        where lens = 'fragility' and operator like '{WINDOWS}:%' and status = 'measured' and judged_by = 'correct'
+              and kind in {HEADLINES} and recognised > 0 group by all
+    """,
+)
+
+READER = Reader(
+    columns=COLUMNS,
+    find=find,
+    changed=_PAIRS,
+    parameters=_WINDOWS,
+    measures=MEASURES,
+    hardness=HARDNESS,
+    failures=FAILURES,
+    maps=f"{__package__}.answer_maps:read_answer_maps",
+)

@@ -13,14 +13,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from brinell.lenses.fragility.options import SHRINK
+from brinell.lenses.fragility.names import SHRINK
 from brinell.lenses.fragility.windows import Array, Integers, Neighbourhood, WindowGrid
 
 Move = Literal["shift", "shrink"]
 JudgedBy = Literal["correct", "label"]
 Mask = NDArray[np.bool_]
 Offsets = tuple[tuple[int, int], ...]  # down and across
-KINDS = ("loose shift", "strict shift", "loose shrink", "strict shrink")
 SHRUNK: Offsets = tuple((down, across) for down in range(SHRINK + 1) for across in range(SHRINK + 1))
 EIGHT: Offsets = tuple((down, across) for down in (-1, 0, 1) for across in (-1, 0, 1) if (down, across) != (0, 0))
 FOUR: Offsets = ((-1, 0), (0, -1), (0, 1), (1, 0))

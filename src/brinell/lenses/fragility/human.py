@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brinell.errors import ConfigError, DataError, RunError
-from brinell.lenses.fragility.findings import find, read_maps
+from brinell.lenses.fragility.findings import find
 from brinell.lenses.fragility.fragile import Mask, WindowAnswers, find_fragile
+from brinell.lenses.fragility.maps import read_maps
 from brinell.lenses.fragility.windows import Neighbourhood, WindowGrid
 from brinell.pictures import open_picture
 from brinell.registry import nearest

@@ -31,8 +31,9 @@ from brinell.lenses.fragility.counts import (
 from brinell.lenses.fragility.fragile import WindowAnswers
 from brinell.lenses.fragility.maps import LEVELS, Maps, pack
 from brinell.lenses.fragility.minimal import Descent, descend, largest_windows
+from brinell.lenses.fragility.names import LOCATION, MINIMAL, SMALLEST, VIEWS
 from brinell.lenses.fragility.opposite import opposite_windows
-from brinell.lenses.fragility.options import LOCATION, MINIMAL, SMALLEST, VIEWS, FragilityOptions
+from brinell.lenses.fragility.options import FragilityOptions
 from brinell.lenses.fragility.pictures import draw
 from brinell.lenses.fragility.windows import Array, Neighbourhood, WindowGrid, format_size, stride_pixels, window_side
 from brinell.lenses.method import Categorical, Files, Measuring, Method, Nullable, Outcome, Shard, Size, Trials
@@ -42,7 +43,7 @@ from brinell.models.probe import probe_images
 from brinell.perturb.change import Change
 from brinell.perturb.view import View
 from brinell.perturb.windows import PARAMETERS, location_view, title_of, window_view
-from brinell.registry import nearest
+from brinell.registry import VariantId, nearest
 from brinell.types import id_text
 
 PIECE = 16_384  # windows per query: what is lost when a run is interrupted
@@ -220,7 +221,7 @@ def sketch(options: FragilityOptions, times: float) -> FragilityOptions:
 
 def replay(options: FragilityOptions, name: str, size: Size) -> View:
     """Return windows or locations by their id."""
-    view, _, variant = name.partition(":")
+    view, variant = VariantId.parse(name)
     return location_view(variant, *size) if view == LOCATION else window_view(variant, options.fit, *size)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from brinell.lenses.fragility.fragile import WindowAnswers
 from brinell.lenses.fragility.windows import Array, WindowGrid
+from brinell.runs.run import Run
 
 LEVELS = 255  # of confidence; also the largest rank that is stored
 NOTHING = 65_535  # stored label of a window in which a detector finds nothing
@@ -48,6 +50,16 @@ def unpack(data: bytes) -> Maps:
     with np.load(io.BytesIO(data)) as arrays:
         small = _read_answers(arrays, "small") if "small_side" in arrays else None
         return Maps(_read_answers(arrays, "large"), small, int(arrays["stride"]))
+
+
+def read_maps(run: Run, model: str, operator: str, image: str) -> Maps:
+    """Return a model's answers on all windows of a size ("windows:0.2") of an image (its id in the rows)."""
+    return unpack(run.store.read(*map_file(model, operator, image)))
+
+
+def map_file(model: str, operator: str, image: str) -> tuple[str, ...]:
+    """Return the path of these maps in the run's folder."""
+    return "fragility", quote(model, safe=""), quote(operator, safe=""), f"{image}.npz"
 
 
 def quantise(confidence: Array) -> NDArray[np.uint8]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from brinell.lenses.fragility.options import SMALLEST
+from brinell.lenses.fragility.names import SMALLEST
 from brinell.lenses.fragility.windows import window_side
 from brinell.lenses.method import Outcome, Trials
 from brinell.perturb.view import View

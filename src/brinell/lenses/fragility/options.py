@@ -9,16 +9,8 @@ from pydantic import Field, field_validator, model_validator
 
 from brinell.config.lens import LensOptions, Preset
 from brinell.errors import ConfigError
+from brinell.lenses.fragility.names import MINIMAL, SMALLEST, WINDOWS
 from brinell.lenses.fragility.presets import PRESETS
-
-VIEWS = {
-    "windows": "Every square window of a size, and the smaller windows inside it.",
-    "location": "The whole image, made small, at every position on black.",
-    "minimal": "A tree search for the smallest windows that are still recognised.",
-}
-WINDOWS, LOCATION, MINIMAL = VIEWS
-SHRINK = 2  # pixels that a shrunken window is smaller by: it has a middle, and 3 x 3 positions inside the window
-SMALLEST = SHRINK + 1
 
 
 class FragilityOptions(LensOptions):

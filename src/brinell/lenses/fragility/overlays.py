@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageOps
 
 from brinell.lenses.fragility.exhibits import PairPicture, Photo, WindowExhibits
-from brinell.lenses.fragility.findings import FragilityFindings, map_file, read_maps
-from brinell.lenses.fragility.fragile import KINDS, find_fragile
-from brinell.lenses.fragility.maps import Maps
+from brinell.lenses.fragility.findings import FragilityFindings
+from brinell.lenses.fragility.fragile import find_fragile
+from brinell.lenses.fragility.maps import Maps, map_file, read_maps
+from brinell.lenses.fragility.names import KINDS
 from brinell.lenses.fragility.windows import Array, Neighbourhood
 from brinell.marks import draw_marks
 from brinell.pictures import encode_png, open_picture
@@ -143,3 +145,8 @@ def _open(run: Run, file: str) -> Image.Image:
 def _file_name(text: str) -> str:
     """Return a text as part of a file name."""
     return "".join(letter if letter.isalnum() or letter in "._" else "-" for letter in text)
+
+
+def inline_map(picture: Image.Image) -> str:
+    """Return a map as the source of an image element."""
+    return "data:image/png;base64," + base64.b64encode(encode_png(picture)).decode()

@@ -5,7 +5,6 @@ Windows are rendered and queried again from what the rows say, and stored with t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import quote
@@ -34,6 +33,7 @@ from brinell.models.marking import marker_of
 from brinell.models.model import Model
 from brinell.perturb.windows import window_view
 from brinell.pictures import encode_webp, to_picture
+from brinell.runs.names import MEDIAN
 from brinell.runs.run import Run
 
 PHOTOS = 4  # photographs per model
@@ -54,7 +54,10 @@ def draw(drawing: Drawing, options: FragilityOptions) -> None:
         artist = _Artist(drawing, model, options)
         photos[model.name] = [artist.draw_photo(image) for image in _most_fragile(run, model.name)]
         chosen = _choose([pair for pair in pairs if pair.model == model.name])
-        drawn += [artist.draw_pair(pair, with_layers=number < ACTIVATED) for number, pair in enumerate(chosen)]
+        drawn += [
+            replace(artist.draw_pair(pair, with_layers=number < ACTIVATED), tag=tag)
+            for number, (pair, tag) in enumerate(chosen)
+        ]
     write_window_exhibits(drawing.store, WindowExhibits(photos, drawn))
 
 
@@ -69,13 +72,16 @@ def _most_fragile(run: Run, model: str) -> list[str]:
     return [image for (image,) in rows]
 
 
-def _choose(pairs: list[WindowPair]) -> Iterator[WindowPair]:
-    """Yield the first pairs of each size and move."""
-    counts: Counter[tuple[str, str]] = Counter()
+def _choose(pairs: list[WindowPair]) -> Iterator[tuple[WindowPair, str]]:
+    """Yield the first pairs of each size and move, and the median one, with their tags."""
+    groups: dict[tuple[str, str], list[WindowPair]] = {}
     for pair in pairs:
-        counts[pair.operator, pair.move] += 1
-        if counts[pair.operator, pair.move] <= PAIRS:
-            yield pair
+        groups.setdefault((pair.operator, pair.move), []).append(pair)
+    for own in groups.values():
+        yield from ((pair, "") for pair in own[:PAIRS])
+        middle = (len(own) - 1) // 2
+        if middle >= PAIRS:
+            yield own[middle], MEDIAN
 
 
 class _Artist:

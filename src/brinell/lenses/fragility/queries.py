@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from brinell.lenses.fragility.options import SHRINK
+from brinell.lenses.fragility.names import SHRINK
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean
 

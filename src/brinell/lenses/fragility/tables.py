@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from brinell.lenses.fragility.findings import FragilityFindings
-from brinell.lenses.fragility.fragile import KINDS
-from brinell.lenses.fragility.human import Comparison
+from brinell.lenses.fragility.names import KINDS
 from brinell.lenses.fragility.queries import FragileShare
 from brinell.report.grid import Grid
 from brinell.runs.words import format_share
+
+if TYPE_CHECKING:
+    from brinell.lenses.fragility.human import Comparison  # imports numpy
 
 
 def findings_table(findings: FragilityFindings) -> list[Any]:

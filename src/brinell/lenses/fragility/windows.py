@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from brinell.lenses.fragility.options import SHRINK
+from brinell.lenses.fragility.names import SHRINK
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]

@@ -40,6 +40,7 @@ class RandomMotions:
 
     sample: Tensor
     draw: Tensor
+    level: Tensor  # index of the wanted score
     wanted: Tensor
     motion: Tensor
     score: Tensor
@@ -48,11 +49,13 @@ class RandomMotions:
 
 
 def random_motions(
-    group: Group, count: int, *, wanted: Tensor, draws: int, whitened: bool, path: PathSteps
+    group: Group, chosen: Tensor, *, wanted: Tensor, whitened: bool, path: PathSteps
 ) -> Generator[Task, Done, RandomMotions]:
-    """Move each sample along `draws` random rays to each of the `wanted` scores (R,), and query its label there."""
-    samples = torch.arange(count).repeat_interleave(draws)
-    numbers = torch.arange(draws).repeat(count)
+    """Move samples along random rays to some of the `wanted` scores (R,), and query their labels there.
+
+    `chosen` (bool (N, draws, R)) says which scores of which draws.
+    """
+    samples, numbers = chosen.any(2).nonzero(as_tuple=True)
 
     def do(stage: Stage, part: Tensor) -> Done:
         rows = samples[part]
@@ -66,15 +69,16 @@ def random_motions(
         return {"motion": motions, "score": rays.scores, "reached": rays.reached}
 
     rays = yield Task(samples, do)
-    many = len(wanted)
+    ray, level = chosen[samples, numbers].nonzero(as_tuple=True)
     moved = RandomMotions(
-        sample=samples.repeat_interleave(many),
-        draw=numbers.repeat_interleave(many),
-        wanted=wanted.repeat(len(samples)),
-        motion=rays["motion"].flatten(0, 1),
-        score=rays["score"].flatten(),
-        reached=rays["reached"].flatten(),
-        label=torch.full((len(samples) * many,), -1),
+        sample=samples[ray],
+        draw=numbers[ray],
+        level=level,
+        wanted=wanted[level],
+        motion=rays["motion"][ray, level],
+        score=rays["score"][ray, level],
+        reached=rays["reached"][ray, level],
+        label=torch.full((len(ray),), -1),
     )
     there = moved.reached.nonzero()[:, 0]
     if len(there):

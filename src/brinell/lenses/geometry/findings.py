@@ -9,7 +9,7 @@ from typing import Any
 
 from brinell.errors import RunError
 from brinell.lenses.geometry.motions import exhibits, group_of, training_motions
-from brinell.lenses.geometry.rows import COLUMNS, FAILURES, MEASURES, SCORE_LIMIT
+from brinell.lenses.geometry.rows import COLUMNS, FAILURES, HARDNESS, MEASURES, SCORE_LIMIT
 from brinell.lenses.geometry.statistics import (
     CoordinateShare,
     Invariance,
@@ -202,7 +202,10 @@ READER = Reader(
     find=find,
     changed="motion is not null",
     parameters="motion",
+    cells=lambda operator: "random motions" if operator.endswith(":random") else None,
+    order=("image", "draw", "level"),
     measures=MEASURES,
+    hardness=HARDNESS,
     failures=FAILURES,
     exhibits=exhibits,
     motions=training_motions,

@@ -48,6 +48,7 @@ from brinell.lenses.outcomes import BROKEN, FAILED, SKIPPED, STATUSES, SURVIVED
 from brinell.motion.groups import GROUPS, Group
 from brinell.perturb.change import Change
 from brinell.perturb.motion import Motion
+from brinell.registry import VariantId
 
 OUT_OF_REACH = len(REASONS)
 _REASONS = (*REASONS, "the motion leaves the frame or turns by more than a half before it has this score")
@@ -63,7 +64,7 @@ def measure(shard: Shard, operator: Motion, options: GeometryOptions) -> Measuri
     if operator.method in ("random", "grid") and truth is None:
         label = (yield query_clean_labels(shard.count))["label"]  # in batches of a fixed size, unlike the clean outcome
     if operator.method == "random":
-        return (yield from _measure_random(group, label, wrong, options))
+        return (yield from _measure_random(shard, operator, label, wrong, options))
     if operator.method == "manifool":
         result = yield from manifool(group, shard.count, manifool_settings(options, *size), truth)
     elif operator.method == "manitest":
@@ -76,11 +77,15 @@ def measure(shard: Shard, operator: Motion, options: GeometryOptions) -> Measuri
     return _columns(result, parts)
 
 
-def _measure_random(group: Group, label: Tensor, wrong: Tensor, options: GeometryOptions) -> Measuring:
-    """Return one row per sample, draw and score."""
-    count, wanted = len(label), torch.tensor(options.radii, dtype=torch.float64)
-    whitened, path = options.directions == "metric", PathSteps(options.eta, options.min_change)
-    moved = yield from random_motions(group, count, wanted=wanted, draws=options.draws, whitened=whitened, path=path)
+def _measure_random(shard: Shard, operator: Motion, label: Tensor, wrong: Tensor, options: GeometryOptions) -> Measuring:
+    """Return one row per sample, draw and score, or for those that a budget chooses: evenly over scores."""
+    wanted, path = torch.tensor(options.radii, dtype=torch.float64), PathSteps(options.eta, options.min_change)
+    chosen = shard.choose(operator, len(wanted) * options.draws)
+    cells = chosen.cells.view(shard.count, len(wanted), options.draws).transpose(1, 2)
+    if not bool(cells.any()):
+        return {"sample": torch.zeros(0, dtype=torch.int64)}
+    whitened = options.directions == "metric"
+    moved = yield from random_motions(operator.group, cells, wanted=wanted, whitened=whitened, path=path)
     status = torch.where(moved.label != label[moved.sample], BROKEN, SURVIVED)
     status[moved.label == NO_ANSWER] = FAILED
     reason = torch.where(moved.reached, FOOLED, OUT_OF_REACH)
@@ -88,11 +93,12 @@ def _measure_random(group: Group, label: Tensor, wrong: Tensor, options: Geometr
     status[reason != FOOLED] = SKIPPED
     return {
         **_common(moved.sample, status, moved.label, reason, moved.reached),
-        "level": torch.arange(len(wanted)).repeat(count * options.draws),
+        "level": moved.level,
         "amount": moved.wanted,
         "draw": moved.draw,
         "score": Nullable(moved.score, moved.reached),
         "motion": Nullable(moved.motion, moved.reached),
+        **({} if shard.sampling is None else {"inclusion": chosen.inclusion[moved.sample]}),
     }
 
 
@@ -212,7 +218,7 @@ def sketch(options: GeometryOptions, times: float) -> GeometryOptions:
 
 def replay(options: GeometryOptions, name: str, size: Size) -> Motion:
     """Return the motions of a group and a method by their id."""
-    group, _, method = name.partition(":")
+    group, method = VariantId.parse(name)
     return Motion(GROUPS[group], method)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from brinell.errors import ConfigError
 from brinell.motion.names import GROUP_FACTS, GroupFacts, describe
-from brinell.registry import nearest
+from brinell.registry import VariantId, nearest
 from brinell.report.exhibits import Exhibit
+from brinell.runs.names import MEDIAN
 from brinell.runs.run import Run
 
 EXHIBITS = 3  # images shown for each model, group and method
@@ -18,7 +19,7 @@ SCORE_TOLERANCE = 0.05  # scores this close count as the same
 
 def group_of(operator: str) -> GroupFacts:
     """Return the group of an operator such as "affine:manifool"."""
-    return GROUP_FACTS[operator.partition(":")[0]]
+    return GROUP_FACTS[VariantId.parse(operator).name]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class SmallestMotion:
     score: float
     motion: tuple[float, ...]
     clean_confidence: float | None
+    tag: str = ""
 
     @property
     def description(self) -> str:
@@ -41,20 +43,24 @@ class SmallestMotion:
         return describe(group_of(self.operator), self.motion)
 
 
-_SMALLEST_MOTIONS = """
-    select rows.model, operator, image, rows.label, clean.prediction, rows.prediction, score, motion, clean.confidence
-    from rows join samples using (image) join clean on clean.model = rows.model and clean.index = samples.index
-    where lens = 'geometry' and draw is null and status = 'broken'
-    qualify row_number() over (partition by rows.model, operator order by score, image) <= $count
-    order by rows.model, operator, score, image
+_SMALLEST_MOTIONS = f"""
+    select model, operator, image, label, clean_prediction, prediction, score, motion, clean_confidence,
+           case when number > $count then '{MEDIAN}' else '' end
+    from (select rows.*, clean.prediction as clean_prediction, clean.confidence as clean_confidence,
+                 row_number() over (partition by rows.model, operator order by score, image) as number,
+                 count(*) over (partition by rows.model, operator) as breaks
+          from rows join samples using (image) join clean on clean.model = rows.model and clean.index = samples.index
+          where lens = 'geometry' and draw is null and status = 'broken')
+    where number <= $count or number = (breaks + 1) // 2
+    order by model, operator, number
 """
 
 
 def smallest_motions(run: Run, count: int) -> list[SmallestMotion]:
-    """Return, for each model, group and method, the images that the smallest motions fool."""
+    """Return, for each model, group and method, the images that the smallest motions fool, and the median one."""
     return [
-        SmallestMotion(model, operator, image, label, clean, prediction, score, tuple(motion), confidence)
-        for model, operator, image, label, clean, prediction, score, motion, confidence in run.query(
+        SmallestMotion(model, operator, image, label, clean, prediction, score, tuple(motion), confidence, tag)
+        for model, operator, image, label, clean, prediction, score, motion, confidence, tag in run.query(
             _SMALLEST_MOTIONS, {"count": count}
         )
     ]
@@ -73,8 +79,10 @@ def exhibits(run: Run, options: Mapping[str, Any]) -> list[Exhibit]:
             prediction=found.prediction,
             confidence=None,
             clean_confidence=found.clean_confidence,
-            caption=f"score {found.score:.2f}: {found.description}",
+            caption=found.description,
             clean_prediction=found.clean_prediction,
+            detail=f"score {found.score:.2f}",
+            tag=found.tag,
         )
         for found in smallest_motions(run, EXHIBITS)
     ]
@@ -94,6 +102,10 @@ def training_motions(run: Run, operator: str, score: float | None = None) -> tup
     if not operator.endswith(":random"):
         sql = "select image, any_value(motion) from rows where operator = $operator and status = 'broken' group by image"
         return dict(run.query(sql, {"operator": operator})), None
+    if run.sampled:
+        raise ConfigError(
+            "a sample of each image's random motions may lack the first one of a score; rerun without --budget to export it"
+        )
     sql = "select distinct amount from rows where operator = $operator order by 1"
     scores = [amount for (amount,) in run.query(sql, {"operator": operator})]
     wanted = _median_score(run) if score is None else score

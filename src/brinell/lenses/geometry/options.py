@@ -11,9 +11,7 @@ from pydantic import Field, field_validator
 from brinell.config.lens import LensOptions, Preset
 from brinell.lenses.geometry.presets import PRESETS
 
-AT_EDGE = "a smaller motion may lie beyond the edge of the grid"  # the reason of rows that have a motion
 SearchMethod = Literal["manifool", "manitest", "random", "grid"]
-AT_EDGE = "a smaller motion may lie beyond the edge of the grid"  # the reason of rows that have a motion
 
 
 class GeometryOptions(LensOptions):

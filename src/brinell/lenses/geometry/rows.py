@@ -5,29 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
-from brinell.lenses.geometry.options import AT_EDGE as AT_EDGE
 from brinell.lenses.reader import NO_ANSWER, Failures, Measure
-from brinell.runs.schema import NAME
+from brinell.runs.hardness import Scale
+from brinell.runs.schema import Schema
+from brinell.runs.weights import weighted_mean
 
 # where models are compared, scores count up to this one, and so does an image without a motion: a path of twice the
 # image's norm
 SCORE_LIMIT = 2.0
 
-COLUMNS = pa.schema(
-    [
-        ("score", pa.float64()),  # geodesic score of the motion
-        ("motion", pa.list_(pa.float64())),  # its coordinates in the group: radians, pixels, log-scale
-        ("parts", pa.list_(pa.float64())),  # what each coordinate would add to the score alone, to first order
-        ("target", pa.int32()),  # the class that ManiFool went towards
-        ("steps", pa.int32()),  # ManiFool steps; those beyond `max_steps` belong to the retry
-        ("draw", pa.int16()),  # number of a random motion; null for a search
-        ("reason", NAME),  # why there is no motion, none of this score, or perhaps a smaller one; else empty
-        ("gradients", pa.int32()),  # number of gradients
-        ("seconds", pa.float32()),  # per image, averaged over the unit of work
-    ]
-)
+COLUMNS: Schema = {
+    "score": "float64",  # geodesic score of the motion
+    "motion": "float64[]",  # its coordinates in the group: radians, pixels, log-scale
+    "parts": "float64[]",  # what each coordinate would add to the score alone, to first order
+    "target": "int32",  # the class that ManiFool went towards
+    "steps": "int32",  # ManiFool steps; those beyond `max_steps` belong to the retry
+    "draw": "int16",  # number of a random motion; null for a search
+    "reason": "name",  # why there is no motion, none of this score, or perhaps a smaller one; else empty
+    "gradients": "int32",  # number of gradients
+    "seconds": "float32",  # per image, averaged over the unit of work
+}
 
 
 # the score of an image up to the limit; null where there is no answer, or where it was wrong when clean
@@ -64,6 +61,23 @@ MEASURES = (
                where lens = 'geometry' and draw is not null and status in ('broken', 'survived') group by all""",
         headline=True,
     ),
+)
+
+
+_SEARCHED = "from rows where lens = 'geometry' and draw is null and status in ('broken', 'survived')"
+HARDNESS = Scale(
+    what="motions",
+    among="groups of motions",
+    meaning=f"Over the images that were searched: the geodesic score of the smallest motion that changes the label, as a "
+    f"share of {SCORE_LIMIT:g} (all of it for larger motions, and where none was found). In a run with random motions "
+    "alone: the share of them that leave the label as it is.",
+    sql=f"""
+        select model, operator, image, {RESTRICTED} / {SCORE_LIMIT} as value {_SEARCHED}
+        union all
+        select model, operator, image, {weighted_mean("(status = 'survived')::int")} from rows
+        where lens = 'geometry' and draw is not null and status in ('broken', 'survived')
+              and not exists (select 1 {_SEARCHED}) group by all
+    """,
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from brinell.lenses.geometry.options import AT_EDGE as AT_EDGE_REASON
+from brinell.lenses.geometry.reasons import AT_EDGE as AT_EDGE_REASON
 from brinell.lenses.method import Done, Stage, Task
 from brinell.motion.geodesic import geodesic_scores
 from brinell.motion.groups import Group

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from brinell.lenses.geometry.motions import group_of
-from brinell.lenses.geometry.options import AT_EDGE
+from brinell.lenses.geometry.reasons import AT_EDGE
 from brinell.lenses.geometry.rows import RESTRICTED, SCORE_LIMIT
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
+from brinell.runs.weights import WEIGHT
 
 MOST_LABEL_CHANGES = 5  # shown for each model, group and method
 
@@ -73,7 +74,7 @@ class Invariance:
 @dataclass(frozen=True)
 class Rate:
     """What random motions of one score do: `changed` is the share of motions that change the label, `worst` the share of
-    images for which at least one of the draws does.
+    images for which at least one of the draws does, which a sample of an image's draws doesn't say.
 
     `rejected` is the share of draws that have no motion of this score; it may bias the rate.
     """
@@ -118,9 +119,10 @@ _REASONS = """
     select model, operator, reason, count(*) from rows
     where lens = 'geometry' and draw is null and status != 'broken' group by all order by 4 desc, 3
 """
-_RATES = """
+_RATES = f"""
     select model, operator, amount, count(*) filter (status in ('broken', 'survived')),
-           count(*) filter (status = 'broken'), count(*) filter (status = 'skipped' and reason != 'wrong when clean'),
+           sum({WEIGHT}) filter (status = 'broken') / sum({WEIGHT}) filter (status in ('broken', 'survived')),
+           count(*) filter (status = 'skipped' and reason != 'wrong when clean'),
            count(*) filter (reason != 'wrong when clean')
     from rows where lens = 'geometry' and draw is not null group by all order by all
 """
@@ -195,14 +197,14 @@ def find_rates(run: Run) -> dict[tuple[str, str], list[Rate]]:
     rates: dict[tuple[str, str], list[Rate]] = {}
     for model, operator, score, answered, broken, rejected, drawn in run.query(_RATES):
         deviation, images, fooled = over_images.get((model, operator, score), (None, 0, 0))
-        changed = mean(broken / answered, deviation, images, most=1) if answered else proportion(0, 0)
+        changed = mean(broken or 0.0, deviation, images, most=1) if answered else proportion(0, 0)
         rates.setdefault((model, operator), []).append(
             Rate(
                 model=model,
                 operator=operator,
                 score=score,
                 changed=changed,
-                worst=proportion(fooled, images),
+                worst=proportion(0, 0) if run.sampled else proportion(fooled, images),
                 draws=answered,
                 rejected=rejected / max(1, drawn),
                 images=images,

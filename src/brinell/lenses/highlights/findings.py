@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from brinell.errors import RunError
 from brinell.lenses.highlights.glare import (
     LEAST,
@@ -21,22 +19,23 @@ from brinell.lenses.highlights.glare import (
 from brinell.lenses.highlights.light import LeastLight, read_faintest_breaks, read_least_light
 from brinell.lenses.reader import ANSWER, Failures, Figures, Measure, PrintedFindings, Reader, parameter_list
 from brinell.report.exhibits import Exhibit, clean_confidences
+from brinell.runs.hardness import Scale
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
+from brinell.runs.schema import Schema
+from brinell.runs.weights import weighted_mean
 from brinell.runs.words import format_mean, format_share, note_few
 
 AT_LEAST = (1, 5)  # the paper's S ≥ 1 and S ≥ 5
 SHOWN = 3  # images in the report for each model and operator, inside and outside of boxes
-COLUMNS = pa.schema(
-    [
-        # centre of the spot, in pixels of the original
-        ("spot_x", pa.float64()),
-        ("spot_y", pa.float64()),
-        ("sigma", pa.float64()),  # size of the spot, in pixels of the original
-        ("strength", pa.float64()),  # peak, as a multiple of the colour
-        ("cell", pa.int16()),  # of the grid, row by row from 0
-    ]
-)
+COLUMNS: Schema = {
+    # centre of the spot, in pixels of the original
+    "spot_x": "float64",
+    "spot_y": "float64",
+    "sigma": "float64",  # size of the spot, in pixels of the original
+    "strength": "float64",  # peak, as a multiple of the colour
+    "cell": "int16",  # of the grid, row by row from 0
+}
 PARAMETERS = parameter_list("spot_x", "spot_y", "sigma", "strength")
 
 
@@ -83,10 +82,14 @@ class HighlightFindings(PrintedFindings):
             sentences.append(f"{model} gets no original right, so spots of light can't break it.")
         elif one is not None:
             where = f", most often in {one.describe_worst_cell()}" if one.describe_worst_cell() else ""
-            sentences.append(
-                f"{model} is right on {format_share(one.top1)} of the originals; a spot of light can break "
-                f"{format_share(one.broken)} of those. {format_share(one.breaking)} of all spots do{where}."
-            )
+            right = f"{model} is right on {format_share(one.top1)} of the originals"
+            if one.sampled:
+                sentences.append(f"{right}; {format_share(one.breaking)} of all spots of light break those{where}.")
+            else:
+                sentences.append(
+                    f"{right}; a spot of light can break {format_share(one.broken)} of those. "
+                    f"{format_share(one.breaking)} of all spots do{where}."
+                )
         least = self.least.get(model)
         if least is not None and least.broken:
             sentences.append(
@@ -149,9 +152,10 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Hi
 def find_exhibits(run: Run, options: Mapping[str, Any]) -> list[Exhibit]:
     """Return, per model, the images that break with the least light: on grids, on and off the object, and in the search."""
     clean = clean_confidences(run)
-    found = read_faintest_failures(run, options, SHOWN) + read_faintest_breaks(run, SHOWN)
+    found = [] if run.sampled else read_faintest_failures(run, options, SHOWN)  # a sample may lack an image's faintest
+    found += read_faintest_breaks(run, SHOWN)
     exhibits = []
-    for model, operator, image, level, x, y, sigma, strength, light, label, prediction, confidence, in_box in found:
+    for model, operator, image, level, x, y, sigma, strength, light, label, prediction, confidence, in_box, tag in found:
         where = "" if in_box is None else ", on the object" if in_box else ", off the object"
         exhibits.append(
             Exhibit(
@@ -164,8 +168,10 @@ def find_exhibits(run: Run, options: Mapping[str, Any]) -> list[Exhibit]:
                 prediction=prediction,
                 confidence=confidence,
                 clean_confidence=clean[model, image],
-                caption=f"σ {sigma:.3g} px{where}: {light:.2g} grey levels per pixel",
+                caption=f"{2 * sigma:.3g} px wide{where}",
                 level=level,
+                detail=f"σ {sigma:.3g} px, {light:.2g} grey levels per pixel",
+                tag=tag,
             )
         )
     return exhibits
@@ -187,11 +193,30 @@ def _select_failures(options: Mapping[str, Any]) -> str:
     """
 
 
+_ON_GRID = f"from rows where lens = 'highlights' and operator != '{LEAST}' and level > 0"
+HARDNESS = Scale(
+    what="spots of light",
+    among="kinds of light",
+    meaning="Of the images that the model gets right when clean: the share of all spots of light under which it is still "
+    "right. In a run with the search alone: the share of images that no spot broke.",
+    sql=f"""
+        select model, operator, image, {weighted_mean("correct::int")} as value from (select * {_ON_GRID})
+        semi join (select model, operator, image from rows where lens = 'highlights' and level = 0 and correct)
+             using (model, operator, image) group by all
+        union all
+        select model, operator, image, (status = 'survived')::int from rows
+        where lens = 'highlights' and operator = '{LEAST}' and status in ('broken', 'survived')
+              and not exists (select 1 {_ON_GRID})
+    """,
+)
+
 READER = Reader(
     columns=COLUMNS,
     find=find,
     changed="coalesce(level, 1) > 0 and (status is null or status = 'broken')",
     parameters=PARAMETERS,
+    cells=lambda operator: None if operator == LEAST else "spots of light",
+    order=("changed", "image", "level"),
     measures=(
         Measure(
             name="glare",
@@ -203,7 +228,9 @@ READER = Reader(
                    where lens = 'highlights' and level > 0 group by all""",
         ),
     ),
+    hardness=HARDNESS,
     # all models are queried on the same grid, but the search finds different spots for each
     failures=Failures(_select_failures, parameters="spot", complete=lambda operator: operator != LEAST),
     exhibits=find_exhibits,
+    maps=f"{__package__}.answer_maps:read_answer_maps",
 )

@@ -12,14 +12,15 @@ from torch import Tensor
 from brinell.errors import ConfigError
 from brinell.lenses.entry import Entry
 from brinell.lenses.highlights.faintest import search_faintest
-from brinell.lenses.highlights.options import SHORT_SIDE, SMALL, VARIANTS, HighlightOptions
+from brinell.lenses.highlights.options import VARIANTS, HighlightOptions
+from brinell.lenses.highlights.sizes import SHORT_SIDE, SMALL
 from brinell.lenses.method import Columns, Measuring, Method, Nullable, Shard, Size, Trials
 from brinell.lenses.outcomes import ANSWERS, join_causes
 from brinell.models.model import Model
 from brinell.perturb.change import Change
 from brinell.perturb.highlight import SPOT, highlight_grid, highlight_view
 from brinell.perturb.view import View
-from brinell.registry import nearest
+from brinell.registry import VariantId, nearest
 from brinell.runs.schema import DISTANCES
 
 DESCRIPTIONS = {
@@ -38,23 +39,30 @@ def measure(shard: Shard, change: View, options: HighlightOptions) -> Measuring:
         starts = torch.stack([_grid(options, "exact", *size)[-(options.cells**2) :] for size in sizes])
         queries, vary = options.search_queries, options.vary_strength
         return (yield from search_faintest(shard, change, starts, queries, vary_strength=vary))
-    spots = torch.stack([_grid(options, change.variant, *size) for size in sizes])
-    samples = torch.arange(shard.count).repeat_interleave(options.variants)
-    outcome = yield Trials(samples, change, spots.flatten(0, 1))
-    variant = torch.arange(options.variants).repeat(shard.count)
+    chosen = shard.choose(change, options.variants)
+    samples, variant = chosen.cells.nonzero(as_tuple=True)
+    spots = torch.stack([_grid(options, change.variant, *size) for size in sizes])[samples, variant]
+    outcomes = [] if shard.resumed else [shard.clean]
+    clean = shard.count * len(outcomes)  # rows of clean images, which come first
+    if len(samples):
+        outcomes.append((yield Trials(samples, change, spots)))
+    if not outcomes:
+        return {"sample": samples}
     columns: Columns = {
-        "sample": torch.cat([torch.arange(shard.count), samples]),
-        "level": torch.cat([torch.zeros(shard.count, dtype=torch.int64), variant + 1]),
-        "correct": ~torch.cat([shard.clean.broken, outcome.broken]).cpu(),
+        "sample": torch.cat([torch.arange(clean), samples]),
+        "level": torch.cat([torch.zeros(clean, dtype=torch.int64), variant + 1]),
+        "correct": ~torch.cat([each.broken for each in outcomes]).cpu(),
     }
+    if shard.sampling is not None:
+        columns["inclusion"] = torch.cat([torch.ones(clean, dtype=torch.float64), chosen.inclusion[samples]])
     for name in ANSWERS:
-        columns[name] = torch.cat([getattr(each.verdict, name) for each in (shard.clean, outcome)]).cpu()
+        columns[name] = torch.cat([getattr(each.verdict, name) for each in outcomes]).cpu()
     for name in DISTANCES:
-        columns[name] = torch.cat([getattr(each.difference, name) for each in (shard.clean, outcome)]).cpu()
-    columns |= join_causes((shard.clean, outcome))
-    columns["cell"] = _after_clean(variant % options.cells**2, shard.count)
-    for name, values in zip(SPOT, spots.flatten(0, 1).unbind(1), strict=True):
-        columns[name] = _after_clean(values, shard.count)
+        columns[name] = torch.cat([getattr(each.difference, name) for each in outcomes]).cpu()
+    columns |= join_causes(outcomes)
+    columns["cell"] = _after_clean(variant % options.cells**2, clean)
+    for name, values in zip(SPOT, spots.unbind(1), strict=True):
+        columns[name] = _after_clean(values, clean)
     return columns
 
 
@@ -84,7 +92,7 @@ def select_views(options: HighlightOptions) -> list[View]:
         for name in names:
             if name not in known:
                 raise ConfigError(f"the highlights lens has no operator {name!r}; {nearest(name, known)}")
-            found.append(highlight_view(name.partition(":")[2], options.colour))
+            found.append(highlight_view(VariantId.parse(name).variant, options.colour))
     return list({view.id: view for view in found}.values())
 
 
@@ -101,7 +109,7 @@ def sketch(options: HighlightOptions, times: float) -> HighlightOptions:
 
 def replay(options: HighlightOptions, name: str, size: Size) -> View:
     """Return a view by its id, in the options' colour."""
-    return highlight_view(name.partition(":")[2], options.colour)
+    return highlight_view(VariantId.parse(name).variant, options.colour)
 
 
 def check(options: HighlightOptions, model: Model, sizes: Tensor) -> list[str]:

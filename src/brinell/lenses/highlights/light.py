@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brinell.lenses.highlights.glare import LEAST
+from brinell.runs.names import MEDIAN
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
 
@@ -41,9 +42,11 @@ _LIGHT = f"""
     {_SEARCH} group by all order by all
 """
 _FAINTEST = f"""
-    select model, operator, image, 0, spot_x, spot_y, sigma, strength, 255 * mae, label, prediction, confidence, null
-    {_SEARCH} and status = 'broken'
-    qualify row_number() over (partition by model order by mae, image) <= $most
+    select model, operator, image, 0, spot_x, spot_y, sigma, strength, 255 * mae, label, prediction, confidence, null,
+           case when number > $most then '{MEDIAN}' else '' end
+    from (select *, row_number() over (partition by model order by mae, image) as number,
+                 count(*) over (partition by model) as breaks {_SEARCH} and status = 'broken')
+    where number <= $most or number = (breaks + 1) // 2
     order by model, mae, image
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -10,19 +10,12 @@ from pydantic import Field, model_validator
 from brinell.config.lens import LensOptions, Preset
 from brinell.errors import ConfigError
 from brinell.lenses.highlights.presets import PRESETS
+from brinell.lenses.highlights.sizes import SHORT_SIDE, SIGMAS, SMALL, is_scaled
 from brinell.registry import nearest
 
 GRIDS = ("exact", "authors")
 VARIANTS = (*GRIDS, "least")
-SIGMAS = (10.0, 20.0, 30.0, 40.0)  # the paper's, in pixels of photographs of ImageNet
-SHORT_SIDE = 375  # of a typical one, 500 by 375
-SMALL = 4 * max(SIGMAS)  # pixels: on images below this, the largest spot (two sigmas each way) covers everything
 MAX_VARIANTS = 30_000  # spots per image: a level is a 16-bit number
-
-
-def is_scaled(sigmas: Sequence[float], relative: bool | None, side: int) -> bool:
-    """Whether sigmas in pixels are scaled on an image with this shorter side: the default ones, on small images."""
-    return relative is None and tuple(sigmas) == SIGMAS and side < SMALL
 
 
 class HighlightOptions(LensOptions):

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from brinell.runs.names import MEDIAN
 from brinell.runs.ranking import Extremes, find_extremes
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
@@ -92,6 +93,7 @@ class SmallestBreak:
     label: int
     prediction: int
     confidence: float | None
+    tag: str = ""
 
 
 _IMAGES = "(select * from rows where lens = 'knob' and smallest)"
@@ -139,18 +141,27 @@ _CURVES = """
     select model, operator, list({distance} order by {distance}) filter (status = 'broken'), count(*)
     from {images} where status in ('broken', 'survived') group by all order by all
 """
+_AMOUNTS = """
+    select model, operator, direction, coalesce(list(amount order by level) filter (broken), []), count(*) from (
+        select model, operator, direction, image, bool_or(status = 'broken') as broken,
+               arg_min(amount, level) filter (status = 'broken') as amount, min(level) filter (status = 'broken') as level
+        from rows where lens = 'knob' and status in ('broken', 'survived') group by all)
+    group by all order by all
+"""
 _SMALLEST = """
     select model, operator, image, level, severity, severity_x, severity_y, amount, {distance}, label, prediction,
-           confidence
-    from {images} where status = 'broken'
-    qualify row_number() over (partition by model, operator order by {distance}, image) <= $most
-    order by model, operator, {distance}, image
+           confidence, case when number > $most then '{median}' else '' end
+    from (select *, row_number() over (partition by model, operator order by {distance}, image) as number,
+                 count(*) over (partition by model, operator) as breaks
+          from {images} where status = 'broken')
+    where number <= $most or number = (breaks + 1) // 2
+    order by model, operator, number
 """
 _BREAKS = "select {owner} as owner, {name} as name, image, {{distance}} as value from {{images}} where status = 'broken'"
 
 
 def _query(run: Run, sql: str, distance: str, **given: Any) -> list[tuple[Any, ...]]:
-    return run.query(sql.format(distance=distance, images=_IMAGES, survived=SURVIVED), given or None)
+    return run.query(sql.format(distance=distance, images=_IMAGES, survived=SURVIVED, median=MEDIAN), given or None)
 
 
 def compute_hardness(run: Run, distance: str, *, whole_grid: bool) -> dict[Key, Hardness]:
@@ -229,8 +240,22 @@ def compute_curves(run: Run, distance: str) -> list[dict[str, Any]]:
     return records
 
 
+def compute_amount_curves(run: Run) -> list[dict[str, Any]]:
+    """Return the share of images that an amount or less breaks, in each direction; lines begin where nothing changes."""
+    records = []
+    for model, operator, direction, amounts, count in _query(run, _AMOUNTS, "mse"):
+        last, neutral = len(amounts) - 1, run.facts(operator).get("neutral", 0.0)
+        indices = sorted({round(step * last / CURVE_POINTS) for step in range(CURVE_POINTS + 1)}) if amounts else []
+        points = [(neutral, 0.0), *((amounts[index], (index + 1) / count) for index in indices)]
+        records += [
+            {"model": model, "operator": operator, "direction": direction, "amount": amount, "share": share}
+            for amount, share in points
+        ]
+    return records
+
+
 def find_smallest_breaks(run: Run, most: int, distance: str = "mse") -> list[SmallestBreak]:
-    """Return, for each model and property, the images that the smallest changes break."""
+    """Return, for each model and property, the images that the smallest changes break, and the median one."""
     return [
         SmallestBreak(model, operator, image, level, tuple(each for each in severities if each is not None), *rest)
         for model, operator, image, level, severities, rest in (

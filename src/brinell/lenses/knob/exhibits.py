@@ -26,9 +26,11 @@ def select_exhibits(run: Run, options: Mapping[str, Any]) -> list[Exhibit]:
             prediction=one.prediction,
             confidence=one.confidence,
             clean_confidence=clean[one.model, one.image],
-            caption=f"{run.format(one.operator, abs(one.amount))}, {options['distance']} {one.distance:.2g}",
+            caption=run.format(one.operator, abs(one.amount)),
             field=one.level if options["resample"] else 0,
             level=one.level,
+            detail=f"{options['distance']} {one.distance:.2g}",
+            tag=one.tag,
         )
         for one in find_smallest_breaks(run, SHOWN, options["distance"])
     ]

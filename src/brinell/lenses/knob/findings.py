@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from brinell.errors import RunError
 from brinell.lenses.knob.breaks import (
     BreakingRange,
@@ -29,25 +27,25 @@ from brinell.lenses.reader import (
     Measure,
     PrintedFindings,
     Reader,
-    named_columns,
     parameter_list,
 )
+from brinell.runs.hardness import Scale
 from brinell.runs.plain import to_plain
 from brinell.runs.ranking import Extremes
 from brinell.runs.run import Run
-from brinell.runs.schema import NAME
+from brinell.runs.schema import Schema
 from brinell.runs.statistics import Estimate
 from brinell.runs.words import format_share, join_names, list_tied, note_few
 
-COLUMNS = named_columns(  # one row per image and direction, or per breaking interval where the whole grid was queried
-    ("direction", NAME),
-    ("smallest", pa.bool_()),  # whether the row stands for its image: the smallest breaking change
-    ("severity", pa.float64()),
-    ("severity_x", pa.float64()),  # of a property with several parameters
-    ("severity_y", pa.float64()),
-    ("until", pa.float64()),  # the last severity of a breaking interval, where the whole grid was queried
-    ("non_monotone", pa.bool_()),  # whether the image recovers as the change grows, where the whole grid was queried
-)
+COLUMNS: Schema = {  # one row per image and direction, or per breaking interval where the whole grid was queried
+    "direction": "name",
+    "smallest": "bool",  # whether the row stands for its image: the smallest breaking change
+    "severity": "float64",
+    "severity_x": "float64",  # of a property with several parameters
+    "severity_y": "float64",
+    "until": "float64",  # the last severity of a breaking interval, where the whole grid was queried
+    "non_monotone": "bool",  # whether the image recovers as the change grows, where the whole grid was queried
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -218,6 +216,17 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Kn
 
 # images that are right when clean and got answers; one that survives would need a larger change than there is
 _TESTED = "from rows where lens = 'knob' and status in ('broken', 'survived')"
+_SURVIVED_RANGE = f"""
+    select model, operator, image, min(case when status = 'survived' then 1.0
+           else greatest(abs(severity), abs(severity_x), abs(severity_y)) end) as value {_TESTED} group by all
+"""
+HARDNESS = Scale(
+    what="changes of the scene",
+    among="properties of the scene",
+    meaning="Of the images that the model gets right when clean: the share of a property's range below the smallest change "
+    "that breaks it (all of it if nothing does), averaged over all properties.",
+    sql=_SURVIVED_RANGE,
+)
 MEASURES = (
     Measure(
         name="broken",
@@ -244,8 +253,7 @@ MEASURES = (
         what="mean share of a property's range that is survived",
         better="higher",
         unit="points",
-        sql=f"""select model, operator, image, min(case when status = 'survived' then 1.0
-                   else greatest(abs(severity), abs(severity_x), abs(severity_y)) end) as value {_TESTED} group by all""",
+        sql=_SURVIVED_RANGE,
         headline=True,
     ),
 )
@@ -270,9 +278,11 @@ READER = Reader(
     find=find,
     changed="status = 'broken'",
     parameters=parameter_list("severity", "severity_x", "severity_y"),
+    order=("direction", "image"),
     field=_random_field,
     measures=MEASURES,
     statistics=STATISTICS,
+    hardness=HARDNESS,
     failures=Failures(_query_failures, parameters="severities"),
     exhibits=select_exhibits,
 )

@@ -20,10 +20,11 @@ from brinell.lenses.method import Categorical, Columns, Measuring, Method, Nulla
 from brinell.lenses.outcomes import BROKEN, FAILED, STATUSES, SURVIVED
 from brinell.models.model import Model
 from brinell.perturb.change import Change
+from brinell.perturb.families import expand_names
 from brinell.perturb.frost import use_frost_template
 from brinell.perturb.operator import operator_names
 from brinell.perturb.property import PROPERTIES, Property, find_property, property_names
-from brinell.registry import list_variants, select_variants
+from brinell.registry import VariantId, list_variants, select_variants
 
 SKETCH_POINTS = 16  # of the grid that a run's cost is estimated on
 
@@ -126,9 +127,9 @@ def _repeats(values: Tensor) -> Tensor:
 
 def select_properties(options: KnobOptions) -> list[Property]:
     """Return the properties that the options name, each once."""
-    names = [name for given in options.operators for name in (property_names() if given == "all" else [given])]
+    names = expand_names(PROPERTIES, options.operators, property_names())
     for name in names:
-        if name.partition(":")[0] in operator_names():
+        if VariantId.parse(name).name in operator_names():
             raise ConfigError(f"{name} is an operator with levels; use it with --lens profile")
     if options.frost is not None:
         if "frost" not in names:
@@ -172,7 +173,7 @@ def sketch(options: KnobOptions, times: float) -> KnobOptions:
 
 def replay(options: KnobOptions, name: str, size: Size) -> Property:
     """Return a property by its id, with the options' own photograph of frost."""
-    if options.frost is not None and name.partition(":")[0] == "frost":
+    if options.frost is not None and VariantId.parse(name).name == "frost":
         use_frost_template(options.frost, options.variant)
     return _rounded_as(options, find_property(name))
 

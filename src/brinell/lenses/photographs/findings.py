@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from brinell.errors import RunError
 from brinell.lenses.reader import Figures, PrintedFindings, Reader, parameter_list
+from brinell.report.exhibits import Exhibit
+from brinell.runs.hardness import Scale
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean, proportion
@@ -18,6 +18,7 @@ from brinell.runs.words import format_share, note_few
 
 AT_LEAST = (1, 2)  # the paper's S ≥ 1 and S ≥ 2: it has five photographs of a scene
 OPERATOR = "photograph:given"
+SHOWN = 6  # scenes in the report for each model
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,56 @@ def _scenes(row: tuple[Any, ...], at_least: tuple[int, ...]) -> Scenes:
     )
 
 
+# of each scene whose original is right, the variant that is wrong with the most confidence
+_FAILING = """
+    with photographs as (
+        select model, samples.original, samples.variant, image, rows.correct, rows.label, prediction, confidence
+        from rows join samples using (image) where lens = 'photographs' and samples.original is not null),
+    scenes as (
+        select model, original, changed.variant, changed.image, base.image as base, changed.label, changed.prediction,
+               changed.confidence, base.confidence as clean_confidence
+        from photographs changed join photographs base using (model, original)
+        where changed.variant is not null and not changed.correct and base.variant is null and base.correct
+        qualify row_number() over (partition by model, original order by changed.confidence desc, changed.image) = 1)
+    select * from scenes qualify row_number() over (partition by model order by confidence desc, image) <= $most
+    order by model, confidence desc, image
+"""
+
+
+def find_exhibits(run: Run, options: Mapping[str, Any]) -> list[Exhibit]:
+    """Return, per model, variants that are wrong, of scenes whose original is right: the most confident answers first."""
+    return [
+        Exhibit(
+            lens="photographs",
+            model=model,
+            operator=OPERATOR,
+            image=image,
+            parameters=(0.0,),
+            label=label,
+            prediction=prediction,
+            confidence=confidence,
+            clean_confidence=clean_confidence,
+            caption=f"{original}, variant {variant}",
+            original=base,
+        )
+        for model, original, variant, image, base, label, prediction, confidence, clean_confidence in run.query(
+            _FAILING, {"most": SHOWN}
+        )
+    ]
+
+
+HARDNESS = Scale(
+    what="photographed variants",
+    meaning="Of the scenes whose original the model gets right: the share of variants that it gets right, too.",
+    sql=f"select model, '{OPERATOR}' as operator, original as image, kept as value from {_SCENES} where is_right",
+)
+
 READER = Reader(
-    columns=pa.schema([]),
+    columns={},
     find=find,
     changed="true",
     parameters=parameter_list(),
+    hardness=HARDNESS,
     compare_with_original=True,
+    exhibits=find_exhibits,
 )

@@ -9,9 +9,13 @@ from typing import Any
 
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, first_below, mean, proportion
+from brinell.runs.weights import weighted_mean
 
 METRICS = ("accuracy", "rank", "probability", "confidence")
 DETECTION_METRICS = ("map", "map50")
+STRONGEST = 30  # the highest level that operators have
+# a budget may leave an image without any changed version, which says nothing about its area
+HAS_CELLS = "max(level) > 0 or max(inclusion) is null"
 Key = tuple[str, str]  # model and operator
 Metrics = dict[str, Estimate]
 
@@ -60,13 +64,15 @@ _CURVES = """
     select model, operator, level, count(*), sum(correct::int)::bigint, avg(rank), stddev_samp(rank),
            avg(probability), stddev_samp(probability), avg(confidence), stddev_samp(confidence),
            avg(amount), avg(changed), avg(grey), avg(colours)
-    from rows where lens = 'profile' group by all order by all
+    from rows where lens = 'profile' and level <= $last group by all order by all
 """
 _PRECISION = "select model, operator, level, map, map50 from precision"
-_AREAS = """
-    select model, operator, avg(area), stddev_samp(area), count(*) from (
-        select model, operator, image, avg(correct::int) as area from rows where lens = 'profile' group by all)
-    group by all order by all
+AREA_BY_IMAGE = f"""
+    select model, operator, image, {weighted_mean("correct::int")} as value from rows where lens = 'profile'
+    group by all having {HAS_CELLS}
+"""
+_AREAS = f"""
+    select model, operator, avg(value), stddev_samp(value), count(*) from ({AREA_BY_IMAGE}) group by all order by all
 """
 # images are the sample, so the average over operators is taken within each image first
 _AVERAGES = """
@@ -87,18 +93,55 @@ _AVERAGE_AREAS = """
         where lens = 'profile' and list_contains($operators, operator) group by all)
     group by all order by all
 """
+_SAMPLED_AREAS = f"""
+    select model, avg(area), stddev_samp(area), count(*) from (
+        select model, image, avg(value) as area from ({AREA_BY_IMAGE})
+        where list_contains($operators, operator) group by all)
+    group by all order by all
+"""
 
 
 def compute_curves(run: Run) -> dict[Key, list[Point]]:
-    """Return the profile of every model and operator, level by level from the clean images on."""
+    """Return the profile of every model and operator, level by level from the clean images on; smoothed, if sampled."""
+    return _smoothed_points(run) if run.sampled else _measured_points(run)
+
+
+def _smoothed_points(run: Run) -> dict[Key, list[Point]]:
+    """Return the clean images as measured, and the levels above as smoothed."""
+    from brinell.lenses.profile.sampled import estimates, read_looks, smooth_curves  # imports NumPy
+
+    smoothed, looks = smooth_curves(run, METRICS), read_looks(run)
+    curves = {}
+    for key, points in _measured_points(run, last=0).items():
+        found = {metric: estimates(curve, _most(metric)) for metric, curve in smoothed[key].items()}
+        for level in range(1, len(looks[key].images)):
+            look = looks[key].values[level]
+            metrics: dict[str, Any] = {metric: values[level - 1] for metric, values in found.items()}
+            caption = _caption(run, key[1], look, points[0].grey)
+            points.append(Point(level, looks[key].images[level], **metrics, **_look(look), caption=caption))
+        curves[key] = points
+    return curves
+
+
+def _look(look: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(("amount", "changed", "grey", "colours"), look, strict=True))
+
+
+def _most(metric: str) -> float:
+    """Return the largest value of a metric."""
+    return math.inf if metric == "rank" else 1
+
+
+def _measured_points(run: Run, last: int = STRONGEST) -> dict[Key, list[Point]]:
+    """Return the levels up to the last one, each as it was measured."""
     curves: dict[Key, list[Point]] = {}
     precision = {
         (model, operator, level): _without_intervals(values)
         for model, operator, level, *values in _query_precision(run, _PRECISION)
     }
-    for model, operator, level, count, right, *rest in run.query(_CURVES):
+    for model, operator, level, count, right, *rest in run.query(_CURVES, {"last": last}):
         rank, rank_sd, probability, probability_sd, confidence, confidence_sd, *look = rest
-        amount, changed, grey, colours = look
+        grey = look[2]
         points = curves.setdefault((model, operator), [])
         clean_grey = points[0].grey if points else grey
         point = Point(
@@ -108,10 +151,10 @@ def compute_curves(run: Run) -> dict[Key, list[Point]]:
             rank=mean(rank, rank_sd, count),
             probability=mean(probability, probability_sd, count, most=1),
             confidence=mean(confidence, confidence_sd, count, most=1),
-            amount=amount,
-            changed=changed,
+            amount=look[0],
+            changed=look[1],
             grey=grey,
-            colours=colours,
+            colours=look[3],
             caption=_caption(run, operator, look, clean_grey),
             **precision.get((model, operator, level), {}),
         )
@@ -131,16 +174,34 @@ def compute_averages(run: Run, operators: list[str]) -> tuple[dict[str, list[Met
     """Return each model's metrics at every level and its area, averaged over operators."""
     averages: dict[str, list[Metrics]] = {}
     given = {"operators": operators}
-    for model, _, count, *moments in run.query(_AVERAGES, given):
+    for model, level, count, *moments in run.query(_AVERAGES, given):
         metrics = {
-            metric: mean(moments[2 * index], moments[2 * index + 1], count, most=math.inf if metric == "rank" else 1)
+            metric: mean(moments[2 * index], moments[2 * index + 1], count, most=_most(metric))
             for index, metric in enumerate(METRICS)
         }
-        averages.setdefault(model, []).append(metrics)
+        if level == 0 or not run.sampled:
+            averages.setdefault(model, []).append(metrics)
+    if run.sampled:
+        _add_smoothed(run, averages, operators)
+        return averages, _means(run, _SAMPLED_AREAS, given)
     for model, level, *values in _query_precision(run, _AVERAGE_PRECISION, given):
         averages[model][level] |= _without_intervals(values)
-    areas = run.query(_AVERAGE_AREAS, given)
-    return averages, {model: mean(value, deviation, count, most=1) for model, value, deviation, count in areas}
+    return averages, _means(run, _AVERAGE_AREAS, given)
+
+
+def _means(run: Run, sql: str, given: dict[str, Any]) -> dict[str, Estimate]:
+    """Return each model's mean share, from its moments."""
+    return {model: mean(value, deviation, count, most=1) for model, value, deviation, count in run.query(sql, given)}
+
+
+def _add_smoothed(run: Run, averages: dict[str, list[Metrics]], operators: list[str]) -> None:
+    """Add the levels above the clean images to each model's averages over operators."""
+    from brinell.lenses.profile.sampled import average_curves, estimates, smooth_curves  # imports NumPy
+
+    smoothed = smooth_curves(run, METRICS)
+    for model, levels in averages.items():
+        found = {metric: estimates(average_curves(smoothed, model, operators, metric), _most(metric)) for metric in METRICS}
+        levels += [dict(zip(METRICS, each, strict=True)) for each in zip(*found.values(), strict=True)]
 
 
 def select_averaged(keys: Iterable[Key], white_box: frozenset[str]) -> list[str]:
@@ -172,7 +233,7 @@ def _caption(run: Run, operator: str, look: Sequence[Any], clean_grey: float | N
     if facts.get("reported_as") == "colours" and colours is not None:
         return f"{colours:.0f} colours left ({amount:g} {facts['unit']})"
     text = run.format(operator, amount)
-    return text if facts.get("unit") == "quality" else f"{text}, {share}"
+    return text if facts.get("unit") in ("quality", "severity") else f"{text}, {share}"
 
 
 def _query_precision(run: Run, sql: str, given: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from brinell.errors import RunError
+from brinell.lenses.profile.calibration import Calibration, compute_calibration
 from brinell.lenses.profile.comparison import compare_failure_points
 from brinell.lenses.profile.curves import (
+    AREA_BY_IMAGE,
     DETECTION_METRICS,
     METRICS,
+    STRONGEST,
     FailurePoint,
     Key,
     Metrics,
@@ -24,31 +25,32 @@ from brinell.lenses.profile.curves import (
     select_averaged,
 )
 from brinell.lenses.profile.exhibits import select_exhibits
-from brinell.lenses.profile.limits import STATISTICS, accuracy_at
-from brinell.lenses.profile.precision import write_precision
+from brinell.lenses.profile.groups import Affected, find_affected
+from brinell.lenses.profile.limits import STATISTICS
+from brinell.lenses.profile.measures import MEASURES
+from brinell.lenses.profile.robustness import Robustness, compute_robustness, list_figures
 from brinell.lenses.reader import (
     ANSWER,
     AVERAGE,
     Failures,
     Figures,
-    Measure,
     PrintedFindings,
     Reader,
-    named_columns,
     parameter_list,
 )
+from brinell.runs.hardness import Scale
 from brinell.runs.plain import to_plain
 from brinell.runs.ranking import Extremes, find_extremes
 from brinell.runs.run import Run
+from brinell.runs.schema import Schema
 from brinell.runs.statistics import THRESHOLDS, Estimate
+from brinell.runs.weights import weighted_mean
 from brinell.runs.words import format_share, list_tied, note_few
 
-STRONGEST = 30  # the highest level that operators have
-
-COLUMNS = named_columns(
-    ("grey", pa.float32()),  # mean grey value, 0 to 255, for operators whose levels are reported by it
-    ("colours", pa.int32()),  # number of distinct colours, for operators whose levels are reported by it
-)
+COLUMNS: Schema = {
+    "grey": "float32",  # mean grey value, 0 to 255, for operators whose levels are reported by it
+    "colours": "int32",  # number of distinct colours, for operators whose levels are reported by it
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,7 +58,9 @@ class ProfileFindings(PrintedFindings):
     """All findings of the profile lens. `curves` and `areas` are by (model, operator), `averages` by model.
 
     `titles` are the operators' names for people; operators in `white_box` are attacks, which count in no average.
-    `extremes` are the operators with the smallest and the largest area of a model, and those that tie with them.
+    `extremes` are the operators with the smallest and the largest area of a model, and those that tie with them. Curves and
+    failure points of a sample are `smoothed`. `robustness` and `affected` are by model: figures over all operators, and
+    the classes and images that suffer most; a sample has none of these.
     """
 
     curves: dict[Key, list[Point]]
@@ -67,6 +71,10 @@ class ProfileFindings(PrintedFindings):
     titles: Mapping[str, str]
     white_box: frozenset[str] = frozenset()
     extremes: Mapping[str, Extremes] = field(default_factory=dict)
+    robustness: Mapping[str, Robustness] = field(default_factory=dict)
+    calibration: Sequence[Calibration] = ()
+    affected: Mapping[str, Affected] = field(default_factory=dict)
+    smoothed: bool = False
 
     @property
     def models(self) -> list[str]:
@@ -174,6 +182,7 @@ class ProfileFindings(PrintedFindings):
         for model, levels in self.averages.items():
             for level, metrics in enumerate(levels):
                 yield model, AVERAGE, level, metrics
+        yield from list_figures(self.robustness, self.calibration)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -184,7 +193,11 @@ class ProfileFindings(PrintedFindings):
                 "areas": [
                     {"model": model, "operator": operator, **vars(area)} for (model, operator), area in self.areas.items()
                 ],
+                "smoothed": self.smoothed,
                 "failure_points": self.failure_points,
+                "robustness": self.robustness,
+                "affected": self.affected,
+                "calibration": self.calibration,
                 "profiles": self.table(),
             }
         )
@@ -196,9 +209,8 @@ def _record(model: str, operator: str, level: int, metric: str, estimate: Estima
     return {**key, **vars(estimate), "caption": caption}
 
 
-_AREA_BY_IMAGE = """
-    select model as owner, operator as name, image, avg(correct::int) as value from rows
-    where lens = 'profile' and list_contains($operators, operator) group by all
+_RANKED_AREAS = f"""
+    select model as owner, operator as name, image, value from ({AREA_BY_IMAGE}) where list_contains($operators, operator)
 """
 
 
@@ -210,7 +222,8 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Pr
     areas = compute_areas(run)
     white_box = frozenset(operator for _, operator in areas if run.facts(operator).get("white_box"))
     ranked = [name for _, name in areas if name not in white_box] or [name for _, name in areas]
-    averages, average_areas = compute_averages(run, select_averaged(areas, white_box))
+    averaged = select_averaged(areas, white_box)
+    averages, average_areas = compute_averages(run, averaged)
     return ProfileFindings(
         curves=curves,
         averages=averages,
@@ -223,34 +236,12 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Pr
         ],
         titles={operator: run.title(operator) for _, operator in areas},
         white_box=white_box,
-        extremes=find_extremes(run, _AREA_BY_IMAGE, {"operators": sorted(set(ranked))}),
+        extremes=find_extremes(run, _RANKED_AREAS, {"operators": sorted(set(ranked))}),
+        smoothed=run.sampled,
+        robustness={} if run.sampled else compute_robustness(run, averaged),
+        calibration=[] if run.sampled else compute_calibration(run),
+        affected={} if run.sampled else find_affected(run, averaged),
     )
-
-
-MEASURES = (
-    Measure(
-        name="area",
-        lens="profile",
-        what="mean accuracy over all levels",
-        better="higher",
-        unit="points",
-        sql="select model, operator, image, avg(correct::int) as value from rows where lens = 'profile' group by all",
-        with_white_box=False,
-    ),
-    Measure(
-        name="accuracy",
-        lens="profile",
-        what="accuracy",
-        better="higher",
-        unit="points",
-        sql="select model, operator, level, image, correct::int as value from rows where lens = 'profile'",
-        yes_or_no=True,
-        by_level=True,
-        ranked=False,
-        with_white_box=False,
-        by_amount=accuracy_at,
-    ),
-)
 
 
 def _query_failures(options: Mapping[str, Any]) -> str:
@@ -264,15 +255,38 @@ def _query_failures(options: Mapping[str, Any]) -> str:
     """
 
 
+def _finish(run: Run) -> str | None:
+    from brinell.lenses.profile.precision import write_precision  # imports numpy and pyarrow
+
+    return write_precision(run)
+
+
+HARDNESS = Scale(
+    what="degradations",
+    among="degradations",
+    meaning="Of the images that the model gets right when clean: the share of levels at which it is still right, averaged "
+    "over all degradations.",
+    sql=f"""
+        select model, operator, image, {weighted_mean("correct::int")} as value from rows
+        semi join (select model, operator, image from rows where lens = 'profile' and level = 0 and correct)
+             using (model, operator, image)
+        where lens = 'profile' and level > 0 group by all
+    """,
+)
+
 READER = Reader(
     columns=COLUMNS,
     find=find,
     changed="level > 0",
     parameters=parameter_list("level"),
+    cells=lambda operator: "levels",
+    order=("level", "image"),
     measures=MEASURES,
     statistics=STATISTICS,
+    hardness=HARDNESS,
     compare=compare_failure_points,
     failures=Failures(_query_failures, parameters="level", complete=lambda operator: True),
     exhibits=select_exhibits,
-    finish=write_precision,
+    finish=_finish,
+    tables=("precision",),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,31 +15,51 @@ from brinell.lenses.method import Columns, Measuring, Method, Outcome, Shard, Si
 from brinell.lenses.outcomes import ANSWERS, join_causes
 from brinell.lenses.profile.options import ProfileOptions
 from brinell.perturb.change import Change
+from brinell.perturb.families import expand_names
 from brinell.perturb.operator import OPERATORS, Operator, find_operator, operator_names
 from brinell.perturb.property import property_names
-from brinell.registry import list_variants, select_variants
+from brinell.registry import VariantId, list_variants, select_variants
 from brinell.runs.schema import DISTANCES
 
 
 def measure(shard: Shard, operator: Operator, options: ProfileOptions) -> Measuring:
-    """Query every sample at every level; one row per answer, the clean one included."""
-    levels = torch.arange(1, options.levels + 1).repeat_interleave(shard.count)
-    # all levels at once, so that the engine may overlap the batches of one level with those of the next
-    samples = torch.arange(shard.count).repeat(options.levels)
-    outcome = yield Trials(samples, operator, levels[:, None].to(torch.float64))
-    return _columns(shard, operator, options.levels, (shard.clean, outcome))
+    """Query every sample at every level, or those that a budget chooses; one row per answer, the clean one included."""
+    chosen = shard.choose(operator, min(options.levels, operator.facts.levels))
+    # level by level, all of them at once, so that the engine may overlap the batches of one level with those of the next
+    levels, samples = (index.flatten() for index in chosen.cells.T.nonzero(as_tuple=True))
+    parts = [] if shard.resumed else [_part(shard.clean, torch.arange(shard.count), 0, torch.ones(shard.count))]
+    if len(samples):
+        outcome = yield Trials(samples, operator, (levels + 1)[:, None].to(torch.float64))
+        parts.append(_part(outcome, samples, levels + 1, chosen.inclusion[samples]))
+    return _columns(shard, operator, parts) if parts else {"sample": samples}
 
 
-def _columns(shard: Shard, operator: Operator, last: int, outcomes: tuple[Outcome, Outcome]) -> Columns:
-    """Return the outcomes of levels 0 to L, level by level."""
-    levels = torch.arange(last + 1)
-    amounts = torch.tensor([operator.facts.amount(level, shard.height, shard.width) for level in levels.tolist()])
+@dataclass(frozen=True)
+class _Part:
+    """Outcomes of samples at levels, and the probability with which a budget includes each."""
+
+    outcome: Outcome
+    samples: Tensor
+    levels: Tensor
+    inclusion: Tensor
+
+
+def _part(outcome: Outcome, samples: Tensor, levels: Tensor | int, inclusion: Tensor) -> _Part:
+    return _Part(outcome, samples, levels + torch.zeros_like(samples), inclusion.to(torch.float64))
+
+
+def _columns(shard: Shard, operator: Operator, parts: list[_Part]) -> Columns:
+    """Return outcomes as columns, in the order of the parts."""
+    levels, outcomes = torch.cat([part.levels for part in parts]), [part.outcome for part in parts]
+    amounts = [operator.facts.amount(level, shard.height, shard.width) for level in range(int(levels.max()) + 1)]
     columns: Columns = {
-        "sample": torch.arange(shard.count).repeat(last + 1),
-        "level": levels.repeat_interleave(shard.count),
-        "amount": amounts.to(torch.float32).repeat_interleave(shard.count),
+        "sample": torch.cat([part.samples for part in parts]),
+        "level": levels,
+        "amount": torch.tensor(amounts, dtype=torch.float64).to(torch.float32)[levels],
         "correct": ~torch.cat([outcome.broken for outcome in outcomes]),
     }
+    if shard.sampling is not None:
+        columns["inclusion"] = torch.cat([part.inclusion for part in parts])
     for name in ANSWERS:
         columns[name] = torch.cat([getattr(outcome.verdict, name) for outcome in outcomes])
     for name in DISTANCES:
@@ -71,16 +92,18 @@ def _answered(columns: Columns) -> Columns:
 
 def select_operators(options: ProfileOptions) -> list[Operator]:
     """Return the operators that the options name, each once."""
-    names = [name for given in options.operators for name in (operator_names() if given == "all" else [given])]
+    names = expand_names(OPERATORS, options.operators, operator_names())
     for name in names:
-        if name.partition(":")[0] in property_names():
+        known = name in OPERATORS or f"{name}:{options.variant}" in OPERATORS
+        if VariantId.parse(name).name in property_names() and not known:
             raise ConfigError(f"{name} is a property with a severity; use it with --lens knob")
     return select_variants(OPERATORS, names, options.variant)
 
 
 def count_trials(options: ProfileOptions, change: Change, image: Size, model_input: Size) -> int:
     """Return the number of levels."""
-    return options.levels
+    assert isinstance(change, Operator)
+    return min(options.levels, change.facts.levels)
 
 
 def replay(options: ProfileOptions, name: str, size: Size) -> Operator:

@@ -13,18 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from brinell.errors import MissingExtra
+from brinell.runs.arrow import arrow_schema
 from brinell.runs.run import Run
-from brinell.runs.schema import NAME
+from brinell.runs.schema import Schema
 
-PRECISION = pa.schema(
-    [
-        ("model", NAME),
-        ("operator", NAME),
-        ("level", pa.int16()),
-        ("map", pa.float64()),  # mean average precision over IoU 0.5 to 0.95
-        ("map50", pa.float64()),  # at IoU 0.5
-    ]
-)
+PRECISION: Schema = {
+    "model": "name",
+    "operator": "name",
+    "level": "int16",
+    "map": "float64",  # mean average precision over IoU 0.5 to 0.95
+    "map50": "float64",  # at IoU 0.5
+}
 _LEVELS = """
     select distinct model, operator, level from rows where lens = 'profile' and detected_boxes is not null order by all
 """
@@ -58,6 +57,8 @@ def write_precision(run: Run) -> str | None:
     detectors = [name for name, model in run.models.items() if model.detector]
     if run.store.exists("precision.parquet") or not any(run.query(_OBJECTS, {"model": name}) for name in detectors):
         return None
+    if run.sampled:
+        return "no average precision: it needs every image at a level, and a budget leaves some out; rerun without --budget"
     if importlib.util.find_spec("pycocotools") is None:
         return f"no average precision: {MissingExtra('pycocotools', 'detection')}; then rerun to add it"
     run.store.write_table("precision", compute_precision(run))
@@ -83,7 +84,7 @@ def compute_precision(run: Run) -> pa.Table:
         if level == 0:
             clean[model] = precision
         rows.append({"model": model, "operator": operator, "level": level, "map": precision.map, "map50": precision.map50})
-    return pa.Table.from_pylist(rows, schema=PRECISION)
+    return pa.Table.from_pylist(rows, schema=arrow_schema(PRECISION))
 
 
 def evaluate(detections: Detections, objects: Objects) -> Precision:

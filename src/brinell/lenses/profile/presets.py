@@ -15,4 +15,8 @@ PRESETS = {
         "All operators as in the published code (Swingler, IJCCI 2022).",
         {"operators": ("all",), "variant": "published", "levels": 30, "criterion": "misclassification"},
     ),
+    "imagenet_c": Preset(
+        "The 15 corruptions of ImageNet-C at their five severities (Hendrycks and Dietterich, ICLR 2019).",
+        {"operators": ("imagenet_c",), "levels": 5, "criterion": "misclassification"},
+    ),
 }

@@ -1,0 +1,116 @@
+"""What the report says over all operators: benchmark figures, calibration, and the classes and images that suffer most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from brinell.lenses.profile.calibration import mean_calibration
+from brinell.lenses.profile.findings import ProfileFindings
+from brinell.lenses.profile.groups import Group
+from brinell.lenses.profile.robustness import Robustness
+from brinell.report.section import Block, Cell, Table, share
+from brinell.runs.statistics import Estimate
+
+Read = Callable[[Robustness], Estimate | None]
+_FIGURES: tuple[tuple[str, Read], ...] = (
+    ("accuracy under change", lambda found: found.accuracy),
+    ("accuracy under the worst operator", lambda found: found.worst),
+    ("right at every level of every operator", lambda found: found.always),
+)
+_ERRORS: tuple[tuple[str, Read], ...] = (
+    ("mCE", lambda found: found.mce),
+    ("relative mCE", lambda found: found.relative_mce),
+)
+
+
+def robustness_blocks(findings: ProfileFindings) -> Iterator[Block]:
+    """Yield corruption errors where a run has any, figures over all operators, and what suffers most."""
+    found = [findings.robustness[model] for model in findings.models if model in findings.robustness]
+    if len(found) < len(findings.models):
+        return
+    if any(each.errors for each in found):
+        yield _corruption_errors(findings, found)
+    rows = [[Cell(name), *(_share(read(each)) for each in found)] for name, read in _FIGURES]
+    rows.append([Cell("worst operator"), *(Cell(findings.title(each.worst_operator)) for each in found)])
+    rows += _calibration(findings)
+    if any(each.effective is not None for each in found):
+        baseline = next(each.baseline for each in found if each.baseline is not None)
+        rows.append([Cell(f"effective robustness against {baseline}"), *(_points(each.effective) for each in found)])
+    rows += [
+        [Cell(name), *(Cell("–") if value is None else Cell(f"{value:.1%}", value) for value in values)]
+        for name, values in (("mPC", [each.mpc for each in found]), ("rPC", [each.rpc for each in found]))
+        if any(value is not None for value in values)
+    ]
+    yield Block(
+        title="Over all degradations",
+        sentence="Levels from 1 on, every operator counting equally. ECE is the gap between confidence and accuracy. "
+        "Effective robustness is accuracy under change above what the baseline's loss lets expect at the same clean "
+        "accuracy.",
+        table=Table(["figure", *findings.models], rows),
+        folded=True,
+    )
+    yield from _affected(findings)
+
+
+def _corruption_errors(findings: ProfileFindings, found: list[Robustness]) -> Block:
+    rows = [[Cell(name), *(_hundredths(read(each)) for each in found)] for name, read in _ERRORS]
+    for operator in sorted({name for each in found for name in each.errors}):
+        rows.append([Cell(findings.title(operator)), *(_hundredths(each.errors.get(operator)) for each in found)])
+    return Block(
+        title="Corruption errors (ImageNet-C)",
+        sentence="A model's error relative to AlexNet's, which is 100; their mean is mCE. Lower is better.",
+        table=Table(["corruption", *findings.models], rows),
+    )
+
+
+def _calibration(findings: ProfileFindings) -> list[list[Cell]]:
+    gaps = [mean_calibration(findings.calibration, model, findings.averaged_operators) for model in findings.models]
+    if not all(gaps):
+        return []
+    return [
+        [Cell(f"calibration error (ECE), {when}"), *(Cell(f"{gap[place]:.1%}", gap[place]) for gap in gaps if gap)]
+        for place, when in enumerate(("clean", "under change"))
+    ]
+
+
+def _affected(findings: ProfileFindings) -> Iterator[Block]:
+    """Yield the classes and images that lose most, and the classes that lose least."""
+    rows = []
+    for model in findings.models:
+        affected = findings.affected.get(model)
+        if affected is not None:
+            rows += [_group(model, "most affected class", group) for group in affected.most]
+            rows += [_group(model, "least affected class", group) for group in affected.least]
+            rows += [
+                [Cell(model), Cell("worst image"), Cell(name), Cell("1"), Cell("100%", 1.0), Cell(f"{kept:.0%}", kept)]
+                for name, kept in affected.images
+            ]
+    if rows:
+        yield Block(
+            title="Classes and images that suffer most",
+            sentence="Accuracy on clean images and its mean over all levels from 1 on; images are those that are right "
+            "when clean.",
+            table=Table(["model", "", "name", "images", "clean", "under change"], rows),
+            folded=True,
+        )
+
+
+def _group(model: str, kind: str, group: Group) -> list[Cell]:
+    clean = Cell(f"{group.clean:.0%}", group.clean)
+    return [Cell(model), Cell(kind), Cell(group.name), Cell(str(group.images), group.images), clean, share(group.accuracy)]
+
+
+def _share(found: Estimate | None) -> Cell:
+    return Cell("–") if found is None else share(found)
+
+
+def _hundredths(found: Estimate | None) -> Cell:
+    if found is None:
+        return Cell("–")
+    return Cell(f"{100 * found.value:.1f}", found.value, f"{100 * found.low:.1f} to {100 * found.high:.1f}")
+
+
+def _points(found: Estimate | None) -> Cell:
+    if found is None:
+        return Cell("–")
+    return Cell(f"{100 * found.value:+.1f} points", found.value, f"{100 * found.low:+.1f} to {100 * found.high:+.1f}")
