@@ -202,6 +202,7 @@ def test_a_target_width_grows_the_run_until_it_is_reached(greys: Path, tmp_path:
 # ---- figures ----
 
 
+@pytest.mark.slow
 def test_areas_are_unbiased(greys: Path, tmp_path: Path) -> None:
     """Over many seeds, the mean of sampled areas is the full area."""
     full = measure(greys, tmp_path / "full", lens={"name": "profile", "operators": ["fade_black"]}).summary()
