@@ -44,6 +44,12 @@ WEIGHTS = frozenset({".onnx", ".safetensors", ".pt", ".pth", ".bin"})
 URLS = ("http://", "https://")
 
 
+#: prompts of zero-shot models by name: one plain prompt, and CLIP's 80 for ImageNet and the 7 best of them
+PROMPT_SETS = ("photo", "clip-80", "clip-7")
+#: options that are written only if they are set, so that runs from before them resume
+_LATER = frozenset({"checkpoint", "weights", "prompts", "scoring", "fill", "bgr", "layout"})
+
+
 class ModelOptions(Decoding):
     """Which model is tested, and what can't be read from the model itself.
 
@@ -68,10 +74,15 @@ class ModelOptions(Decoding):
         description="Standard deviation that pixel values are divided by: one number, or one per channel (default: the "
         "model's own).",
     )
-    resize: Literal["stretch", "crop"] | None = Field(
+    resize: Literal["stretch", "crop", "letterbox"] | None = Field(
         None,
-        description="How images get to the size of the model input: stretch, or crop (resize the shorter side to "
-        "short_side, then crop the centre) (default: the model's own).",
+        description="How images get to the size of the model input: stretch, crop (resize the shorter side to "
+        "short_side, then crop the centre) or letterbox (resize to fit, then add grey bars) (default: the model's own).",
+    )
+    fill: int | None = Field(None, ge=0, le=255, description="Grey level of a letterbox's bars (default: 114).")
+    bgr: bool | None = Field(
+        None,
+        description="Whether the model takes channels as blue, green and red (default: the model's own).",
     )
     short_side: int | None = Field(
         None, description="Length in pixels that the shorter side is resized to before the centre crop."
@@ -79,6 +90,9 @@ class ModelOptions(Decoding):
     interpolation: Interpolation | None = Field(
         None,
         description="Interpolation of the resize: nearest, bilinear, bicubic or lanczos (default: the model's own).",
+    )
+    layout: Literal["nchw", "nhwc"] | None = Field(
+        None, description="Order of the axes of an ONNX file's input: nchw or nhwc (default: by its shape)."
     )
     classes: Annotated[str | None, BeforeValidator(_to_text)] = Field(
         None,
@@ -96,8 +110,19 @@ class ModelOptions(Decoding):
         None, description="YAML file that describes the requests and responses of a service behind HTTP."
     )
     pretrained: bool = Field(True, description="Load pretrained weights; false: random weights.")
-    task: Literal["classification", "detection"] | None = Field(
-        None, description="Task: classification or detection (default: what the model is known for, else classification)."
+    task: Literal["classification", "detection", "zero-shot"] | None = Field(
+        None,
+        description="Task: classification, detection or zero-shot (default: what the model is known for, else "
+        "classification).",
+    )
+    weights: str | None = Field(None, description="Name of pretrained weights, for a network that has several (open_clip).")
+    prompts: str | None = Field(
+        None,
+        description="Prompts of a zero-shot model: photo, clip-80, clip-7, or a file with one prompt per line and {} in "
+        "the place of the class name (default: photo).",
+    )
+    scoring: Literal["softmax", "sigmoid"] | None = Field(
+        None, description="Scores of a zero-shot model: softmax or sigmoid (default: as it was trained)."
     )
 
     @model_validator(mode="before")
@@ -115,9 +140,17 @@ class ModelOptions(Decoding):
         """Return the options as data; some are included only if they differ from their defaults."""
         content: dict[str, Any] = plain(self)
         changed = self.changed()
-        if self.checkpoint is None:  # so that runs from before this option resume
-            content.pop("checkpoint", None)
-        return {key: value for key, value in content.items() if key not in Decoding.model_fields or key in changed}
+        unset = {key for key in _LATER if content.get(key) is None}
+        return {
+            key: value
+            for key, value in content.items()
+            if key not in unset and (key not in Decoding.model_fields or key in changed)
+        }
+
+    def chosen(self) -> set[str]:
+        """Return the options that differ from their defaults."""
+        fields = type(self).model_fields
+        return {key for key in self.model_fields_set - {"source"} if getattr(self, key) != fields[key].default}
 
     @property
     def class_count(self) -> int | None:
