@@ -47,7 +47,7 @@ URLS = ("http://", "https://")
 #: prompts of zero-shot models by name: one plain prompt, and CLIP's 80 for ImageNet and the 7 best of them
 PROMPT_SETS = ("photo", "clip-80", "clip-7")
 #: options that are written only if they are set, so that runs from before them resume
-_LATER = frozenset({"checkpoint", "weights", "prompts", "scoring", "fill", "bgr", "layout"})
+_LATER = frozenset({"checkpoint", "weights", "prompts", "scoring", "fill", "bgr", "layout", "model", "question", "key"})
 
 
 class ModelOptions(Decoding):
@@ -125,6 +125,17 @@ class ModelOptions(Decoding):
         None, description="Scores of a zero-shot model: softmax or sigmoid (default: as it was trained)."
     )
 
+    model: str | None = Field(None, description="Name of a chat model at its server.")
+    question: str | None = Field(
+        None,
+        description="File with the question to a chat model, with {choices} in the place of the classes (default: which of "
+        "them the image shows).",
+    )
+    votes: int = Field(1, ge=1, le=128, description="Answers of a chat model per image, whose shares are the scores.")
+    key: str | None = Field(
+        None, pattern=r"^\w+$", description="Environment variable that holds the API key of a chat model's server."
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _from_text(cls, value: Any) -> Any:
@@ -140,7 +151,7 @@ class ModelOptions(Decoding):
         """Return the options as data; some are included only if they differ from their defaults."""
         content: dict[str, Any] = plain(self)
         changed = self.changed()
-        unset = {key for key in _LATER if content.get(key) is None}
+        unset = {key for key in _LATER if content.get(key) is None} | ({"votes"} if self.votes == 1 else set())
         return {
             key: value
             for key, value in content.items()
@@ -166,6 +177,8 @@ class ModelOptions(Decoding):
             parts = urlsplit(self.source)
             return parts.path.removesuffix("/infer").rstrip("/").rpartition("/")[2] or parts.netloc
         kind, _, rest = self.source.partition(":")
+        if kind == "chat" and self.model is not None:
+            rest = self.model
         last = (rest or kind).rstrip("/").rpartition("/")[2]
         if kind == "torch" and ":" in last:
             last = last.rpartition(":")[2]  # the factory

@@ -215,6 +215,13 @@ _add(
 )
 _add("https", "https://HOST/…#mapping=FILE", "the same over TLS", "remote.source:open_url", takes=_SERVICE)
 _add(
+    "chat",
+    "chat:https://HOST/v1?model=NAME&classes=…",
+    "a chat model with vision behind an OpenAI-compatible API: vLLM, SGLang, llama.cpp, Ollama, …",
+    "remote.chat:open_chat",
+    takes={"model", "question", "votes", "key", "mapping"},
+)
+_add(
     "fake",
     "fake:grey?…",
     "a stand-in with a known breaking point: light or dark, by its mean grey value",
