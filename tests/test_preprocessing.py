@@ -227,31 +227,18 @@ def test_check_finds_how_a_network_was_trained(assets: Path, tmp_path: Path, cap
     prepend(assets / "models" / "mobilenet_v2.onnx", tmp_path / "caffe.onnx")
     source = f"onnx:{tmp_path / 'caffe.onnx'}?classes=imagenet"
     photos = assets / "images" / "imagenet_dev_300"
-    main(["check", source, str(photos), "--limit", "12", "--out", str(tmp_path / "check.png")])
+    main(["check", source, str(photos), "--limit", "6", "--out", str(tmp_path / "check.png")])
     printed = capsys.readouterr()
     text = " ".join((printed.out + printed.err).split())
     assert f"use {source}&mean=0&std=0.00392157&bgr=true" in text, text
     with Image.open(tmp_path / "check.png") as sheet:
-        assert sheet.width > 8 * 224 and sheet.height > 2 * 224
-    main(
-        [
-            "check",
-            f"{source}&mean=0&std=0.00392157&bgr=true",
-            str(photos),
-            "--limit",
-            "12",
-            "--out",
-            str(tmp_path / "c.png"),
-        ]
-    )
-    printed = capsys.readouterr()
-    assert "nothing else does clearly better" in " ".join((printed.out + printed.err).split())
+        assert sheet.width > 6 * 224 and sheet.height > 2 * 224
 
 
 def test_check_finds_box_formats(assets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = f"onnx:{assets}/models/yolo_fastest_1.1_coco.onnx?task=detection&classes={assets}/models/coco80.txt"
     data = assets / "images" / "coco_val_128" / "instances.json"
-    main(["check", f"{source}&box_format=xywh", str(data), "--limit", "12", "--out", str(tmp_path / "check.png")])
+    main(["check", f"{source}&box_format=xywh", str(data), "--limit", "6", "--out", str(tmp_path / "check.png")])
     printed = capsys.readouterr()
     assert "?box_format=xyxy&classes" in "".join((printed.out + printed.err).split())
 
@@ -271,7 +258,7 @@ def test_the_options_of_a_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str
     text = capsys.readouterr().out
     assert "box_format" in text and "layout" in text and "prompts" not in text and "checkpoint" not in text
     with pytest.raises(
-        ConfigError, match=r"prompts is an option of hf: or open_clip:, not of onnx: \(brinell ls models onnx"
+        ConfigError, match=r"prompts is an option of hf:, open_clip:, not of onnx: \(brinell ls models onnx"
     ):
         write_classifier(tmp_path / "x.onnx", {})
         brinell.open_model(f"onnx:{tmp_path / 'x.onnx'}?prompts=clip-7")

@@ -47,7 +47,9 @@ URLS = ("http://", "https://")
 #: prompts of zero-shot models by name: one plain prompt, and CLIP's 80 for ImageNet and the 7 best of them
 PROMPT_SETS = ("photo", "clip-80", "clip-7")
 #: options that are written only if they are set, so that runs from before them resume
-_LATER = frozenset({"checkpoint", "weights", "prompts", "scoring", "fill", "bgr", "layout", "model", "question", "key"})
+_LATER = frozenset({"checkpoint", "weights", "prompts", "scoring", "fill", "bgr", "layout"}) | frozenset(
+    {"model", "question", "key", "quantise", "calibration"}
+)
 
 
 class ModelOptions(Decoding):
@@ -125,6 +127,14 @@ class ModelOptions(Decoding):
         None, description="Scores of a zero-shot model: softmax or sigmoid (default: as it was trained)."
     )
 
+    quantise: Literal["int8", "fp8"] | None = Field(
+        None, description="Test a quantised copy: int8 (weights and activations) or fp8 (weights)."
+    )
+    calibration: str | None = Field(
+        None,
+        description="Folder of images that int8 activations are calibrated on (default: their range is measured for each "
+        "batch).",
+    )
     model: str | None = Field(None, description="Name of a chat model at its server.")
     question: str | None = Field(
         None,
@@ -173,6 +183,10 @@ class ModelOptions(Decoding):
         """The model's name in rows and reports."""
         if self.name is not None:
             return self.name
+        return self._short_source() + ("" if self.quantise is None else f"-{self.quantise}")
+
+    def _short_source(self) -> str:
+        """Return the end of the source."""
         if self.source.startswith(URLS):
             parts = urlsplit(self.source)
             return parts.path.removesuffix("/infer").rstrip("/").rpartition("/")[2] or parts.netloc

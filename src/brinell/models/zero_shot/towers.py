@@ -21,7 +21,7 @@ from brinell.errors import ConfigError
 from brinell.models.device import select_device
 from brinell.models.exports import keep, weights_fingerprint
 from brinell.models.model import Description, Model
-from brinell.models.modules import from_module
+from brinell.models.modules import from_quantised
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.zero_shot.prompts import class_phrases, fill, read_prompts
@@ -81,7 +81,7 @@ def open_towers(towers: Towers, options: ModelOptions, execution: Execution, kno
     module = ZeroShot(towers.image, head * scale, bias.to(head).expand(len(head)).clone(), sigmoid=sigmoid)
     preprocess = select_preprocess(options, known)
     description = Description(options.label, options.source, preprocess, classes, probabilities=sigmoid)
-    return from_module(module, description, execution)
+    return from_quantised(module, description, options, execution)
 
 
 def text_head(towers: Towers, prompts: tuple[str, ...], phrases: tuple[str, ...], device: torch.device) -> Tensor:
