@@ -96,7 +96,7 @@ def test_yaml_is_valid(page: Path) -> None:
         content = yaml.safe_load(text)
         if page.name == "harden.md":
             load_harden_config(content)
-        elif page.name in ("compare.md", "gate.md"):
+        elif page.name in ("compare.md", "gate.md", "slices.md"):
             validate(Gate, content)
         elif page.name == "remote.md":
             validate(ServiceMapping, content)
