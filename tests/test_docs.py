@@ -98,7 +98,7 @@ def test_yaml_is_valid(page: Path) -> None:
             _check_job(content)
         elif page.name == "harden.md":
             load_harden_config(content)
-        elif page.name in ("compare.md", "gate.md", "tutorial.md"):
+        elif page.name in ("compare.md", "gate.md", "slices.md", "tutorial.md"):
             validate(Gate, content)
         elif page.name == "remote.md":
             validate(ServiceMapping, content)
