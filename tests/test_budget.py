@@ -227,6 +227,7 @@ def test_a_run_that_stopped_early_names_its_images() -> None:
 # ---- figures ----
 
 
+@pytest.mark.slow
 def test_areas_are_unbiased(greys: Path, tmp_path: Path) -> None:
     """Over many seeds, the mean of sampled areas is the full area."""
     full = measure(greys, tmp_path / "full", lens={"name": "profile", "operators": ["fade_black"]}).summary()

@@ -182,3 +182,22 @@ def holm(p: Array) -> Array:
     steps = np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)) if len(order) else p[order]
     adjusted[order] = np.minimum(1.0, steps)
     return adjusted
+
+
+# ---- any of them ----
+
+
+def paired_effects(unit: str, old: Array, new: Array, *, yes_or_no: bool, seed: int) -> Effects:
+    """Return the effects of values in a unit, points or percent, by the right test: an average of shares is a mean."""
+    if unit == "percent":
+        return ratio_effects(old, new, seed=seed)
+    if not yes_or_no:
+        return mean_effects(old, new, seed=seed)
+    whole = ~((np.nan_to_num(old) % 1).any(0) | (np.nan_to_num(new) % 1).any(0))
+    shares = share_effects(old, new)
+    if whole.all():
+        return shares
+    means = mean_effects(old[:, ~whole], new[:, ~whole], seed=seed)
+    for name in ("value", "low", "high", "p"):
+        getattr(shares, name)[~whole] = getattr(means, name)
+    return shares

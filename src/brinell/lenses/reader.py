@@ -110,7 +110,7 @@ class Reading:
     """A figure of a model under an operator with its interval, and the number of images that it is computed from.
 
     `level` is where it was measured, if it goes by levels; `detail` says more, such as a direction; `unit` is that of
-    a value that is not a share. A value that is never reached is infinite.
+    a value that is not a share. A value that is never reached is infinite. `slice` names the images, if not all.
     """
 
     model: str
@@ -120,6 +120,7 @@ class Reading:
     level: int | None = None
     detail: str = ""
     unit: str = ""
+    slice: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,10 @@ class Compared(Protocol):
 
 @dataclass(frozen=True)
 class ComparisonTable:
-    """A table that a lens adds to a comparison: `rows` for people, under `heads`, and the same as plain `records`."""
+    """A further table of a comparison: `rows` for people, under `heads`, and the same as plain `records`.
+
+    Terminals and Markdown show only those that are `brief`.
+    """
 
     name: str
     title: str
@@ -184,6 +188,7 @@ class ComparisonTable:
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     records: tuple[dict[str, Any], ...]
+    brief: bool = False
 
 
 @dataclass(frozen=True)
