@@ -133,7 +133,9 @@ def _queries(run: Run, operator: str) -> int:
 def main(folder: str) -> None:
     """Measure coverage and widths, and store them; smoothed curves take longest, and come last."""
     found = sorted(populations(Path(folder)), key=lambda one: one[0] is measure_curves)
-    passes = {(measure.__name__, one.source, one.where): count for measure, one, count in found}
+    stored = json.loads(PASSES.read_text(encoding="utf-8")) if PASSES.exists() else []
+    passes = {tuple(key): count for *key, count in stored}
+    passes |= {(measure.__name__, one.source, one.where): count for measure, one, count in found}
     PASSES.write_text(json.dumps([[*key, count] for key, count in passes.items()], indent=1) + "\n", encoding="utf-8")
     for counts in ((WIDTH_IMAGES,), COUNTS):
         cover_all([(measure, one) for measure, one, _ in found], counts, BUDGETS, RESULTS, SIMULATIONS)
