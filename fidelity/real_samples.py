@@ -88,7 +88,7 @@ def _opened(folder: Path, *names: str) -> Iterator[tuple[str, Run]]:
 def populations(folder: Path) -> Iterator[tuple[Measure, Population, int]]:
     """Yield what is measured, a population, and the passes that one image of a full run takes."""
     for name, run in _opened(folder, "digits-profile"):
-        tables = tables_of(run, _PROFILE.format(model=run.models[0]))
+        tables = tables_of(run, _PROFILE.format(model=next(iter(run.models))))
         ranked = sorted(tables, key=lambda operator: float(tables[operator].mean()))
         for operator in dict.fromkeys((ranked[0], ranked[len(ranked) // 2], ranked[-1])):
             truth = tables[operator].mean(0)
@@ -117,7 +117,7 @@ def _windows(name: str, run: Run) -> Iterator[tuple[Measure, Population, int]]:
     for operator in sorted({operator for (operator,) in run.query("select distinct operator from rows")}):
         flips = []
         for image, height, width in samples:
-            maps = read_maps(run, run.models[0], operator, image)
+            maps = read_maps(run, next(iter(run.models)), operator, image)
             flips.append(find_fragile(maps.windows(height, width), maps.large, maps.large, "shift").loose)
         table = np.stack(flips).astype(np.float64)
         population = _population(name, operator, table.reshape(len(table), -1), (float(table.mean()), table.shape[1:]))
