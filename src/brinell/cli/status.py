@@ -11,7 +11,7 @@ from brinell.report.grid import Grid
 from brinell.runs.status import FINISHED, INCOMPLETE, MEASURING, MISSING, STUCK_PART, PartStatus, Status, read_status
 from brinell.units import format_clock, format_rate
 
-SHOWN = 24  # parts that are listed; of more, those that are not done come first
+SHOWN = 24  # parts that are listed; of more, only those that are not done
 _ORDER = (STUCK_PART, INCOMPLETE, MISSING, MEASURING, FINISHED)
 
 
@@ -59,7 +59,8 @@ def _jobs(found: Status) -> list[tuple[str, ...]]:
 
 def _parts(parts: tuple[PartStatus, ...]) -> Grid:
     """Return a table of the parts, those that need attention first."""
-    ordered = sorted(parts, key=lambda part: (_ORDER.index(part.state), part.number))
+    shown = [part for part in parts if part.state != FINISHED or len(parts) <= SHOWN]
+    ordered = sorted(shown, key=lambda part: (_ORDER.index(part.state), part.number))
     rows = [
         (
             f"{part.number}/{len(parts)}",
