@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from brinell.config.part import PartOfRun
-from brinell.errors import DamagedFile
+from brinell.errors import RunError
 from brinell.runs.store import Store
 
 FOLDER = "parts"
@@ -82,10 +82,8 @@ class PartFile:
 
 def read_records(store: Store, run: str) -> Iterator[Record]:
     """Yield the records of all parts, in the order of their numbers."""
-    if not store.exists(FOLDER, run):
-        return
-    for path in sorted(store.fs.ls(store.path(FOLDER, run), detail=False)):
-        if path.endswith(".json") and (record := _read(store, FOLDER, run, path.rsplit("/", 1)[-1])) is not None:
+    for name in store.names(FOLDER, run):
+        if name.endswith(".json") and (record := _read(store, FOLDER, run, name)) is not None:
             yield record
 
 
@@ -96,6 +94,6 @@ def _record_file(run: str, part: PartOfRun) -> tuple[str, ...]:
 def _read(store: Store, *parts: str) -> Record | None:
     """Return a record; None if there is none that can be read, which costs nothing but what it says."""
     try:
-        return Record(**store.read_json(*parts)) if store.exists(*parts) else None
-    except (DamagedFile, TypeError):
+        return Record(**store.read_json(*parts))
+    except (RunError, TypeError):
         return None

@@ -72,7 +72,21 @@ class Store:
 
     def exists(self, *parts: str) -> bool:
         """Whether a file exists."""
-        return bool(with_retries(self.fs, lambda: self.fs.exists(self.path(*parts))))
+        return bool(with_retries(self.fs, lambda: self._fresh().exists(self.path(*parts))))
+
+    def _fresh(self) -> Any:
+        """Return the file system without what it remembers of folders, in which other processes write."""
+        if not self.is_local:
+            self.fs.invalidate_cache()
+        return self.fs
+
+    def names(self, *parts: str) -> list[str]:
+        """Return the names of the files in a folder, sorted; none if it doesn't exist."""
+        try:
+            found = with_retries(self.fs, lambda: self._fresh().ls(self.path(*parts), detail=False))
+        except FileNotFoundError:
+            return []
+        return sorted(posixpath.basename(path) for path in found)
 
     # ---- bytes ----
 
@@ -199,7 +213,7 @@ class Store:
     def unit_files(self) -> list[str]:
         """Return the files of all finished units."""
         try:
-            found = with_retries(self.fs, lambda: self.fs.find(self.path("rows")))
+            found = with_retries(self.fs, lambda: self._fresh().find(self.path("rows")))
         except FileNotFoundError:
             return []
         return sorted(path for path in found if path.endswith(".parquet"))
@@ -241,9 +255,7 @@ class Store:
 
     def tables(self) -> list[str]:
         """Return the names of the tables besides the rows: samples, clean and those that lenses add."""
-        found = self.fs.ls(self.path(), detail=False) if self.exists() else []
-        names = (posixpath.basename(path) for path in found)
-        return sorted(name.removesuffix(".parquet") for name in names if name.endswith(".parquet"))
+        return [name.removesuffix(".parquet") for name in self.names() if name.endswith(".parquet")]
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Return a DuckDB connection with the table `rows` and the run's other tables.
