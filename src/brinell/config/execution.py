@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from brinell.config.devices import parse_devices
 from brinell.config.part import PartOfRun, parse_part
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
@@ -36,6 +37,9 @@ class Execution(BaseModel):
         description="Part of the run to measure, as i/n: any number of processes or machines can share a run's folder "
         "(default: as an array job of SLURM, Kubernetes, AWS Batch or Google Batch says, else everything).",
     )
+    devices: str | None = Field(
+        None, description="Several devices of this machine, a process for each: 0-7, 0,2, cuda:1 or cpu,cpu."
+    )
     trust: bool = Field(False, description="Allow model files and repositories to run code when they are loaded.")
     strict: bool = Field(False, description="Stop at the first unreadable image instead of skipping it.")
     max_queries: int | None = Field(
@@ -52,6 +56,11 @@ class Execution(BaseModel):
     @classmethod
     def _check_part(cls, value: str | None) -> str | None:
         return None if value is None else str(parse_part(value))
+
+    @field_validator("devices")
+    @classmethod
+    def _check_devices(cls, value: str | None) -> str | None:
+        return None if value is None else ",".join(parse_devices(value))
 
     def part_of_run(self) -> PartOfRun | None:
         """Return the part to measure; None: everything."""

@@ -27,6 +27,7 @@ from brinell.engine.queries import count_queries
 from brinell.engine.resuming import begin_run, drop_damaged_tables, usable_table
 from brinell.engine.setup import Job, RunSetup, jobs_of
 from brinell.engine.shards import worker_count
+from brinell.engine.spread import is_spread, refuse_objects, spread
 from brinell.engine.survey import Survey, select_indices
 from brinell.engine.threads import torch_alone
 from brinell.engine.truth import Truth
@@ -76,13 +77,15 @@ def execute(
 def _part(store: Store, setup: RunSetup, rule: StoppingRule | None) -> PartFile | None:
     """Return the record of the part to measure; None: everything. Raise if the run can't be divided."""
     part = setup.config.execution.part_of_run()
+    if rule is not None and (part is not None or is_spread(setup.config)):
+        raise ConfigError(
+            "a run that stops early looks at all rows as they come, in one process; leave out --part and --devices, or "
+            "give the budget as a share (0.1) or a number of queries"
+        )
+    if is_spread(setup.config):
+        refuse_objects(setup)
     if part is None:
         return None
-    if rule is not None:
-        raise ConfigError(
-            "a run that stops early looks at all rows as they come, and parts don't have them; leave out --part, or give "
-            "the budget as a share (0.1) or a number of queries"
-        )
     return PartFile(store, settings_digest(settings_of(setup.config, setup.models)), part)
 
 
@@ -98,11 +101,14 @@ def _execute(
     clean = _clean(context)
     kept = kept_entries(context.samples, clean)
     measurer = Measurer(context, kept, Truth.of(clean), everything if part is None else part.part.owns)
-    if part is not None:
+    several = is_spread(context.setup.config)
+    if part is not None or several:
         count_units(context, jobs, kept)
     wanted = decide_share(context, jobs, kept, early=rule is not None)
     if rule is not None and (wanted.sampled or not context.manifest["finished"]):
         wanted = grow(context, jobs, kept, wanted, rule, measurer.measure)
+    if several:
+        spread(measurer, jobs, wanted)
     if part is not None:
         for job in jobs:
             measurer.measure(job, wanted)

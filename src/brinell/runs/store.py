@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 GATE = "gate.json"
 FORMAT = 1  # of a run's folder; others are refused with instructions
 UNFINISHED = "unfinished"  # folder of the answers of long units so far
+_FEW = 32  # files that are looked for one by one, without listing all of them
 _SMALL = 32_000_000  # bytes of row files that are read into memory at once
 _TABLES = {"samples": SAMPLES, "clean": CLEAN}
 
@@ -202,8 +203,10 @@ class Store:
 
     def shares(self, units: Iterable[Unit], *, sampled: bool) -> dict[Unit, float]:
         """Return the share of queries that each unit has rows of: 0 where there are none, 1 if the run is not `sampled`."""
-        done = set(self.unit_files())
         paths = {unit: self.path(*unit_file(unit)) for unit in units}
+        few = len(paths) <= _FEW
+        found = (path for unit, path in paths.items() if self.exists(*unit_file(unit)))
+        done = set(found) if few else set(self.unit_files())
         return {unit: 0.0 if path not in done else self._share(path) if sampled else 1.0 for unit, path in paths.items()}
 
     def _share(self, path: str) -> float:
