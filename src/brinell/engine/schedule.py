@@ -38,6 +38,7 @@ class Schedule(Generic[Task]):
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._waiting = deque(tasks)
         self._at: dict[int, Assigned[Task]] = {}
+        self._workers: Counter[Task] = Counter()  # how many have a task: none, one or two
         self._lost: Counter[Task] = Counter()
         self._seconds: deque[float] = deque(maxlen=KNOWN)
         self.left = len(self._waiting)
@@ -48,15 +49,17 @@ class Schedule(Generic[Task]):
         task = self._waiting.popleft() if self._waiting else self._late(now)
         if task is not None:
             self._at[worker] = Assigned(task, now)
+            self._workers[task] += 1
         return task
 
     def finish(self, worker: int, now: float) -> Task | None:
         """Note that a worker has done its task, and return it; None if another worker was first."""
         assigned = self._at.pop(worker)
+        self._leave(assigned.task)
         if assigned.task in self._done:
             self._done.discard(assigned.task)
             return None
-        if self._owners(assigned.task):
+        if self._workers[assigned.task]:
             self._done.add(assigned.task)
         self._seconds.append(now - assigned.since)
         self.left -= 1
@@ -68,13 +71,14 @@ class Schedule(Generic[Task]):
         if assigned is None:
             return None
         task = assigned.task
+        self._leave(task)
         if task in self._done:
             self._done.discard(task)
             return None
         self._lost[task] += 1
         if self._lost[task] >= ATTEMPTS:
             raise Exhausted(f"{task} has lost {ATTEMPTS} workers")
-        if self._owners(task):
+        if self._workers[task]:
             return None
         self._waiting.appendleft(task)
         return task
@@ -85,18 +89,19 @@ class Schedule(Generic[Task]):
             return None
         return min(assigned.since for assigned in self._at.values()) + LATE * median(self._seconds)
 
-    def _owners(self, task: Task) -> list[int]:
-        return [worker for worker, assigned in self._at.items() if assigned.task == task]
+    def _leave(self, task: Task) -> None:
+        self._workers[task] -= 1
+        if not self._workers[task]:
+            del self._workers[task]
 
     def _late(self, now: float) -> Task | None:
         """Return the task that has taken longest, if it is late and only one worker has it."""
         if not self._seconds:
             return None
         limit = LATE * median(self._seconds)
-        once = Counter(assigned.task for assigned in self._at.values())
         late = [
             assigned
             for assigned in self._at.values()
-            if now - assigned.since > limit and once[assigned.task] == 1 and assigned.task not in self._done
+            if now - assigned.since > limit and self._workers[assigned.task] == 1 and assigned.task not in self._done
         ]
         return min(late, key=lambda assigned: assigned.since).task if late else None
