@@ -9,10 +9,12 @@ from __future__ import annotations
 import heapq
 import json
 import math
+import os
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import jinja2
 
@@ -21,15 +23,15 @@ from brinell.engine.schedule import Schedule
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "scale.md"
-ROW, WINDOW = 42, 2.5  # bytes, as measured (engine/plan.py)
+ROW = 42  # bytes, as measured (engine/plan.py)
 MAP_ROWS = 8  # rows for each image and window size (engine/plan.py: ROWS_OF_MAPS)
-ENTRY = 470 + 126  # bytes in memory for each image of a run, as measured: a process holds the table of all images
+ENTRIES = HERE / "results" / "entries.json"
 DEVICES = (1, 8, 64, 1000)
 
 
-def results(name: str) -> dict[str, float]:
+def results(name: str) -> dict[str, Any]:
     """Return the figures of a benchmark."""
-    found: dict[str, float] = json.loads((HERE / "results" / f"{name}.json").read_text())
+    found: dict[str, Any] = json.loads((HERE / "results" / f"{name}.json").read_text())
     return found
 
 
@@ -84,7 +86,7 @@ def studies() -> list[Study]:
             windows + images,
             fragile["rate"],
             images * MAP_ROWS * 4,
-            windows * WINDOW,
+            images * fragile["maps"]["megabytes"] * 1e6,
             images * 3,
             "the model; maps are the storage",
         ),
@@ -99,6 +101,37 @@ def studies() -> list[Study]:
             "reading: every image is surveyed, answered and loaded for 0.42 queries; then memory, and rows of clean images",
         ),
     ]
+
+
+def measure_entries(count: int = 200_000) -> None:
+    """Measure the memory that a process needs for each image of a run: the table of samples, and its entries."""
+    import pyarrow as pa
+
+    from brinell.engine.clean import readable
+    from brinell.runs.arrow import SAMPLES_TABLE
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    columns: dict[str, list[Any]] = {
+        "index": list(range(count)),
+        "image": [f"{index:032x}" for index in range(count)],
+        "name": [f"n{index % 1000:08d}/ILSVRC2012_val_{index:08d}.JPEG" for index in range(count)],
+        "label": [str(index % 1000) for index in range(count)],
+        "label_is_index": [False] * count,
+        "height": [375] * count,
+        "width": [500] * count,
+    }
+    arrays = [
+        pa.array(columns[one.name], one.type) if one.name in columns else pa.nulls(count, one.type) for one in SAMPLES_TABLE
+    ]
+    table = pa.table(arrays, schema=SAMPLES_TABLE)
+    del columns, arrays
+    before = resident()
+    entries = readable(table)
+    used = resident() - before
+    found = {"images": len(entries), "table": round(table.nbytes / count), "entries": round(used / count)}
+    ENTRIES.write_text(json.dumps(found, indent=1) + "\n")
 
 
 # ---- simulation ----
@@ -215,10 +248,13 @@ def render() -> str:
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     template = environment.from_string((HERE / "scale.md.j2").read_text())
     status = json.loads((HERE / "results" / "status.json").read_text())
-    facts = {"studies": studies(), "devices": DEVICES, "simulated": simulated, "status": status, "entry": ENTRY}
+    entry = results("entries")["table"] + results("entries")["entries"]
+    facts = {"studies": studies(), "devices": DEVICES, "simulated": simulated, "status": status, "entry": entry}
     return template.render(**facts, tasks=tasks, seconds=seconds, images=1_000_000_000)
 
 
 if __name__ == "__main__":
+    if not ENTRIES.exists():
+        measure_entries()
     PAGE.write_text(render())
     print(PAGE.read_text())

@@ -10,6 +10,7 @@ gate.json           the rules that the run was last checked by, and their checks
 exhibits/           pictures for people
 LENS/               what a lens stores in addition to its rows, such as maps
 unfinished/         outcomes of long units so far; removed when their rows are written
+parts/              what processes that measure one run together keep (see `parts`)
 .lock               held by processes that measure the run (see `lock`)
 
 Tables have checksums, and name the run that they belong to by a digest of its identity.
