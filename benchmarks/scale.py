@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "scale.md"
 ROW = 42  # bytes, as measured (engine/plan.py)
 MAP_ROWS = 8  # rows for each image and window size (engine/plan.py: ROWS_OF_MAPS)
-ENTRIES = HERE / "results" / "entries.json"
+ENTRIES, SIMULATED = HERE / "results" / "entries.json", HERE / "results" / "simulation.json"
 DEVICES = (1, 8, 64, 1000)
 
 
@@ -237,24 +237,35 @@ FLEETS = {
 }
 
 
-def render() -> str:
-    """Return the page."""
-    fragile = results("fragility_accelerator")
-    tasks, seconds = 50_000, fragile["seconds"]
-    simulated = {
-        name: (simulate_parts(fleet, tasks, seconds), simulate_schedule(fleet, tasks, seconds))
+def simulate() -> None:
+    """Simulate the fragility study on many workers."""
+    tasks, seconds = 50_000, results("fragility_accelerator")["seconds"]
+    found = {
+        name: {
+            "parts": asdict(simulate_parts(fleet, tasks, seconds)),
+            "schedule": asdict(simulate_schedule(fleet, tasks, seconds)),
+        }
         for name, fleet in FLEETS.items()
     }
+    SIMULATED.write_text(json.dumps({"tasks": tasks, "seconds": seconds, "fleets": found}, indent=1) + "\n")
+
+
+def render() -> str:
+    """Return the page, from stored results."""
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    template = environment.from_string((HERE / "scale.md.j2").read_text())
-    status = json.loads((HERE / "results" / "status.json").read_text())
     entry = results("entries")["table"] + results("entries")["entries"]
-    facts = {"studies": studies(), "devices": DEVICES, "simulated": simulated, "status": status, "entry": entry}
-    return template.render(**facts, tasks=tasks, seconds=seconds, images=1_000_000_000)
+    return environment.from_string((HERE / "scale.md.j2").read_text()).render(
+        studies=studies(),
+        devices=DEVICES,
+        simulated=results("simulation"),
+        status=results("status"),
+        entry=entry,
+        images=1_000_000_000,
+    )
 
 
 if __name__ == "__main__":
-    if not ENTRIES.exists():
-        measure_entries()
+    for file, measure in ((ENTRIES, measure_entries), (SIMULATED, simulate)):
+        if not file.exists():  # delete a file to measure again
+            measure()
     PAGE.write_text(render())
-    print(PAGE.read_text())

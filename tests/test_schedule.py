@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 
 import pytest
+from benchmarks.scale import PAGE, Fleet, render, simulate_parts, simulate_schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,3 +82,15 @@ def test_every_task_is_done_once_whatever_happens(tasks: int, workers: int, seco
                 done.append(task)
             idle.append(worker)
     assert sorted(done) == list(range(tasks))
+
+
+def test_a_simulated_fleet_does_all_tasks_and_hands_out_evens_out_slow_workers() -> None:
+    fleet = Fleet(20, 0.1, 4.0, 0.5)
+    parts, handed = simulate_parts(fleet, 400, 24.0, seed=1), simulate_schedule(fleet, 400, 24.0, seed=1)
+    assert parts.deaths > 0 and handed.deaths > 0
+    assert handed.ideal <= handed.seconds < parts.seconds
+
+
+def test_the_page_about_scale_is_up_to_date() -> None:
+    """If this fails, run `python -m benchmarks.scale`."""
+    assert PAGE.read_text() == render()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from typing import Any
 
 from brinell.engine.context import RunContext
@@ -47,9 +48,16 @@ class PartReporter:
 
 
 def units_left(context: RunContext, jobs: Sequence[Job], kept: Sequence[Entry], wanted: Wanted) -> int:
-    """Return the number of units that no part has measured yet."""
+    """Return the number of units that no part has measured yet.
+
+    Under a budget, files have to be opened to see their share; that is left out while some don't exist.
+    """
     execution = context.manifest["execution"]
-    return sum(len(missing_parts(context.store, job, kept, execution, wanted)[1]) for job in jobs)
+    for look in (replace(wanted, sampled=False), wanted):
+        left = sum(len(missing_parts(context.store, job, kept, execution, look)[1]) for job in jobs)
+        if left or not wanted.sampled:
+            break
+    return left
 
 
 def end_part(part: PartFile, left: int) -> str:
