@@ -128,7 +128,8 @@ class ChatCodec:
             raise ServiceError("its response has no choices, as chat completions have")
         if len(choices) < self.votes:
             raise ServiceError(f"it returned {len(choices)} of {self.votes} answers; it may not support n: use votes=1")
-        return np.mean([self._read(choice) for choice in choices], 0, dtype=np.float32)
+        scores: np.ndarray = np.stack([self._read(choice) for choice in choices]).mean(0)
+        return scores.astype(np.float32)
 
     def _read(self, choice: Mapping[str, Any]) -> np.ndarray:
         message = choice.get("message")
@@ -155,7 +156,12 @@ def open_chat(rest: str, options: ModelOptions, execution: Execution) -> Model:
     opening = _opening(rest, options, execution)
     question = _question(options)
     codec = ChatCodec(options.model or "", question, opening.mapping.request, votes=options.votes)
-    identity = {"url": opening.url, "model": options.model, "question": question.ask(), "votes": options.votes}
+    identity: dict[str, Any] = {
+        "url": opening.url,
+        "model": options.model,
+        "question": question.ask(),
+        "votes": options.votes,
+    }
     identity |= {"version": opening.mapping.version, "headers": public_headers(opening.mapping)}
     identity |= {"format": opening.mapping.request.format, "quality": opening.mapping.request.quality}
     parameters, scored = _learn(opening, codec, digest(identity))
