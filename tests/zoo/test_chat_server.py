@@ -19,7 +19,7 @@ from torch import Tensor
 
 import brinell
 from brinell.classes import Classes
-from brinell.models.remote.chat import QUESTION, Question
+from brinell.models.remote.questions import QUESTION, Question
 
 transformers = pytest.importorskip("transformers", reason="needs transformers: make test-zoo", exc_type=ImportError)
 pytest.importorskip("fastapi", reason="needs transformers[serving]: make test-zoo", exc_type=ImportError)
