@@ -172,6 +172,7 @@ class RunConfig(BaseModel):
         content["lenses"] = [lens.identity() for lens in self.lenses]
         if content["data"]["pattern"] is None:  # so that runs from before this option resume
             del content["data"]["pattern"]
+        del content["data"]["metadata"]  # rows don't depend on it
         content["precision"] = self.execution.precision
         return content
 
