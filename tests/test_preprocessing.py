@@ -21,6 +21,7 @@ from brinell.errors import ConfigError, ModelError
 from brinell.models.accuracy_check import advise_accuracy
 from brinell.models.options import select_preprocess
 from brinell.models.preprocess import Preprocess
+from brinell.serve.server import Server
 from conftest import PLAIN
 
 # ---- letterbox and BGR ----
@@ -262,3 +263,14 @@ def test_the_options_of_a_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str
     ):
         write_classifier(tmp_path / "x.onnx", {})
         brinell.open_model(f"onnx:{tmp_path / 'x.onnx'}?prompts=clip-7")
+
+
+def test_a_served_model_says_how_it_letterboxes(answer_cache: None) -> None:
+    local = brinell.open_model("fake:grey:0.25?size=16&resize=letterbox&bgr=true", PLAIN)
+    with Server(local, port=0) as server:
+        server.start()
+        remote = brinell.open_model(server.url)
+        assert (remote.preprocess.fill, remote.preprocess.bgr) == (114, False)  # the server swaps channels itself
+        image = torch.full((3, 10, 20), 200, dtype=torch.uint8)
+        both = [model.predict(model.preprocess.model_input(image)[None]) for model in (local, remote)]
+        assert torch.allclose(*both, atol=1e-5)
