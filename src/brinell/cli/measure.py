@@ -14,6 +14,7 @@ from brinell.cli.console import out, say
 from brinell.cli.execute import confirm_cost, execute
 from brinell.cli.flags import with_flags
 from brinell.engine.checks import check_config
+from brinell.evidence.plan import read_plan
 from brinell.report.grid import Grid
 from brinell.run_config import RunConfig
 
@@ -34,7 +35,10 @@ def _run(
     def quick() -> RunConfig:
         return config_of(config, {**given, "preset": "quick"})
 
-    execute(config_of(config, given), partial(confirm_cost, quick=quick, yes=yes))
+    loaded = config_of(config, given)
+    if loaded.plan is not None:
+        read_plan(Path(loaded.plan))  # a mistake is found before hours are spent
+    execute(loaded, partial(confirm_cost, quick=quick, yes=yes))
 
 
 def _plan(given: Mapping[str, Any], config: File = None) -> None:
