@@ -121,7 +121,7 @@ class RunConfig(BaseModel):
     budget: Budget | None = Field(
         None,
         description="Queries to make: a share (0.1), a number (20000), or as many as the headline interval needs (±1%); "
-        "rerun with a larger budget to add to it (default: all).",
+        "rerun with a larger budget to add to it (default: all; 0.1 with chat models).",
     )
     plan: str | None = Field(
         None,
