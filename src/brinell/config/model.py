@@ -112,10 +112,10 @@ class ModelOptions(Decoding):
         None, description="YAML file that describes the requests and responses of a service behind HTTP."
     )
     pretrained: bool = Field(True, description="Load pretrained weights; false: random weights.")
-    task: Literal["classification", "detection", "zero-shot"] | None = Field(
+    task: Literal["classification", "detection", "zero-shot", "answer"] | None = Field(
         None,
-        description="Task: classification, detection or zero-shot (default: what the model is known for, else "
-        "classification).",
+        description="Task: classification, detection, zero-shot, or answer (free, of a chat model) (default: what the "
+        "model is known for, else classification).",
     )
     weights: str | None = Field(None, description="Name of pretrained weights, for a network that has several (open_clip).")
     prompts: str | None = Field(

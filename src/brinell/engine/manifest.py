@@ -155,6 +155,10 @@ def count_queries(store: Store, models: Sequence[Model], manifest: dict[str, Any
                 }
                 for name, service in services.items()
             }
+            for name, service in services.items():
+                if service.seen:
+                    texts = {str(index): text for index, text in sorted(service.seen.items())}
+                    manifest["models"][name]["answers"] = manifest["models"][name].get("answers", {}) | texts
             store.write_manifest(manifest)
 
 
@@ -196,13 +200,16 @@ def _data(dataset: Dataset, samples: pa.Table) -> dict[str, str]:
     return {"name": dataset.name, "fingerprint": data_fingerprint(samples)}
 
 
+_UNUSED = {"fill": None, "bgr": False}  # left out, so that runs from before these fields resume
+
+
 def _described(model: Model) -> dict[str, Any]:
     pre = model.preprocess
     return {
         "outputs": model.outputs,
         "classes": list(model.classes.names) if model.classes is not None else None,
         "input": [pre.channels, pre.height, pre.width],
-        "preprocess": to_plain(pre),
+        "preprocess": {key: value for key, value in to_plain(pre).items() if key not in _UNUSED or value != _UNUSED[key]},
         **({} if model.detector is None else {"detection": model.detector.decoding.settings()}),
     }
 

@@ -50,11 +50,11 @@ class Source:
     check: Callable[[str], None] = lambda rest: None
 
     def options(self) -> dict[str, str]:
-        """Return the options of this kind with their descriptions."""
-        fields = ModelOptions.model_fields
+        """Return the options of this kind with their descriptions, those of detectors last."""
+        fields = sorted(ModelOptions.model_fields.items(), key=lambda item: item[0] in DETECTION)
         return {
             key: field.description or ""
-            for key, field in fields.items()
+            for key, field in fields
             if key != "source" and (self.takes is None or key in COMMON or key in self.takes)
         }
 
@@ -171,7 +171,7 @@ for _name in ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"):
 _add(
     "onnx",
     "onnx:FILE",
-    "an ONNX file, run by onnxruntime (extra: onnx); detectors need ?task=detection",
+    "an ONNX file, run by onnxruntime (extra: onnx): a classifier or detector",
     "onnx:open_onnx",
     takes={"output", "layout", *QUANTISATION, *DETECTION},
     check=_check_onnx,
