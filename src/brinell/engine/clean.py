@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from brinell.engine.shards import Entry, give_back_freed_memory, load_inputs, on
 from brinell.engine.threads import CORES, answers_and_detections
 from brinell.engine.truth import Objects, objects_of
 from brinell.errors import DataError, ModelError
+from brinell.models.accuracy_check import advise_accuracy
 from brinell.models.decoding_check import NOTHING_FOUND_FIX, DecodingCheck
 from brinell.models.model import Model
 from brinell.runs.arrow import CLEAN_TABLE
@@ -94,7 +96,21 @@ class CleanAnswers:
 def answer_clean(context: RunContext, model: Model, advance: Callable[[int], None]) -> pa.Table:
     """Return a model's answer on each clean image that can have a label."""
     answers = CleanAnswers(context, model)
-    return answers.table(answers.entries, advance)
+    table = answers.table(answers.entries, advance)
+    advise(context, model, table)
+    return table
+
+
+def advise(context: RunContext, model: Model, table: pa.Table) -> None:
+    """Warn if a model is right too rarely; if its predictions are the labels, it is always right."""
+    if context.setup.config.data.labels == "prediction":
+        return
+    answered = table.filter(table["confidence"].is_valid() if model.scores else pc.not_equal(table["prediction"], -1))
+    if len(answered):
+        share = float(pc.mean(answered["correct"].cast(pa.int8())).as_py())
+        sure = float(pc.mean(answered["confidence"]).as_py()) if model.scores else None
+        if (warning := advise_accuracy(model, share, sure, len(answered))) is not None:
+            context.warn(warning)
 
 
 def _table(

@@ -93,12 +93,19 @@ def gather(context: RunContext, seconds: float) -> None:
         manifest["warnings"] = list(dict.fromkeys(warnings))
     counted: dict[str, dict[str, Any]] = {}
     for one in known.values():
+        keep_answers(manifest, one.pop("answers", {}))
         for model, counts in one.get("queries", {}).items():
             counted[model] = _added(counted.get(model), counts)
     if counted:
         manifest["queries"] = counted
     for pieces in ("samples", "clean"):
         store.remove(FOLDER, context.settings, pieces)
+
+
+def keep_answers(manifest: dict[str, Any], answers: Mapping[str, Mapping[str, str]]) -> None:
+    """Store the texts behind the outputs of models that answer freely."""
+    for model, texts in answers.items():
+        manifest["models"][model]["answers"] = manifest["models"][model].get("answers", {}) | texts
 
 
 def _added(total: Mapping[str, Any] | None, counts: Mapping[str, Any]) -> dict[str, Any]:

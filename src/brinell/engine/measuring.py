@@ -141,7 +141,8 @@ def _measure_part(
     store, began = context.store, time.perf_counter()
     journal = Journal(store, part.unit, trials=most > (job.method.trials_per_unit or most), share=(part.done, part.share))
     try:
-        columns = evaluator.drive(job.method.measure(evaluator.shard(part.sampling), part.change, job.options), journal)
+        known = evaluator.shard(part.sampling, lambda name: store.read_if_there(job.lens.name, *name.split("/")))
+        columns = evaluator.drive(job.method.measure(known, part.change, job.options), journal)
     except BaseException:
         journal.flush()
         raise

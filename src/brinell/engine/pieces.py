@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from brinell.engine.clean import CleanAnswers
+from brinell.engine.clean import CleanAnswers, advise
 from brinell.engine.context import RunContext
 from brinell.engine.manifest import same_settings
 from brinell.engine.setup import RunSetup
@@ -89,4 +89,6 @@ def clean_together(context: RunContext, model: Model, part: PartFile, advance: C
 
     data = context.manifest["identity"]["data"]["fingerprint"]
     folder = (*part.folder, "clean", data, quote(model.name, safe=""))
-    return shared_table(part, folder, max(1, math.ceil(count / size)), make)
+    table = shared_table(part, folder, max(1, math.ceil(count / size)), make)
+    advise(context, model, table)
+    return table

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 
 from brinell.engine.context import RunContext
-from brinell.engine.joint import ALONE
+from brinell.engine.joint import ALONE, keep_answers
 from brinell.engine.manifest import is_current
 
 
@@ -35,4 +35,13 @@ def count_queries(context: RunContext) -> Iterator[None]:
                 }
                 for name, service in services.items()
             }
+            answers = {name: _texts(service.seen) for name, service in services.items() if service.seen}
+            if context.part is None:
+                keep_answers(manifest, answers)
+            elif answers:
+                context.part.keep({"answers": answers})
             context.save("queries")
+
+
+def _texts(seen: Mapping[int, str]) -> dict[str, str]:
+    return {str(index): text for index, text in sorted(seen.items())}

@@ -28,7 +28,7 @@ from brinell.engine.resuming import begin_run, drop_damaged_tables, usable_table
 from brinell.engine.setup import Job, RunSetup, jobs_of
 from brinell.engine.shards import worker_count
 from brinell.engine.spread import is_spread, refuse_objects, spread
-from brinell.engine.survey import Survey, select_indices
+from brinell.engine.survey import Survey, same_metadata, select_indices
 from brinell.engine.threads import torch_alone
 from brinell.engine.truth import Truth
 from brinell.engine.units import count_units
@@ -94,8 +94,9 @@ def _execute(
 ) -> Wanted | None:
     """Measure what is missing, and return the share of the queries that was wanted; None if other parts are not done."""
     store, part = context.store, context.part
-    if usable_table(context, "samples") is None:  # after the manifest, so that they can't be taken for another run's
-        store.write_table("samples", context.samples)
+    stored = usable_table(context, "samples")
+    if stored is None or not same_metadata(stored, context.samples):  # rows don't depend on it, so it may be added later
+        store.write_table("samples", context.samples)  # after the manifest: they can't be taken for another run's
     if part is None:
         drop_damaged_tables(context)
     clean = _clean(context)
