@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,11 @@ class Dropping:
                 return
             self.accepted += 1
             drop = self.accepted % self.every == 0
-            server = socket.create_connection(("127.0.0.1", self.target))
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:  # the server has ended
+                client.close()
+                return
             threading.Thread(target=self._copy, args=(client, server, False), daemon=True).start()
             threading.Thread(target=self._copy, args=(server, client, drop), daemon=True).start()
 
@@ -55,8 +60,9 @@ class Dropping:
                 target.sendall(data)
         except OSError:
             pass
-        for each in (source, target):
-            each.close()
+        for each in (source, target):  # closing alone would wait for the other thread
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(scope="module")
