@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import brinell
-from brinell.config.devices import RayCluster, parse_cluster, parse_devices
+from brinell.config.devices import parse_devices
 from brinell.engine import spread
 from brinell.engine.crew import Event, Processes
 from brinell.engine.schedule import Schedule
@@ -36,25 +36,6 @@ def test_devices_are_named_in_short(text: str, expected: list[str]) -> None:
 def test_other_devices_are_refused(text: str) -> None:
     with pytest.raises(BrinellError, match="devices"):
         parse_devices(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("ray", RayCluster()),
-        ("ray://head:10001", RayCluster("ray://head:10001")),
-        ("ray?workers=4&gpus=0.5", RayCluster(None, 4, 0.5)),
-        ("ray://head:10001?cpus=2", RayCluster("ray://head:10001", cpus=2.0)),
-    ],
-)
-def test_clusters_are_named(text: str, expected: RayCluster) -> None:
-    assert parse_cluster(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "dask", "ray://", "ray?workers=x", "ray?workers=0", "ray?size=3", "ray?cpus=0"])
-def test_other_clusters_are_refused(text: str) -> None:
-    with pytest.raises(BrinellError, match="expected ray or"):
-        parse_cluster(text)
 
 
 class Scripted:

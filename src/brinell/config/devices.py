@@ -1,9 +1,8 @@
-"""Where a run is measured, as text: several devices ("0-7", "0,2", "cuda:1", "cpu,cpu"), or a Ray cluster."""
+"""Several devices as text: "0-7", "0,2", "cuda:1" or "cpu,cpu"."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from brinell.errors import ConfigError
 
@@ -22,37 +21,3 @@ def parse_devices(text: str) -> list[str]:
     if len(devices) > MOST:
         raise ConfigError(f"expected at most {MOST} devices, got {len(devices):,}")
     return devices
-
-
-@dataclass(frozen=True)
-class RayCluster:
-    """A Ray cluster: its address (None: a new one on this machine, or the one that Ray finds), and what a worker takes.
-
-    Without a number of workers, as many as fit.
-    """
-
-    address: str | None = None
-    workers: int | None = None
-    gpus: float | None = None
-    cpus: float = 1.0
-
-
-def parse_cluster(text: str) -> RayCluster:
-    """Return the cluster that a text names: ray, ray://HOST:PORT, each with ?workers=N&gpus=X&cpus=X."""
-    expected = f"expected ray or ray://HOST:PORT, with ?workers=N&gpus=X&cpus=X, got {text!r}"
-    place, _, options = text.partition("?")
-    if place != "ray" and not re.fullmatch(r"ray://[^\s/]+", place):
-        raise ConfigError(expected)
-    given = dict(item.split("=", 1) if "=" in item else (item, "") for item in options.split("&") if item)
-    try:
-        found = RayCluster(
-            None if place == "ray" else place,
-            int(given.pop("workers")) if "workers" in given else None,
-            float(given.pop("gpus")) if "gpus" in given else None,
-            float(given.pop("cpus", 1.0)),
-        )
-    except ValueError:
-        raise ConfigError(expected) from None
-    if given or (found.workers or 1) < 1 or (found.gpus or 0) < 0 or found.cpus <= 0:
-        raise ConfigError(expected)
-    return found

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from brinell.config.devices import parse_cluster, parse_devices
+from brinell.config.devices import parse_devices
 from brinell.config.part import PartOfRun, parse_part
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
@@ -40,11 +40,6 @@ class Execution(BaseModel):
     devices: str | None = Field(
         None, description="Several devices of this machine, a process for each: 0-7, 0,2, cuda:1 or cpu,cpu."
     )
-    on: str | None = Field(
-        None,
-        description="Ray cluster to measure on: ray (this machine, or the cluster that Ray finds) or ray://HOST:PORT; "
-        "?workers=N&gpus=X&cpus=X says how many workers there are and what each takes. Needs the extra ray.",
-    )
     trust: bool = Field(False, description="Allow model files and repositories to run code when they are loaded.")
     strict: bool = Field(False, description="Stop at the first unreadable image instead of skipping it.")
     max_queries: int | None = Field(
@@ -66,13 +61,6 @@ class Execution(BaseModel):
     @classmethod
     def _check_devices(cls, value: str | None) -> str | None:
         return None if value is None else ",".join(parse_devices(value))
-
-    @field_validator("on")
-    @classmethod
-    def _check_cluster(cls, value: str | None) -> str | None:
-        if value is not None:
-            parse_cluster(value)
-        return value
 
     def part_of_run(self) -> PartOfRun | None:
         """Return the part to measure; None: everything."""

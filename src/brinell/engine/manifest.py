@@ -51,7 +51,7 @@ def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dic
         # a URI may hold a password, and whether code may run is for whoever opens the run to say
         "source": config.model_dump(
             mode="json",
-            exclude={"track": True, "budget": True, "plan": True, "execution": {"trust", "part", "devices", "on"}},
+            exclude={"track": True, "budget": True, "plan": True, "execution": {"trust", "part", "devices"}},
         ),
         "models": {model.name: {**_described(model), **model.facts} for model in models},
         "probes": {model.name: probe_answers(model) for model in models},

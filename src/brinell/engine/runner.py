@@ -79,7 +79,7 @@ def _part(store: Store, setup: RunSetup, rule: StoppingRule | None) -> PartFile 
     part = setup.config.execution.part_of_run()
     if rule is not None and (part is not None or is_spread(setup.config)):
         raise ConfigError(
-            "a run that stops early looks at all rows as they come, in one process; leave out --part, --devices and --on, "
+            "a run that stops early looks at all rows as they come, in one process; leave out --part and --devices, "
             "or give the budget as a share (0.1) or a number of queries"
         )
     if is_spread(setup.config):

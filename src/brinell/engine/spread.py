@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from brinell.config.devices import parse_cluster, parse_devices
+from brinell.config.devices import parse_devices
 from brinell.engine.checks import OBJECT
 from brinell.engine.crew import Crew, Processes
 from brinell.engine.measuring import Measurer
@@ -23,16 +23,16 @@ PAUSE = 1.0  # seconds between two looks at tasks that are late
 
 def is_spread(config: RunConfig) -> bool:
     """Whether several workers measure a run."""
-    return config.execution.devices is not None or config.execution.on is not None
+    return config.execution.devices is not None
 
 
 def refuse_objects(setup: RunSetup) -> None:
     """Raise if other processes can't open what the run is about."""
     config = setup.config
     if config.data.source.startswith(OBJECT) or any(model.source.startswith(OBJECT) for model in config.models):
-        raise ConfigError("workers open models and data by name, and this run has Python objects; leave out devices and on")
+        raise ConfigError("workers open models and data by name, and this run has Python objects; leave out devices")
     if any(model.service is not None for model in setup.models):
-        raise ConfigError("models behind HTTP need no devices: leave out --devices and --on")
+        raise ConfigError("models behind HTTP need no devices: leave out --devices")
 
 
 def spread(measurer: Measurer, jobs: Sequence[Job], wanted: Wanted) -> None:
@@ -91,7 +91,7 @@ def _lose(schedule: Schedule[ShardTask], worker: int) -> ShardTask | None:
     try:
         return schedule.lose(worker)
     except Exhausted as error:
-        raise RunError(f"{error}; try it in one process, without --devices and --on") from error
+        raise RunError(f"{error}; try it in one process, without --devices") from error
 
 
 def _tasks(measurer: Measurer, jobs: Sequence[Job], wanted: Wanted) -> tuple[list[ShardTask], dict[ShardTask, int]]:
@@ -107,20 +107,12 @@ def _tasks(measurer: Measurer, jobs: Sequence[Job], wanted: Wanted) -> tuple[lis
 
 
 def _crew(config: RunConfig, wanted: Wanted) -> Crew:
-    if config.execution.on is not None:
-        if config.execution.devices is not None:
-            raise ConfigError("give --devices, for this machine, or --on, for a cluster, not both")
-        from brinell.engine.ray_crew import RayCrew
-
-        cluster = RayCrew(parse_cluster(config.execution.on))
-        cluster.give(order_of(config, wanted, "cuda" if cluster.gpus else "cpu"))
-        return cluster
     assert config.execution.devices is not None
     return Processes([order_of(config, wanted, device) for device in parse_devices(config.execution.devices)])
 
 
 def order_of(config: RunConfig, wanted: Wanted, device: str) -> Order:
     """Return what a worker on a device has to do."""
-    execution = config.execution.model_copy(update={"device": device, "devices": None, "on": None, "part": None})
+    execution = config.execution.model_copy(update={"device": device, "devices": None, "part": None})
     own = config.model_copy(update={"execution": execution, "budget": None, "saliency": None, "track": None})
     return Order({**own.model_dump(mode="json"), "out": config.folder()}, wanted)
