@@ -48,19 +48,23 @@ class Dropping:
             except OSError:  # the server has ended
                 client.close()
                 return
-            threading.Thread(target=self._copy, args=(client, server, False), daemon=True).start()
-            threading.Thread(target=self._copy, args=(server, client, drop), daemon=True).start()
+            threading.Thread(target=self._serve, args=(client, server, drop), daemon=True).start()
+
+    def _serve(self, client: socket.socket, server: socket.socket, drop: bool) -> None:
+        with client, server:
+            forth = threading.Thread(target=self._copy, args=(client, server, False), daemon=True)
+            forth.start()
+            self._copy(server, client, drop)
+            forth.join()
 
     def _copy(self, source: socket.socket, target: socket.socket, drop: bool) -> None:
-        try:
+        with suppress(OSError):
             while data := source.recv(65536):
                 if drop:
                     self.dropped += 1
                     break
                 target.sendall(data)
-        except OSError:
-            pass
-        for each in (source, target):  # closing alone would wait for the other thread
+        for each in (source, target):  # wakes the thread that copies the other way
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
