@@ -48,7 +48,7 @@ def _plan(given: Mapping[str, Any], config: File = None) -> None:
     """
     loaded = config_of(config, given)
     check_config(loaded, loaded.models)
-    from brinell.engine.costs import HEADS, budget_lines, plan_rows, plan_totals
+    from brinell.engine.costs import BUDGET_NOTE, HEADS, budget_table, plan_rows, plan_totals
     from brinell.engine.plan import plan, under_budget
     from brinell.engine.setup import assemble
 
@@ -56,7 +56,9 @@ def _plan(given: Mapping[str, Any], config: File = None) -> None:
     shown = under_budget(estimate, loaded.budget)
     out.print(Grid(HEADS, tuple(plan_rows(shown)), left=frozenset({0, 1})))
     say(*plan_totals(shown))
-    out.print(*budget_lines(estimate), sep="\n")
+    heads, *budgets = budget_table(estimate) or [()]
+    if budgets:
+        out.print(Grid(heads, tuple(budgets), "Budgets", BUDGET_NOTE))
 
 
 run = with_flags(_run, run_flags())
