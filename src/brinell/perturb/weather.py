@@ -98,7 +98,7 @@ def draw_plasma(draws: Draws, images: Tensor, ratio: Tensor) -> Tensor:
 
 
 def _fill_in(corners: Tensor, term: Tensor) -> Tensor:
-    """Return a map of twice the size, with a random term (B, 3, n, n) for centres, and for points to the right and below."""
+    """Return a map of twice the size, with random terms (B, 3, n, n) of centres and of points to the right and below."""
     batch, side = corners.shape[:2]
     # a frame in which what follows the last row and column is the first
     framed = corners.new_empty(batch, side + 1, side + 1)

@@ -219,7 +219,9 @@ def _resize_rows(images: Tensor, size: int, how: Filter) -> Tensor:
 def _turn(images: Tensor) -> Tensor:
     """Transpose images on the host, several times faster than torch."""
     planes = images.contiguous().flatten(0, 1).numpy()
-    return torch.from_numpy(np.stack([cv2.transpose(plane) for plane in planes])).view(*images.shape[:2], -1, images.shape[2])
+    return torch.from_numpy(np.stack([cv2.transpose(plane) for plane in planes])).view(
+        *images.shape[:2], -1, images.shape[2]
+    )
 
 
 def _resize_by_pillow(images: Tensor, height: int, width: int, how: Filter) -> Tensor:

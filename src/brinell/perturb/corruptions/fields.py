@@ -34,7 +34,9 @@ def _quantiles(deviation: float, device: torch.device) -> Tensor:
 
 
 @lru_cache(256)
-def zoom_positions(side: int, factor: float, device: torch.device, parts: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def zoom_positions(
+    side: int, factor: float, device: torch.device, parts: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return where the centre of an axis, enlarged by a factor, reads from: two neighbours and the weight of the second,
     (n, 1), rounded to parts of a pixel if given.
 
