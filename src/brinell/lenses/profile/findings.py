@@ -25,9 +25,10 @@ from brinell.lenses.profile.curves import (
     select_averaged,
 )
 from brinell.lenses.profile.exhibits import select_exhibits
-from brinell.lenses.profile.groups import Affected, find_affected
+from brinell.lenses.profile.groups import Affected, find_affected, list_slices
 from brinell.lenses.profile.limits import STATISTICS
 from brinell.lenses.profile.measures import MEASURES
+from brinell.lenses.profile.overall import compare_overall, read_overall
 from brinell.lenses.profile.robustness import Robustness, compute_robustness, list_figures
 from brinell.lenses.reader import (
     ANSWER,
@@ -183,6 +184,7 @@ class ProfileFindings(PrintedFindings):
             for level, metrics in enumerate(levels):
                 yield model, AVERAGE, level, metrics
         yield from list_figures(self.robustness, self.calibration)
+        yield from list_slices(self.affected)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -285,6 +287,8 @@ READER = Reader(
     statistics=STATISTICS,
     hardness=HARDNESS,
     compare=compare_failure_points,
+    compare_overall=compare_overall,
+    overall=read_overall,
     failures=Failures(_query_failures, parameters="level", complete=lambda operator: True),
     exhibits=select_exhibits,
     finish=_finish,
