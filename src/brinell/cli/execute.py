@@ -82,6 +82,8 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
         if confirm is not None:
             confirm(setup, progress)
         finished = execute_setup(setup, progress, show)
+    if not finished.finished:  # a part, and others are not done
+        return
     say(
         *filter(None, [describe_sample(finished)]),
         *describe_queries(finished.manifest),
