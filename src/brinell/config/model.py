@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from brinell.config.criterion import Task
 from brinell.config.detection import Decoding
 from brinell.errors import ConfigError
 from brinell.types import Interpolation
@@ -96,8 +97,10 @@ class ModelOptions(Decoding):
         None, description="YAML file that describes the requests and responses of a service behind HTTP."
     )
     pretrained: bool = Field(True, description="Load pretrained weights; false: random weights.")
-    task: Literal["classification", "detection"] | None = Field(
-        None, description="Task: classification or detection (default: what the model is known for, else classification)."
+    task: Task | None = Field(
+        None,
+        description="Task: classification, detection or segmentation (default: what the model is known for, else "
+        "classification).",
     )
 
     @model_validator(mode="before")
@@ -137,6 +140,16 @@ class ModelOptions(Decoding):
         if kind == "torch" and ":" in last:
             last = last.rpartition(":")[2]  # the factory
         return last.removesuffix(Path(last).suffix) if Path(last).suffix in WEIGHTS else last
+
+    def task_or(self, known: Task) -> Task:
+        """Return the task, by what is `known` about the model if it is not set; raise for options of another task."""
+        task = self.task or known
+        self.is_detector(task == "detection")
+        return task
+
+    def is_segmenter(self, known: bool = False) -> bool:
+        """Whether the model is a segmenter: by `task` if it is set, otherwise by what is `known` about the model."""
+        return known if self.task is None else self.task == "segmentation"
 
     def is_detector(self, known: bool = False) -> bool:
         """Whether the model is a detector: by `task` if it is set, otherwise by what is `known` about the model."""

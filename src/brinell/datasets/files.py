@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from brinell.config.data import DataOptions
 from brinell.datasets.decode import SUFFIXES, read_image
+from brinell.datasets.mask_files import read_classes, read_mask
 from brinell.datasets.sources import METADATA, metadata_file
 from brinell.documents import load_json
 from brinell.errors import DataError
@@ -41,6 +44,7 @@ OTHER_PICTURES = frozenset(
 )
 PATH_COLUMNS = ("file_name", "path", "file", "image", "filename", "filepath", "image_path")
 LABEL_COLUMNS = ("label", "labels", "class", "class_name", "category", "target", "wnid", "synset", "label_name")
+MASK_COLUMN = "mask"
 CREDITS = (
     "author", "artist", "creator", "photographer", "attribution", "credit", "licence", "license", "copyright",
     "source_url", "flickr_url", "coco_url", "url",
@@ -51,8 +55,8 @@ CREDITS = (
 class Files:
     """Image files with one label each, read on access.
 
-    `groups` are each image's original and variant, `credited` what is known about its author and licence, and `origins`
-    the images it was derived from.
+    `groups` are each image's original and variant, `credited` what is known about its author and licence, `origins`
+    the images it was derived from, and `masks` the files with the classes of its pixels.
     """
 
     name: str
@@ -63,6 +67,7 @@ class Files:
     groups: Sequence[tuple[str | None, str | None]] | None = None
     credited: Sequence[Mapping[str, str]] = ()
     origins: Sequence[Origin | None] = ()
+    masks: Sequence[str | None] = ()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -76,7 +81,12 @@ class Files:
     @property
     def unlabelled(self) -> bool:
         """Whether no image has a label."""
-        return all(label is None for label in self.labels)
+        return all(label is None for label in self.labels) and not self.masks
+
+    def mask(self, index: int) -> Tensor | None:
+        """Return the mask of an image; None if it has none."""
+        file = self.masks[index] if self.masks else None
+        return None if file is None else read_mask(self.root / file)
 
     def credits(self, index: int) -> Mapping[str, str]:
         """Return what is known about an image's author and licence."""
@@ -183,7 +193,9 @@ def open_manifest(path: Path, options: DataOptions) -> Files:
         groups = [(_text_or_none(row.get("original")), _text_or_none(row.get("variant"))) for row in rows]
     origins = [read_origin(row) for row in rows] if "original_id" in columns else []
     credited = [find_credits(row) for row in rows]
-    return Files(name, path.parent, paths, labels, groups=groups, credited=credited, origins=origins)
+    masks = [_text_or_none(row.get(MASK_COLUMN)) for row in rows] if MASK_COLUMN in columns else []
+    classes = read_classes(path.parent) if masks else None
+    return Files(name, path.parent, paths, labels, classes, groups, credited, origins, masks)
 
 
 def _refuse_two_labels(path: Path, paths: Sequence[str], labels: Sequence[Label | None]) -> None:

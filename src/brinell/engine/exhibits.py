@@ -20,6 +20,7 @@ from brinell.engine.renderer import Renderer
 from brinell.engine.replay import Replay, render
 from brinell.engine.setup import RunSetup, criterion_of
 from brinell.engine.shards import Entry, id_numbers, load_images
+from brinell.engine.true_masks import true_masks
 from brinell.engine.truth import Truth
 from brinell.lenses.lens import LENSES
 from brinell.lenses.method import Drawing
@@ -98,7 +99,7 @@ def _draw(
         device=model.device,
     )
     indices = {entry.image: index for index, entry in enumerate(entries)}
-    explainer = _explainer(run, setup, model, renderer, labels, entries)
+    explainer = _explainer(run, setup, model, renderer, labels, entries, pool)
     drawn = list(exhibits)
     for number, image in render(renderer, replays, indices, batch=BATCH):
         exhibit, replay = exhibits[number], replays[number]
@@ -114,17 +115,24 @@ def _draw(
 
 
 def _explainer(
-    run: Run, setup: RunSetup, model: Model, renderer: Renderer, labels: dict[str, int], entries: list[Entry]
+    run: Run,
+    setup: RunSetup,
+    model: Model,
+    renderer: Renderer,
+    labels: dict[str, int],
+    entries: list[Entry],
+    pool: ThreadPoolExecutor,
 ) -> Explainer:
     criteria = {options.name: criterion_of(options.criterion, model) for options in setup.config.lenses}
     regions = Truth.of(run.store.table("clean")).regions_of(model, entries)
+    masks = true_masks(setup.dataset, setup.config.data, model)
     evaluator = Evaluator(
         model,
         renderer,
         torch.tensor(list(labels.values())),
         criterion=next(iter(criteria.values())),
         batch=BATCH,
-        known=Known(regions),
+        known=Known(regions, masks=None if masks is None else masks.load(entries, pool)),
     )
     return Explainer(evaluator, criteria, {image: index for index, image in enumerate(labels)})
 

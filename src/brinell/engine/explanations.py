@@ -23,11 +23,11 @@ Size = tuple[int, int]  # height and width
 
 
 def needs_explanation(model: Model, criterion: Criterion) -> bool:
-    """Whether an exhibit says more than the predictions: of a detector always, since it shows boxes.
+    """Whether an exhibit says more than the predictions: of a detector or segmenter always, since it shows boxes or masks.
 
     Services are queried again only for those; their answers come from the cache.
     """
-    return model.detector is not None or (criterion.explain is not None and model.service is None)
+    return model.task != "classification" or (criterion.explain is not None and model.service is None)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from brinell.datasets.objects import object_rule
 from brinell.engine.budget import decide_share
 from brinell.engine.clean import answer_clean, drop_unlabelled, kept_entries, readable, select_kept
 from brinell.engine.context import RunContext
@@ -32,10 +31,11 @@ from brinell.engine.progress import Reporter, Silent
 from brinell.engine.renderer import Renderer
 from brinell.engine.resuming import begin_run, drop_damaged_tables, unusable_units, usable_table
 from brinell.engine.rows import write_rows
-from brinell.engine.setup import Job, RunSetup, jobs_of
+from brinell.engine.setup import Job, RunSetup, jobs_of, required_truth
 from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numbers, load_images, one_ahead, worker_count
-from brinell.engine.survey import select_indices, survey
+from brinell.engine.survey import NO_MASK, select_indices, survey
 from brinell.engine.threads import torch_alone
+from brinell.engine.true_masks import true_masks
 from brinell.engine.truth import Truth
 from brinell.engine.units import JobProgress, fix_unit_size, record_units
 from brinell.interrupts import stoppable
@@ -66,8 +66,9 @@ def execute(
         samples = _samples(setup, pool, reporter)
         refuse_other_images(store, setup.dataset, samples)
         _check(jobs, samples, reporter)
-        for model in setup.models:
-            find_labels(samples, setup.dataset, config.data, model)  # raises before anything is written
+        for model in setup.models:  # raises before anything is written
+            if true_masks(setup.dataset, config.data, model) is None:
+                find_labels(samples, setup.dataset, config.data, model)
         with begin_run(store, setup, jobs, samples) as manifest:
             context = RunContext(store, setup, samples, manifest, pool, reporter, {})
             with count_queries(store, setup.models, manifest):
@@ -119,17 +120,21 @@ def _announce(store: Store, setup: RunSetup, jobs: Sequence[Job], reporter: Repo
 def _samples(setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:
     indices = select_indices(setup.dataset, setup.config.data, setup.config.seed)
     advance = reporter.stage("reading images", len(indices), "images")
-    objects = object_rule(setup.config.data, any(model.detector is not None for model in setup.models))
+    objects, masks = required_truth(setup)
     strict = setup.config.execution.strict
-    table = survey(setup.dataset, indices, pool, strict=strict, advance=advance, objects=objects)
-    without = 0 if objects is None else table["problem"].to_pylist().count(objects.missing)
+    table = survey(setup.dataset, indices, pool, strict=strict, advance=advance, objects=objects, masks=masks)
+    problems = table["problem"].to_pylist()
+    without = 0 if objects is None else problems.count(objects.missing)
+    if NO_MASK in problems:
+        reporter.say(f"{problems.count(NO_MASK)} of {len(table)} images are skipped: they have no mask")
+        without += problems.count(NO_MASK)
     unreadable = len(table) - table["problem"].null_count - without
     if unreadable:
         reporter.say(f"{unreadable} of {len(table)} images can't be read and are skipped (listed in the report)")
     unlabelled = _count_unlabelled(table) if setup.config.data.labels != "prediction" else 0
     if unlabelled:
         reporter.say(f"{unlabelled} of {len(table)} images have no label and are left out")
-    if without and objects is not None:
+    if objects is not None and objects.missing in problems:
         reporter.say(f"{without} of {len(table)} images are skipped: {objects.missing}")
     return table
 
@@ -162,7 +167,11 @@ def _clean(context: RunContext) -> pa.Table:
     tables = [answer_clean(context, model, advance) for model in models]
     if "warnings" in context.manifest:
         store.write_manifest(context.manifest)
-    labelled = drop_unlabelled(pa.concat_tables(tables, promote_options="permissive"), context.reporter)
+    labelled = drop_unlabelled(
+        pa.concat_tables(tables, promote_options="permissive"),
+        context.reporter,
+        predicted=context.setup.config.data.labels == "prediction",
+    )
     table = select_kept(labelled, context.setup.config.select)
     store.write_table("clean", table)
     return table
@@ -259,7 +268,9 @@ def make_evaluator(
         originals=images.originals,
         device=model.device,
     )
-    known = Known(truth.regions_of(model, entries), _boxes_of(entries))
+    masks = true_masks(context.setup.dataset, context.setup.config.data, model)
+    given = None if masks is None else masks.load(entries, context.pool)
+    known = Known(truth.regions_of(model, entries), _boxes_of(entries), given)
     labels = truth.labels_of(model, entries)
     return Evaluator(model, renderer, labels, criterion=job.criterion(), batch=batch, advance=advance, known=known)
 

@@ -13,9 +13,13 @@ from brinell.config.data import DataOptions
 from brinell.datasets.objects import ObjectRule
 from brinell.draws import permutation
 from brinell.engine.shards import in_order
+from brinell.engine.true_masks import read_mask
 from brinell.errors import DataError, UnreadableImage
 from brinell.runs.arrow import SAMPLES_TABLE
 from brinell.types import Dataset, Label, image_id
+
+
+NO_MASK = "it has no mask"
 
 
 def select_indices(dataset: Dataset, options: DataOptions, seed: int) -> list[int]:
@@ -32,9 +36,10 @@ def survey(
     strict: bool,
     advance: Callable[[int], None],
     objects: ObjectRule | None = None,
+    masks: bool = False,
 ) -> pa.Table:
-    """Return a table of the samples. Images that can't be read, or have none of the required objects, are listed with the
-    reason; `strict` raises at the first unreadable one.
+    """Return a table of the samples. Images that can't be read, or have none of the required objects or `masks`, are listed
+    with the reason; `strict` raises at the first unreadable one.
     """
     if objects is not None:
         objects.check(dataset)
@@ -42,6 +47,7 @@ def survey(
     def read(index: int) -> dict[str, Any]:
         try:
             sample = dataset[index]
+            mask = read_mask(dataset, index) if masks else None
         except UnreadableImage as error:
             if strict:
                 raise
@@ -56,12 +62,13 @@ def survey(
             "label_is_index": isinstance(next(iter(sample.box_labels), None) if label is None else label, int),
             "height": sample.image.shape[1],
             "width": sample.image.shape[2],
-            "problem": None if objects is None or chosen is not None else objects.missing,
+            "problem": _missing(objects if chosen is None else None, masks and mask is None),
             "boxes": None if sample.boxes is None else sample.boxes.tolist(),
             "box_labels": None if sample.boxes is None else [str(each) for each in sample.box_labels],
             "object": chosen,
             "original": sample.original,
             "variant": sample.variant,
+            "mask": None if mask is None else image_id(mask),
         }
 
     records = []
@@ -72,9 +79,14 @@ def survey(
     if table["problem"].null_count == 0:
         first = table["problem"][0] if len(table) else "it is empty"
         raise DataError(
-            f"none of the {len(table)} images of {dataset.name} can be {'used' if objects else 'read'} (the first: {first})"
+            f"none of the {len(table)} images of {dataset.name} can be {'used' if objects or masks else 'read'} (the first: {first})"
         )
     return table
+
+
+def _missing(objects: ObjectRule | None, mask: bool) -> str | None:
+    """Return why an image is left out: it has none of the required objects, or no mask."""
+    return NO_MASK if mask else None if objects is None else objects.missing
 
 
 def labels_of(samples: pa.Table) -> list[Label | None]:
@@ -92,8 +104,9 @@ def box_labels_of(samples: pa.Table) -> list[list[Label]]:
 def data_fingerprint(samples: pa.Table) -> str:
     """Return 16 hex digits that identify all images and labels, in order."""
     digest = hashlib.blake2b(digest_size=8)
-    columns = (samples[name].to_pylist() for name in ("image", "label", "boxes", "box_labels", "object"))
-    for image, label, boxes, box_labels, chosen in zip(*columns, strict=True):
+    columns = (samples[name].to_pylist() for name in ("image", "label", "boxes", "box_labels", "object", "mask"))
+    for image, label, boxes, box_labels, chosen, mask in zip(*columns, strict=True):
         objects = "" if boxes is None else f"\x1f{boxes}\x1f{box_labels}\x1f{chosen}"
-        digest.update(f"{image}\x1f{label}{objects}\n".encode())
+        pixels = "" if mask is None else f"\x1f{mask}"
+        digest.update(f"{image}\x1f{label}{objects}{pixels}\n".encode())
     return digest.hexdigest()

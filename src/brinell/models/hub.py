@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from brinell.classes import Classes
+from brinell.config.criterion import Task
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import MissingExtra
@@ -17,13 +19,16 @@ from brinell.models.modules import model_from_module
 from brinell.models.preprocess import Preprocess
 from brinell.models.zoo import Built, build_by, read_interpolation
 
+SEMANTIC = "SemanticSegmentation"
+UNIVERSAL = ("UniversalSegmentation", "InstanceSegmentation")  # MaskFormer, Mask2Former, OneFormer
+
 
 def open_hf(name: str, options: ModelOptions, execution: Execution) -> Model:
-    """Open a classifier or detector of the Hugging Face hub, or of a folder."""
-    detector = options.is_detector(is_hf_detector(name, trust=execution.trust))
-    build = hf_detector if detector else hf_model
+    """Open a classifier, detector or segmenter of the Hugging Face hub, or of a folder."""
+    task = options.task_or(hf_task(name, trust=execution.trust))
+    build = {"detection": hf_detector, "segmentation": hf_segmenter}.get(task, hf_model)
     module, known, classes = build(name, pretrained=options.pretrained, trust=execution.trust)
-    return model_from_module(module, options, execution, known=known, classes=classes, detector=detector)
+    return model_from_module(module, options, execution, known=known, classes=classes, task=task)
 
 
 def _transformers() -> Any:
@@ -34,10 +39,12 @@ def _transformers() -> Any:
     return transformers
 
 
-def is_hf_detector(name: str, *, trust: bool) -> bool:
-    """Whether a model is a detector by its configuration."""
-    config = _hf_config(name, trust)
-    return any("ObjectDetection" in architecture for architecture in config.architectures or ())
+def hf_task(name: str, *, trust: bool) -> Task:
+    """Return what a model is for, by its configuration."""
+    names = " ".join(_hf_config(name, trust).architectures or ())
+    if any(kind in names for kind in (SEMANTIC, *UNIVERSAL)):
+        return "segmentation"
+    return "detection" if "ObjectDetection" in names else "classification"
 
 
 def hf_model(name: str, *, pretrained: bool, trust: bool) -> Built:
@@ -54,6 +61,19 @@ def hf_detector(name: str, *, pretrained: bool, trust: bool) -> Built:
     module, processor, names = _hf_parts(auto, name, pretrained=pretrained, trust=trust)
     known = dataclasses.replace(_read_processor(processor), short_side=None)
     return _Objects(module, processor), known, Classes(names)
+
+
+def hf_segmenter(name: str, *, pretrained: bool, trust: bool) -> Built:
+    """Build a Hugging Face segmenter, from the hub or a folder. Images are stretched.
+
+    Models that predict masks and their classes (Mask2Former and the like) are decoded by their own processor.
+    """
+    library, names = _transformers(), " ".join(_hf_config(name, trust).architectures or ())
+    universal = any(kind in names for kind in UNIVERSAL)
+    auto = library.AutoModelForUniversalSegmentation if universal else library.AutoModelForSemanticSegmentation
+    module, processor, classes = _hf_parts(auto, name, pretrained=pretrained, trust=trust)
+    known = dataclasses.replace(_read_processor(processor), short_side=None)
+    return (_Segments(module, processor) if universal else _Logits(module)), known, Classes(classes)
 
 
 def _hf_config(name: str, trust: bool) -> Any:
@@ -85,8 +105,21 @@ class _Objects(nn.Module):
         return self.processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=sizes)
 
 
+class _Segments(nn.Module):
+    """A Hugging Face segmenter whose outputs are decoded by its processor, to the class of each pixel."""
+
+    def __init__(self, module: nn.Module, processor: Any) -> None:
+        super().__init__()
+        self.module, self.processor = module, processor
+
+    def forward(self, images: Tensor) -> Tensor:
+        outputs = self.module(pixel_values=images, return_dict=True)
+        sizes = [tuple(images.shape[2:])] * len(images)
+        return torch.stack(self.processor.post_process_semantic_segmentation(outputs, target_sizes=sizes))
+
+
 class _Logits(nn.Module):
-    """A Hugging Face classifier that returns its logits only."""
+    """A Hugging Face classifier or segmenter that returns its logits only."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()

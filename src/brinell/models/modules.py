@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from brinell.classes import Classes
+from brinell.config.criterion import Task
 from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
@@ -24,7 +25,8 @@ from brinell.models.exports import weights_fingerprint
 from brinell.models.model import Description, Forward, Internals, Model, pad_batch
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
-from brinell.models.probe import make_classifier, make_detector, probe
+from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe
+from brinell.models.segmentation import PixelOutput
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -36,12 +38,14 @@ def model_from_module(
     *,
     known: Preprocess,
     classes: Classes | None,
-    detector: bool = False,
+    task: Task = "classification",
 ) -> Model:
-    """Make a classifier or detector from a torch module, the user's options and what is known about the model."""
-    detector = options.is_detector(detector)
+    """Make a model from a torch module, the user's options and what is known about it: `task` is what it is known for."""
+    detector = options.is_detector(task == "detection")
     preprocess, classes = select_preprocess(options, known), select_classes(options, classes)
     description = Description(options.label, options.source, preprocess, classes)
+    if options.is_segmenter(task == "segmentation"):
+        return segmenter_from_module(module, description, execution, options.output)
     return from_module(module, description, execution, options if detector else None)
 
 
@@ -69,6 +73,29 @@ def from_module(
     model = make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
     internals = Internals(module, log_probabilities if probed.probabilities else differentiable)
     return replace(model, differentiable=differentiable, internals=internals)
+
+
+def segmenter_from_module(
+    module: nn.Module, description: Description, execution: Execution, output: str | None = None
+) -> Model:
+    """Make a segmenter from a torch module that takes normalised images; `read_pixels` says what it may return."""
+    device, name = select_device(execution), description.name
+    fingerprint, code = weights_fingerprint(module), code_digest(module)
+    pixels = PixelOutput(module, output, name).eval().requires_grad_(False).to(device, torch.float32)
+    forward, running = _fastest_forward(pixels, name, description.preprocess, device, execution)
+    differentiable = _torch_forward(pixels, execution) if running["runtime"] != "onnxruntime" else pixels
+    facts = {"source": description.source, **running, "precision": execution.precision, "device": str(device)}
+    facts |= code_facts(code)
+    model, reading = make_segmenter(forward, description, device=device, fingerprint=fingerprint, facts=facts)
+
+    def shares(images: Tensor) -> Tensor:
+        return reading.shares(differentiable(images))
+
+    def log_shares(images: Tensor) -> Tensor:
+        return shares(images).clamp(min=1e-30).log()
+
+    graded = shares if reading.differentiable else None
+    return replace(model, differentiable=graded, internals=Internals(module, log_shares))
 
 
 def code_facts(digest: str | None) -> dict[str, str]:

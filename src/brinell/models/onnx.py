@@ -21,7 +21,7 @@ from brinell.models.device import select_device
 from brinell.models.model import Description, Forward, Model
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
-from brinell.models.probe import make_classifier, make_detector, probe
+from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe
 
 
 def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
@@ -36,7 +36,11 @@ def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
     description = Description(options.label, options.source, preprocess, select_classes(options, None))
     fingerprint = _file_fingerprint(file)
     facts = {"source": options.source, "runtime": "onnxruntime", "precision": "fp32", "device": str(device)}
-    if options.is_detector():
+    if options.is_segmenter():
+        options.is_detector()  # raises for options of detectors
+        run = session_forward(session, options.output)
+        model, _ = make_segmenter(run, description, device=device, fingerprint=fingerprint, facts=facts)
+    elif options.is_detector():
         heads = _session_heads(session, options)
         model = make_detector(heads, options, description, device=device, fingerprint=fingerprint, facts=facts)
     else:

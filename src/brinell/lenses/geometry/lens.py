@@ -233,6 +233,10 @@ METHOD = Method(
     images_per_unit=250,
     timed=True,
     weaker=halve,
+    refuses={
+        "segmentation": "it looks for motions that change the top class of an image, and a segmenter has a class for each "
+        "pixel; use --lens knob with properties that move the image, such as rotation"
+    },
     catalogue=lambda: [
         Entry(group.name, (), f"Motions of {group.dimension} coordinates: {', '.join(group.parts)}.")
         for group in GROUPS.values()
