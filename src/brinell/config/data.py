@@ -43,8 +43,8 @@ class DataOptions(BaseModel):
     )
     ignore_zero: bool | None = Field(
         None,
-        description="Masks count their classes from 1, and 0 is no class (default: only in a folder of ADE20K, which has an "
-        "objectInfo150.txt).",
+        description="Masks count their classes from 1, and 0 is no class (default: only in a folder of ADE20K, which has "
+        "an objectInfo150.txt).",
     )
     pattern: str | None = Field(
         None,

@@ -81,8 +81,9 @@ class Criterion:
     """Decides for each image of a batch whether the model is broken.
 
     `scores`: it needs more than the predicted label, which is all that some services return. `detections`: it needs a
-    detector, `masks`: a segmenter. It may explain itself: `cause` returns indices into `CAUSES` (N,), and `explain` a text for each image;
-    both speak of broken images alone. A criterion without `explain` is one that the predictions themselves explain.
+    detector. `masks`: it needs a segmenter. It may explain itself: `cause` returns indices into `CAUSES` (N,), and
+    `explain` a text for each image; both speak of broken images alone. A criterion without `explain` is one that the
+    predictions themselves explain.
     """
 
     name: str

@@ -12,7 +12,7 @@ from brinell.errors import UnreadableImage
 from brinell.masks import IGNORED
 from brinell.pictures import open_picture
 
-UNLABELLED = 255  # the value of pixels without a class, by convention
+UNLABELLED, LARGEST = 255, 65535  # the value of pixels without a class, by convention, in files of 8 and of 16 bits
 CLASS_FILE = "classes.txt"
 ADE_CLASSES = "objectInfo150.txt"  # its masks count from 1, and 0 is no class
 
@@ -20,13 +20,13 @@ ADE_CLASSES = "objectInfo150.txt"  # its masks count from 1, and 0 is no class
 def read_mask(file: Path, *, from_one: bool = False) -> Tensor:
     """Return a mask, int16 (H, W), from a PNG file of grey levels or of a palette.
 
-    With `from_one` classes are counted from 1, and 0 is none; 255 is none in any case.
+    With `from_one` classes are counted from 1, and 0 is none; the largest value that a file can hold is none in any case.
     """
     values = read_png(file)
     if values.ndim != 2:
         raise UnreadableImage(str(file), "expected a mask with one value per pixel, got a picture in colours")
     mask = torch.from_numpy(values.astype(np.int32))
-    mask = mask.masked_fill(mask == UNLABELLED, IGNORED) if values.dtype == np.uint8 else mask
+    mask = mask.masked_fill(mask == (UNLABELLED if values.dtype == np.uint8 else LARGEST), IGNORED)
     if from_one:
         mask = torch.where(mask > 0, mask - 1, IGNORED)
     return mask.to(torch.int16)

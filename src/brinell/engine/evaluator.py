@@ -283,6 +283,15 @@ class Evaluator:
         shares = self.model.pixel_shares(masks)
         return Found(Answer(verdict_of_detector(shares, labels), shares, masks=found), masks=masks)
 
+    def true_masks(self, samples: Tensor, change: Change | None = None, parameters: Tensor | None = None) -> Tensor | None:
+        """Return the true masks of samples, moved as a change moves the image; None if there are none."""
+        if self._masks is None:
+            return None
+        masks = self._masks[rows_of(samples, self.model.device)]
+        if change is None or parameters is None:
+            return masks
+        return Move(change, parameters, self.renderer.layout(samples)).masks(masks)[0]
+
     def _clean_masks(self, rows: Tensor | slice) -> Tensor:
         """Return a segmenter's answers to the clean images."""
         assert self.clean.masks is not None

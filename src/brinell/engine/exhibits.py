@@ -6,11 +6,11 @@ They are stored with the run, so that the report needs neither the model nor the
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote
 
 import torch
-from torch import Tensor
 
 from brinell.engine.clean import readable
 from brinell.engine.context import RunContext
@@ -22,6 +22,7 @@ from brinell.engine.setup import RunSetup, criterion_of
 from brinell.engine.shards import Entry, id_numbers, load_images
 from brinell.engine.true_masks import true_masks
 from brinell.engine.truth import Truth
+from brinell.errors import BudgetSpent, ServiceError
 from brinell.lenses.lens import LENSES
 from brinell.lenses.method import Drawing
 from brinell.models.model import Model
@@ -106,8 +107,12 @@ def _draw(
         parameters = torch.tensor([replay.parameters], dtype=torch.float64)
         pictures = replay.change.pictures(renderer, indices[exhibit.image], parameters)
         clean, changed = (images.inputs[indices[exhibit.before]], image) if pictures is None else pictures
-        _store(run, exhibit.clean_file, clean)
-        _store(run, exhibit.file, changed)
+        shown = to_picture(to_whole_levels(clean)), to_picture(to_whole_levels(changed))
+        if model.segmenter is not None and pictures is None:
+            with suppress(ServiceError, BudgetSpent):  # a picture is not worth stopping a run that has all its rows
+                shown = explainer.draw_masks(exhibit, replay, image)
+        for file, picture in zip((exhibit.clean_file, exhibit.file), shown, strict=True):
+            run.store.write(encode_webp(picture, quality=90), *file.split("/"))
         if needs_explanation(model, explainer.criteria[exhibit.lens]):
             explained = explainer.explain(exhibit, replay, image)
             drawn[number] = explained if pictures is None else _on_whole(explained, renderer, indices[exhibit.image])
@@ -150,7 +155,3 @@ def _replay(setup: RunSetup, model: Model, exhibit: Exhibit) -> Replay:
     size = model.preprocess.height, model.preprocess.width
     change = LENSES[exhibit.lens].method.replay(options, exhibit.operator, size)
     return Replay(exhibit.image, change, exhibit.parameters, exhibit.field)
-
-
-def _store(run: Run, file: str, image: Tensor) -> None:
-    run.store.write(encode_webp(to_picture(to_whole_levels(image)), quality=90), *file.split("/"))

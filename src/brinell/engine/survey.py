@@ -18,7 +18,6 @@ from brinell.errors import DataError, UnreadableImage
 from brinell.runs.arrow import SAMPLES_TABLE
 from brinell.types import Dataset, Label, image_id
 
-
 NO_MASK = "it has no mask"
 
 
@@ -79,7 +78,8 @@ def survey(
     if table["problem"].null_count == 0:
         first = table["problem"][0] if len(table) else "it is empty"
         raise DataError(
-            f"none of the {len(table)} images of {dataset.name} can be {'used' if objects or masks else 'read'} (the first: {first})"
+            f"none of the {len(table)} images of {dataset.name} can be {'used' if objects or masks else 'read'} "
+            f"(the first: {first})"
         )
     return table
 

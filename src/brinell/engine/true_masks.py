@@ -60,15 +60,15 @@ def true_masks(dataset: Dataset, options: DataOptions, model: Model) -> TrueMask
             unknown.append(name)
     if len(unknown) == len(names):
         raise LabelError(
-            f"{model.name} knows none of the classes of the masks of {dataset.name} ({', '.join(names[:5])}, …); give it its "
-            "class list (?classes=FILE, one name per line), or use --labels index if both count alike"
+            f"{model.name} knows none of the classes of the masks of {dataset.name} ({', '.join(names[:5])}, …); give it "
+            "its class list (?classes=FILE, one name per line), or use --labels index if both count alike"
         )
     return TrueMasks(dataset, model, outputs, tuple(unknown))
 
 
 def has_masks(dataset: Dataset) -> bool:
     """Whether a dataset may have masks."""
-    return getattr(dataset, "mask", None) is not None
+    return hasattr(getattr(dataset, "samples", dataset), "mask")  # of a dataset that is grouped by its names
 
 
 def read_mask(dataset: Dataset, index: int) -> Tensor | None:

@@ -28,17 +28,21 @@ class Move:
         matrices = self.change.matrices(self.parameters, self.layout)
         return boxes if matrices is None else move_boxes(boxes, matrices)
 
+    def masks(self, *masks: Tensor) -> tuple[Tensor, ...]:
+        """Return masks (T, H, W) of the clean model input as they are on the changed one."""
+        matrices = self.change.matrices(self.parameters, self.layout)
+        return masks if matrices is None else tuple(move_masks(each, matrices) for each in masks)
+
 
 def make_overlap(model: Model, masks: Tensor, clean: Tensor, true: Tensor | None, move: Move | None) -> Overlap:
     """Return how a segmenter's masks agree with the true ones, and with those of the clean images (N, H, W each).
 
     Without true masks, those of the clean images count as true.
     """
-    matrices = None if move is None else move.change.matrices(move.parameters, move.layout)
-    if matrices is not None:
-        clean = move_masks(clean, matrices)
-        true = None if true is None else move_masks(true, matrices)
-    return overlap(masks, clean if true is None else true, clean, model.outputs)
+    true = clean if true is None else true
+    if move is not None:
+        true, clean = move.masks(true, clean)
+    return overlap(masks, true, clean, model.outputs)
 
 
 def make_scene(

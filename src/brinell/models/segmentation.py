@@ -99,7 +99,10 @@ class PixelScores:
         """Return an output as masks of a size: scores are scaled by bilinear interpolation first, as libraries do."""
         scores = self.scores(output)
         if scores is None:
-            classes = output.reshape(len(output), *output.shape[-2:]).round().to(torch.int16)
+            classes = output.reshape(len(output), *output.shape[-2:])
+            if classes.is_floating_point():
+                classes = classes.nan_to_num(IGNORED).round()  # NaN: a service gave no answer
+            classes = classes.to(torch.int16)
             classes = resize_masks(classes, height, width)
             return classes.masked_fill((classes < 0) | (classes >= self.classes), IGNORED)
         if scores.shape[2:] != (height, width):

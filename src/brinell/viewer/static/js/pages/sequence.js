@@ -1,4 +1,4 @@
-// One image under one operator: clean next to changed, flicker, difference, saliency, and distances, row by row.
+// One image under one operator: clean next to changed, flicker, difference, saliency, masks, and distances, row by row.
 import { html, useAsync, useEffect, useKeys, useRef, useState } from "../lib.js";
 import { path } from "../api.js";
 import { cleanInput, loadSequence, photograph, replay } from "../data.js";
@@ -6,6 +6,7 @@ import { href, patch } from "../route.js";
 import { CopyButton, Icon, Loaded, Picture, Segments, Verdict, firstName, percent, shortName } from "../ui.js";
 
 const MODES = [["pair", "Side by side"], ["flicker", "Flicker"], ["difference", "Difference"], ["saliency", "Saliency"]];
+const MASKS = ["masks", "Masks"]; // of segmenters
 const BOOST = 4; // of differences
 
 export function Sequence({ run, digest, model, column, image, params, site, step }) {
@@ -39,11 +40,13 @@ function Shown({ run, model, column, image, sequence, params, site }) {
     changed: replay(run, model, column, image, point.key),
   };
   const broken = point.correct === false;
+  const over = (what) => [path("runs", run, what, model, image, "clean.webp"), path("runs", run, what, model, column.lens, column.operator, image, `${point.key}.webp`)];
+  const layers = { saliency: over("saliency"), masks: over("masks") };
   return html`
-    <div class="drawer-tools"><${Segments} label="View" value=${mode} options=${MODES} onChange=${setMode} />
-      ${mode === "saliency" && html`<label class="inline">Opacity <input type="range" min="0" max="1" step="0.05" value=${opacity} onInput=${(event) => setOpacity(Number(event.target.value))} /></label>`}</div>
+    <div class="drawer-tools"><${Segments} label="View" value=${mode} options=${sequence.masks ? [...MODES, MASKS] : MODES} onChange=${setMode} />
+      ${(mode === "saliency" || mode === "masks") && html`<label class="inline">Opacity <input type="range" min="0" max="1" step="0.05" value=${opacity} onInput=${(event) => setOpacity(Number(event.target.value))} /></label>`}</div>
     <${View} mode=${mode} sources=${sources} opacity=${opacity} broken=${broken} live=${site.live}
-      maps=${[path("runs", run, "saliency", model, image, "clean.webp"), path("runs", run, "saliency", model, column.lens, column.operator, image, `${point.key}.webp`)]} />
+      maps=${layers[mode] || []} />
     <div class="points" role="group" aria-label="Rows from weak to strong">${points.map((one, number) => html`<button key=${number} class=${`point ${one.correct === false ? "bad" : "good"}`} aria-pressed=${number === index}
       aria-label=${`${captionOf(one)}: ${one.correct === false ? "broken" : "right"}`} title=${`${captionOf(one)}: ${firstName(one.prediction)}`} onClick=${() => move(number)}></button>`)}</div>
     <p><strong>${captionOf(point)}</strong> <${Verdict} broken=${broken}>${broken ? "broken" : "holds"}<//></p>
@@ -64,8 +67,8 @@ function View({ mode, sources, opacity, broken, maps, live }) {
   if (mode === "flicker") return html`<${Flicker} sources=${sources} broken=${broken} />`;
   if (mode === "difference") return html`<div class="pair"><figure class=${broken ? "bad" : ""}><figcaption>changed</figcaption><${Picture} src=${sources.changed} alt="the changed image" /></figure>
     <figure><figcaption>difference, ${BOOST} times</figcaption><${Difference} sources=${sources} /></figure></div>`;
-  if (mode === "saliency" && !live) return html`<p class="note">Saliency maps need the model: open the run with <code>brinell view</code>.</p>`;
-  const over = (map) => (mode === "saliency" ? html`<${Picture} src=${map} alt="saliency map" className="over" style=${{ opacity }} />` : null);
+  if ((mode === "saliency" || mode === "masks") && !live) return html`<p class="note">Saliency maps and masks need the model: open the run with <code>brinell view</code>.</p>`;
+  const over = (map) => (map ? html`<${Picture} src=${map} alt=${mode === "masks" ? "classes of pixels" : "saliency map"} className="over" style=${{ opacity }} />` : null);
   return html`<div class="pair">
     <figure><figcaption>clean</figcaption><div class="stack"><${Picture} src=${sources.clean} alt="the clean image" />${over(maps[0])}</div></figure>
     <figure class=${broken ? "bad" : ""}><figcaption>changed</figcaption><div class="stack"><${Picture} src=${sources.changed} alt="the changed image" />${over(maps[1])}</div></figure></div>`;
