@@ -239,7 +239,7 @@ def test_every_lens_runs_or_says_why_not(lens: str, data: Path, tmp_path: Path) 
 
 def test_criteria_of_other_tasks_are_refused(data: Path, tmp_path: Path) -> None:
     lens = {"name": "profile", "operators": ["local_blur"], "criterion": "miou_below(0.5)"}
-    with pytest.raises(ConfigError, match="criterion miou_below.* needs a segmenter, but model .* is none"):
+    with pytest.raises(ConfigError, match=r"criterion miou_below.* needs a segmenter, but model .* is none"):
         brinell.run("fake:grey", {"source": str(data), "labels": "prediction"}, lens=lens, out=tmp_path / "a", quiet=True)
 
 

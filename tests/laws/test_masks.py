@@ -30,20 +30,20 @@ MASKS = st.integers(0, 2**32 - 1).map(
 def test_overlaps_are_those_of_a_plain_loop(predicted: Tensor, true: Tensor, clean: Tensor) -> None:
     found = overlap(predicted, true, clean, CLASSES)
     for number in range(2):
-        pairs = [
-            (own, other) for own, other in zip(predicted[number].flatten().tolist(), true[number].flatten().tolist())
-            if other != IGNORED
-        ]  # fmt: skip
+        own, other = predicted[number].flatten().tolist(), true[number].flatten().tolist()
+        pairs = [pair for pair in zip(own, other, strict=True) if pair[1] != IGNORED]
         values = []
         for label in range(CLASSES):
-            common = sum(own == other == label for own, other in pairs)
+            common = sum(pair == (label, label) for pair in pairs)
             union = sum(label in pair for pair in pairs)
             assert (int(found.common[number, label]), int(found.union[number, label])) == (common, union)
             if any(other == label for _, other in pairs):
                 values.append(common / union)
         expected = sum(values) / len(values) if values else math.nan
         assert float(found.iou[number]) == pytest.approx(expected, nan_ok=True)
-        shown = [pair for pair in zip(predicted[number].flatten(), clean[number].flatten()) if pair[1] != IGNORED]
+        shown = [
+            pair for pair in zip(predicted[number].flatten(), clean[number].flatten(), strict=True) if pair[1] != IGNORED
+        ]
         changed = sum(bool(own != other) for own, other in shown) / max(len(shown), 1)
         assert float(found.relabelled[number]) == pytest.approx(changed)
 

@@ -65,9 +65,9 @@ class Explainer:
         elif detections is not None and exhibit.clean_prediction not in (None, exhibit.prediction):
             reason = f"the best detection is {self.marker.name(exhibit.prediction)} now"  # of a lens that compares these
         if answer.masks is not None:
-            clean = self.evaluator.clean.overlap
-            assert clean is not None
-            before = clean.iou[self.indices[exhibit.before]]
+            overlap = self.evaluator.clean.overlap
+            assert overlap is not None
+            before = overlap.iou[self.indices[exhibit.before]]
             return replace(exhibit, reason=reason, ious=(float(before), float(answer.masks.iou[0])))
         if detections is None or answer.found is None or self.evaluator.clean.detections is None:
             return replace(exhibit, reason=reason)
