@@ -79,6 +79,7 @@ def test_a_wrong_box_format_is_said_in_one_line(assets: Path, tmp_path: Path, ca
     )
 
 
+@pytest.mark.slow
 def test_images_are_selected_as_in_the_paper(assets: Path, tmp_path: Path) -> None:
     """Objects of one class on at least 5 % of the image, found by all models."""
     data = {"source": str(assets / "images" / "coco_val_128" / "instances.json"), "preferred": "person", "min_area": 0.05}

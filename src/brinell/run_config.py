@@ -23,6 +23,9 @@ from brinell.lenses.lens import LENSES, default_lens
 from brinell.registry import nearest
 from brinell.validation import Location, validate
 
+COSTLY = "chat:"  # how the sources of models begin that are costly to query
+COSTLY_BUDGET = "0.1"
+
 
 def one_lens(value: Any) -> Any:
     """Return the options of a lens from its name, or from a mapping with its name and options."""
@@ -76,6 +79,26 @@ def _track(value: Any) -> Any:
     return {"to": value} if isinstance(value, str) else value
 
 
+def _spare(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a config with the defaults for costly models if it has one: a budget, and the frugal options of lenses."""
+    models = value.get("models", ())
+    sources = [one.get("source", "") if isinstance(one, Mapping) else getattr(one, "source", one) for one in models]
+    if not any(str(source).startswith(COSTLY) for source in sources):
+        return value
+    lenses = value.get("lenses", [default_lens()])
+    if isinstance(lenses, (list, tuple)):
+        value["lenses"] = [_spare_lens(lens) for lens in lenses]
+    return {"budget": COSTLY_BUDGET, **value}
+
+
+def _spare_lens(lens: Any) -> Any:
+    """Return a lens with its frugal options, unless it has a preset or was built already."""
+    lens = {"name": lens} if isinstance(lens, str) else lens
+    if not isinstance(lens, Mapping) or lens.get("name") not in LENSES or "preset" in lens:
+        return lens
+    return {**LENSES[lens["name"]].options.costly, **lens}
+
+
 class RunConfig(BaseModel):
     """What `brinell run` runs.
 
@@ -124,7 +147,7 @@ class RunConfig(BaseModel):
             value["lenses"] = lay_preset(lenses, preset)
         elif preset is not None:
             raise ConfigError(f"expected the name of a preset (see `brinell ls presets`), got {preset!r}")
-        return value
+        return _spare(value)
 
     @model_validator(mode="after")
     def _distinct(self) -> RunConfig:
@@ -144,6 +167,7 @@ class RunConfig(BaseModel):
         content["lenses"] = [lens.identity() for lens in self.lenses]
         if content["data"]["pattern"] is None:  # so that runs from before this option resume
             del content["data"]["pattern"]
+        del content["data"]["metadata"]  # rows don't depend on it
         content["precision"] = self.execution.precision
         return content
 

@@ -7,7 +7,8 @@ Boxes are float32 (K, 4): xyxy, in pixels of the image they belong to.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class Sample:
     """One image at its native size, with its label, name and boxes.
 
     `original` names the scene that a photograph shows and `variant` tells the photographs of a scene apart; the original
-    itself has no variant.
+    itself has no variant. `metadata` is what else is known about the image, such as the weather, by which results can be
+    sliced.
     """
 
     image: Tensor
@@ -32,6 +34,7 @@ class Sample:
     box_labels: tuple[Label, ...] = ()
     original: str | None = None
     variant: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

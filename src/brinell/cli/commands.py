@@ -23,6 +23,7 @@ MEASURE, INSPECT, DECIDE, IMPROVE, INTEGRATE = "Measure", "Inspect", "Decide", "
 COMMANDS = (
     Command("run", MEASURE, "Test models on data; rerun to resume.", "brinell.cli.measure:run"),
     Command("plan", MEASURE, "Estimate what a run would cost, without running it.", "brinell.cli.measure:plan"),
+    Command("check", MEASURE, "Check that a model sees images as it was trained to.", "brinell.cli.check:check"),
     Command("demo", MEASURE, "Run five lenses on a few photographs and write a report.", "brinell.cli.measure:demo"),
     Command("summary", INSPECT, "Print what a run found.", "brinell.cli.inspect:summary"),
     Command("report", INSPECT, "Write a run's HTML report: one file that opens anywhere.", "brinell.cli.inspect:report"),

@@ -105,17 +105,39 @@ def compare(
         raise typer.Exit(GATE_FAILED)
 
 
-def leaderboard(runs: Runs, other_draws: OtherDraws = False, as_json: AsJson = False) -> None:
+def leaderboard(
+    runs: Runs,
+    other_draws: OtherDraws = False,
+    slice_: Annotated[
+        str | None,
+        typer.Option(
+            "--slice",
+            metavar="COLUMN[=VALUE]",
+            help="Rank by the images of a slice alone, or of every slice of a column: of the metadata, or class.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Rank the models of several runs by their mean rank over measures and operators.
 
     Example: [bold]brinell leaderboard runs/*[/]
     """
     from brinell.decisions import leaderboard as rank_models
+    from brinell.decisions import slices
 
-    board = rank_models(*runs, other_draws=other_draws)
+    chosen = [None] if slice_ is None else slices(*runs, column=slice_)
+    boards = [rank_models(*runs, other_draws=other_draws, slice=one) for one in chosen]
     if as_json:
-        print_json({"version": JSON_VERSION, **board.to_json()})
+        content = [{"version": JSON_VERSION, **board.to_json()} for board in boards]
+        print_json(content[0] if slice_ is None or "=" in slice_ else content)
         return
+    for board in boards:
+        _print_board(board)
+
+
+def _print_board(board: Leaderboard) -> None:
+    if board.slice is not None:
+        out.print(f"\n{board.slice}", style="bold")
     out.print(_board_table(board), board.verdict(), sep="\n")
     for measure in board.measures:
         out.print(f"{measure.name}: {board.heading(measure)} ({format_operators(board, measure)})")
@@ -130,6 +152,8 @@ def _print(comparison: Comparison, result: GateResult | None) -> None:
         for measure in comparison.measures(number):
             if not measure.by_level:
                 out.print(_measure_table(comparison, number, measure))
+        for table in (one for one in comparison.tables.get(number, ()) if one.brief):
+            out.print(Grid(table.heads, table.rows, table.title, table.note, frozenset({0, 1, len(table.heads) - 1})))
         out.print(comparison.verdict(number))
     say(*(f"left out: {note}" for note in comparison.left_out))
     if result is not None:

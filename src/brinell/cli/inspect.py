@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from brinell.cli.console import out, print_findings, print_json, say
+from brinell.errors import ConfigError
 from brinell.lenses.sample import describe_sample
 from brinell.report.rows import shown_by_lens, sql_errors
 from brinell.results import Run, merge
@@ -182,11 +183,16 @@ def show(
 
 def ls(
     what: Annotated[str, typer.Argument(metavar="KIND", help="lenses, presets, operators, models, datasets or criteria.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A kind of model, such as onnx, whose options to list.")
+    ] = None,
 ) -> None:
-    """List lenses, presets, operators, models, datasets or criteria.
+    """List lenses, presets, operators, models, datasets or criteria; or the options of a kind of model.
 
-    Example: [bold]brinell ls operators[/]
+    Example: [bold]brinell ls models onnx[/]
     """
-    from brinell.cli.listing import listing
+    from brinell.cli.listing import listing, model_options
 
-    out.print(listing(what))
+    if name is not None and what != "models":
+        raise ConfigError(f"only models have options to list; use brinell ls {what}")
+    out.print(listing(what) if name is None else model_options(name))

@@ -82,6 +82,18 @@ def _models() -> Table:
     return table
 
 
+def model_options(kind: str) -> Table:
+    """Return a table of the options of a kind of model."""
+    from brinell.models.sources import SOURCES
+
+    source = SOURCES[kind.partition(":")[0]]
+    table = _table("option", "meaning")
+    table.title, table.title_justify = f"{source.form}: {source.description}", "left"
+    for key, description in source.options().items():
+        table.add_row(key, description)
+    return table
+
+
 def _datasets() -> Table:
     from brinell.datasets.sources import SOURCES
 

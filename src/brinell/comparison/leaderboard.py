@@ -20,6 +20,7 @@ from brinell.errors import ConfigError, RunError
 from brinell.lenses.reader import Measure
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
+from brinell.runs.slices import Slice, find_slices
 from brinell.runs.statistics import CONFIDENCE, Estimate
 from brinell.runs.words import join_names, note_few
 
@@ -43,7 +44,8 @@ class LeaderboardRow:
 class Leaderboard:
     """The models, the best first. `measures` are the columns, with the titles of their operators and numbers of images.
 
-    `skipped` are runs that could not be ranked with the others, by folder, with the reason.
+    `skipped` are runs that could not be ranked with the others, by folder, with the reason. `slice` names the images that
+    counted, if not all.
     """
 
     rows: tuple[LeaderboardRow, ...]
@@ -52,6 +54,7 @@ class Leaderboard:
     images: Mapping[str, int]
     left_out: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
+    slice: str | None = None
 
     def verdict(self) -> str:
         """Return which models are ahead, in a sentence."""
@@ -83,6 +86,7 @@ class Leaderboard:
                 }
                 for measure in self.measures
             },
+            "slice": self.slice,
             "left_out": list(self.left_out),
             "skipped": dict(self.skipped),
         }
@@ -111,11 +115,17 @@ class _Values:
 
 
 def rank_models(
-    runs: Sequence[Run], *, seed: int = 0, resamples: int = RESAMPLES, other_draws: bool = False
+    runs: Sequence[Run],
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    other_draws: bool = False,
+    slice: Slice | None = None,
 ) -> Leaderboard:
     """Rank the models of some runs. The same model, by name and content, may be in several runs of different lenses.
 
-    Runs that are not finished, or did not measure the same on the same images, are skipped.
+    Runs that are not finished, or did not measure the same on the same images, are skipped. With a `slice`, its images
+    alone count.
     """
     runs, skipped = select_rankable(runs, other_draws=other_draws)
     runs = share_smallest(runs)
@@ -125,6 +135,8 @@ def rank_models(
         others = f" (and {len(skipped) - 1} more)" if len(skipped) > 1 else ""
         raise ConfigError(f"a leaderboard needs two models or more; give the runs of several models{first}{others}")
     images = list(dict.fromkeys(image for run in runs for image in run.image_names))
+    if slice is not None:
+        images = _images_of(slice, runs)
     found: list[_Values] = []
     left_out = []
     for measure in (one for one in measures_of(lens for run in runs for lens in run.lenses) if one.ranked):
@@ -134,7 +146,8 @@ def rank_models(
         else:
             left_out.append(f"{measure.name}: the models have no operator in common")
     if not found:
-        return _rank_by_one_lens(runs, entries, skipped, seed=seed, resamples=resamples, other_draws=other_draws)
+        options = {"seed": seed, "resamples": resamples, "other_draws": other_draws, "slice": slice}
+        return _rank_by_one_lens(runs, entries, skipped, **options)
     overall, ranks, figures, better = _rank(found, seed, resamples)
     rows = [
         LeaderboardRow(
@@ -153,7 +166,21 @@ def rank_models(
         {one.measure.name: int((~np.isnan(one.values)).all((1, 2)).sum()) for one in found},
         tuple(left_out),
         skipped,
+        None if slice is None else str(slice),
     )
+
+
+def list_slices(runs: Sequence[Run], text: str) -> list[Slice]:
+    """Return the slices that a text stands for, COLUMN=VALUE or COLUMN, by the first run that is finished."""
+    first = next((run for run in runs if run.finished), None)
+    return [] if first is None else list(find_slices(first, Slice.parse(text), next(iter(first.models))))
+
+
+def _images_of(one: Slice, runs: Sequence[Run]) -> list[str]:
+    """Return the images of a slice, by the first run: all measured the same images."""
+    if one.value is None:
+        raise ConfigError(f"a leaderboard is of one slice; give a value: {one.column}=VALUE")
+    return find_slices(runs[0], one, next(iter(runs[0].models)))[one]
 
 
 def _rank_by_one_lens(

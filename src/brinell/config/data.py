@@ -51,6 +51,11 @@ class DataOptions(BaseModel):
         description="Regular expression on file names, with the groups original and variant, that says which photographs "
         "are variants of which original.",
     )
+    metadata: str | None = Field(
+        None,
+        description="Table of further facts about the images (.csv, .jsonl or .parquet, with their file names), by which "
+        "results are sliced; rows don't depend on it.",
+    )
 
     @model_serializer(mode="wrap")
     def _serialise(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:

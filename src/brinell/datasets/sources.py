@@ -52,6 +52,10 @@ def open_dataset(data: Any) -> Dataset:
             return wrap_rows(data)
         return wrap_sequence(data)
     dataset = _open(data)
+    if data.metadata is not None:
+        from brinell.datasets.metadata import add_metadata
+
+        dataset = add_metadata(dataset, data.metadata)
     if data.pattern is None:
         return dataset
     from brinell.datasets.groups import group_by_name

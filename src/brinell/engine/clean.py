@@ -20,6 +20,7 @@ from brinell.engine.true_masks import true_masks
 from brinell.engine.truth import Objects, objects_of
 from brinell.errors import DataError, ModelError
 from brinell.masks import main_classes, overlap
+from brinell.models.accuracy_check import advise_accuracy
 from brinell.models.decoding_check import NOTHING_FOUND_FIX, DecodingCheck
 from brinell.models.model import Model
 from brinell.runs.arrow import CLEAN_TABLE
@@ -87,9 +88,22 @@ def answer_clean(context: RunContext, model: Model, advance: Callable[[int], Non
             context.keep_ready(part, inputs)
         del inputs
         give_back_freed_memory()
-    if (warning := check.warning()) is not None:
+    for warning in filter(None, (check.warning(), _advise(context, model, parts))):
         context.warn(warning)
     return _table(model, entries, parts, objects)
+
+
+def _advise(context: RunContext, model: Model, parts: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]]) -> str | None:
+    """Return a warning if a model is right too rarely; if its predictions are the labels, it is always right."""
+    if context.setup.config.data.labels == "prediction" or not parts:
+        return None
+    _, _, confidence, correct = (torch.cat(each) for each in zip(*parts, strict=True))
+    answered = ~confidence.isnan()
+    if not bool(answered.any()):
+        return None
+    share = float(correct[answered].to(torch.float32).mean())
+    sure = float(confidence[answered].mean()) if model.scores else None
+    return advise_accuracy(model, share, sure, int(answered.sum()))
 
 
 def _table(

@@ -25,6 +25,7 @@ from brinell.perturb.change import Change
 from brinell.runs.store import Store
 
 IMAGES = {"cpu": 8, "cuda": 64}  # that stand for all
+COMPILING = {"cuda", "mps"}  # devices whose kernels are compiled or tuned when they first run: that is not timed
 TOGETHER = 4  # images that a sketch leaves time for: few fill no batch
 PATIENCE, SHORTEST = 2.0, 10.0  # how much longer first searches may take; seconds that they may take in any case
 
@@ -122,8 +123,10 @@ class Probe:
                     return
                 if start == len(self.entries):
                     continue
-                trials = rate * max(until - now, 0) / waiting
-                allowed = now + (end - now) / waiting
+                trials, patience = rate * max(until - now, 0) / waiting, (end - now) / waiting
+                if start == 0 and job.model.device.type in COMPILING:
+                    self._advance(job, change, images, 0, _Tally(), trials, now + patience)
+                allowed = time.perf_counter() + patience
                 first[change.id] = self._advance(job, change, images, start, tallies[change.id], trials, allowed)
 
     def _speed_up(self, job: Job, changes: Sequence[Change], images: Images, tallies: Mapping[str, _Tally]) -> float:

@@ -33,7 +33,7 @@ from brinell.engine.resuming import begin_run, drop_damaged_tables, unusable_uni
 from brinell.engine.rows import write_rows
 from brinell.engine.setup import Job, RunSetup, jobs_of, required_truth
 from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numbers, load_images, one_ahead, worker_count
-from brinell.engine.survey import NO_MASK, select_indices, survey
+from brinell.engine.survey import NO_MASK, same_metadata, select_indices, survey
 from brinell.engine.threads import torch_alone
 from brinell.engine.true_masks import true_masks
 from brinell.engine.truth import Truth
@@ -86,8 +86,9 @@ def _execute(
 ) -> Wanted:
     """Measure what is missing, and return the share of the queries that was wanted."""
     store = context.store
-    if usable_table(context, "samples") is None:  # after the manifest, so that they can't be taken for another run's
-        store.write_table("samples", context.samples)
+    stored = usable_table(context, "samples")
+    if stored is None or not same_metadata(stored, context.samples):  # rows don't depend on it, so it may be added later
+        store.write_table("samples", context.samples)  # after the manifest: they can't be taken for another run's
     drop_damaged_tables(context)
     clean = _clean(context)
     kept, truth = kept_entries(context.samples, clean), Truth.of(clean)
@@ -282,7 +283,8 @@ def _measure_part(
     store, began = context.store, time.perf_counter()
     journal = Journal(store, part.unit, trials=most > (job.method.trials_per_unit or most), share=(part.done, part.share))
     try:
-        columns = evaluator.drive(job.method.measure(evaluator.shard(part.sampling), part.change, job.options), journal)
+        known = evaluator.shard(part.sampling, lambda name: store.read_if_there(job.lens.name, *name.split("/")))
+        columns = evaluator.drive(job.method.measure(known, part.change, job.options), journal)
     except BaseException:
         journal.flush()
         raise

@@ -67,6 +67,7 @@ def survey(
             "object": chosen,
             "original": sample.original,
             "variant": sample.variant,
+            "metadata": list(sample.metadata.items()),
             "mask": None if mask is None else image_id(mask),
         }
 
@@ -99,6 +100,11 @@ def box_labels_of(samples: pa.Table) -> list[list[Label]]:
     """Return the labels of the images' boxes as in the dataset: indices or names, like those of the images."""
     pairs = zip(samples["box_labels"].to_pylist(), samples["label_is_index"].to_pylist(), strict=True)
     return [[int(label) if is_index else label for label in labels or ()] for labels, is_index in pairs]
+
+
+def same_metadata(stored: pa.Table, samples: pa.Table) -> bool:
+    """Whether stored samples have the metadata that the dataset has now."""
+    return "metadata" in stored.column_names and stored["metadata"].to_pylist() == samples["metadata"].to_pylist()
 
 
 def data_fingerprint(samples: pa.Table) -> str:

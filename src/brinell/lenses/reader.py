@@ -110,7 +110,7 @@ class Reading:
     """A figure of a model under an operator with its interval, and the number of images that it is computed from.
 
     `level` is where it was measured, if it goes by levels; `detail` says more, such as a direction; `unit` is that of
-    a value that is not a share. A value that is never reached is infinite.
+    a value that is not a share. A value that is never reached is infinite. `slice` names the images, if not all.
     """
 
     model: str
@@ -120,6 +120,7 @@ class Reading:
     level: int | None = None
     detail: str = ""
     unit: str = ""
+    slice: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,10 @@ class Compared(Protocol):
 
 @dataclass(frozen=True)
 class ComparisonTable:
-    """A table that a lens adds to a comparison: `rows` for people, under `heads`, and the same as plain `records`."""
+    """A further table of a comparison: `rows` for people, under `heads`, and the same as plain `records`.
+
+    Terminals and Markdown show only those that are `brief`.
+    """
 
     name: str
     title: str
@@ -184,6 +188,7 @@ class ComparisonTable:
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     records: tuple[dict[str, Any], ...]
+    brief: bool = False
 
 
 @dataclass(frozen=True)
@@ -214,7 +219,8 @@ class Reader:
     `parameters` is an SQL expression for the list of parameters that replays it, and `field` one for its random field.
     Where images are variants of an original in the dataset, `compare_with_original` compares them with that instead of
     the clean image. `cells` says, for an operator's id, what a budget chooses of each image, such as levels; None where an
-    image's queries can't be divided, so that it chooses images. `order` are the columns that a full run's rows are sorted
+    image's queries can't be divided, so that it chooses images. Where rows count cells, those of an image are `counted`
+    again when a larger budget adds to it. `order` are the columns that a full run's rows are sorted
     by within a unit; "changed" puts clean images first.
     `finish` computes further `tables` once, when a run has all rows, and returns advice in a line if it lacks something
     that it needs. `motions` is for a lens that moves images: the coordinates of an operator's motions by image, and the
@@ -232,6 +238,7 @@ class Reader:
     compare_with_original: bool = False
     cells: Callable[[str], str | None] = lambda operator: None
     order: tuple[str, ...] = ("image",)
+    counted: bool = False
     measures: tuple[Measure, ...] = ()
     statistics: tuple[Statistic, ...] = ()
     hardness: Scale | None = None

@@ -86,12 +86,17 @@ class Internals:
 
 @dataclass(frozen=True)
 class Description:
-    """What is known about a model before it is first run."""
+    """What is known about a model before it is first run.
+
+    `probabilities`: whether its scores are known to be probabilities, though they need not add up to 1; None: a first run
+    shows it.
+    """
 
     name: str
     source: str
     preprocess: Preprocess
     classes: Classes | None = None
+    probabilities: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,10 @@ class Store:
         except OSError as error:
             raise RunError(f"can't read {self.place(*parts)}: {error.strerror or error}") from error
 
+    def read_if_there(self, *parts: str) -> bytes | None:
+        """Return the content of a file; None if there is none."""
+        return self.read(*parts) if self.exists(*parts) else None
+
     def read_json(self, *parts: str) -> Any:
         """Return the content of a JSON file."""
         try:

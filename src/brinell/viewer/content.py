@@ -101,6 +101,14 @@ class Content:
                     return as_json(read_maps(opened.run, model, file.removesuffix(".json")))
             case ["sequences", model, lens, operator, file] if file.endswith(".json"):
                 return self._sequence(identity, opened, (model, lens, operator, file.removesuffix(".json")))
+            case ["boxes", model, lens, operator, image, before, file] if file.endswith(".json"):
+                at, counterpart = (
+                    _parameters(file.removesuffix(".json")),
+                    None if before == "clean" else _parameters(before),
+                )
+                pictures = self.pictures.of(identity, opened)
+                found = pictures.boxes(model, lens, operator, image, at=at, counterpart=counterpart)
+                return Reply(as_json(found).body, lasting=True)
         return self._picture(identity, opened, parts)
 
     def _picture(self, identity: str, opened: Opened, parts: list[str]) -> Reply:

@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -30,7 +31,7 @@ from brinell.lenses.reader import FAILURE_COLUMNS, Reader
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.viewer.stored import Stored
-from brinell.viewer.tables import connect, operator_files, size_of
+from brinell.viewer.tables import connect, operator_files
 
 FORMAT = 3
 HARDNESS = "hardness"
@@ -109,7 +110,7 @@ def read_digest(run: Run, progress: Progress = lambda share: None) -> Digest:
 
 def _key(run: Run) -> str:
     """Return what a digest depends on: its format, the identity of the run, and its row files."""
-    files = [(path.removeprefix(run.store.root), size_of(run.store, path)) for path in run.store.unit_files()]
+    files = [(path.removeprefix(run.store.root), Path(path).stat().st_size) for path in run.store.unit_files()]
     text = json.dumps([FORMAT, run.manifest["identity"], files], sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 

@@ -6,6 +6,7 @@ import os
 import posixpath
 import re
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,8 +17,9 @@ from brinell.errors import BrinellError, RunError
 from brinell.registry import nearest
 from brinell.runs.run import Run
 from brinell.runs.store import Store
-from brinell.viewer.tables import size_of, written_at
+from brinell.viewer.remote import MirroredStore, version_of
 
+PATIENCE = 3.0  # seconds until a run at a URL is looked at again
 DEPTH = 3  # folders below a given one in which runs are looked for
 MANIFEST = "manifest.json"
 _INSIDE = {"rows", "exhibits", "saliency", "unfinished", "viewer"}  # folders of a run, which hold no runs
@@ -30,6 +32,7 @@ def find_runs(place: str) -> list[str]:
         return [store.url]
     if store.is_local:
         return sorted(_walk(store.root, DEPTH))
+    store.fs.invalidate_cache()  # listings of buckets are kept
     patterns = (posixpath.join(store.root, *["*"] * depth, MANIFEST) for depth in range(1, DEPTH + 1))
     found = sorted(path for pattern in patterns for path in store.fs.glob(pattern))
     return [store.fs.unstrip_protocol(posixpath.dirname(path)) for path in found]
@@ -69,6 +72,7 @@ class Opened:
 
     run: Run
     state: tuple[Any, ...]
+    looked: float = field(default_factory=time.monotonic)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @cached_property
@@ -99,11 +103,13 @@ class RunIndex:
         if folder is None:
             raise RunError(f"there is no run {identity!r} here; {nearest(identity, list(self._folders))}")
         with self._lock:
-            store = Store(folder)
+            store, known = Store(folder), self._opened.get(identity)
+            if known is not None and not store.is_local and time.monotonic() - known.looked < PATIENCE:
+                return known
             state = _state(store)
-            known = self._opened.get(identity)
             if known is None or known.state != state:
-                known = self._opened[identity] = Opened(Run(store), state)
+                known = self._opened[identity] = Opened(_open_run(store, state), state)
+            known.looked = time.monotonic()
             return known
 
     def all(self) -> Iterator[tuple[str, str, Opened | BrinellError]]:
@@ -115,7 +121,24 @@ class RunIndex:
                 yield identity, folder, error
 
 
+def _open_run(store: Store, state: tuple[Any, ...]) -> Run:
+    """Return the opened run; one at a URL is read through local copies of its files."""
+    if store.is_local:
+        return Run(store)
+    mirror = MirroredStore(store.url, " ".join(map(str, state)))
+    run = Run(mirror)
+    mirror.finished = run.finished
+    return run
+
+
 def _state(store: Store) -> tuple[Any, ...]:
     """Return what tells an opened run from one that was written since."""
     path = store.path(MANIFEST)
-    return written_at(store, path), size_of(store, path)
+    if store.is_local:
+        facts = Path(path).stat()
+        return facts.st_mtime, facts.st_size
+    store.fs.invalidate_cache()
+    try:
+        return (version_of(store.fs.info(path)),)
+    except OSError as error:
+        raise RunError(f"can't read {store.place(MANIFEST)}: {error}; is the address right?") from error

@@ -54,7 +54,7 @@ def _files(run: Run, digest: Digest, model: str, lens: str, operator: str, image
     except (StopIteration, ValueError, KeyError):
         raise RunError(f"the run in {run.folder} has no rows of {image} under {operator}; choose another image") from None
     file = unit_file(Unit(lens, model, operator, shard))
-    if run.store.is_local and run.store.exists(*file):
+    if run.store.exists(*file):
         return [run.store.path(*file)]
     return operator_files(run, lens, operator, model)
 

@@ -69,15 +69,20 @@ def count_rows(
     return rows
 
 
-def to_columns(rows: Sequence[Row]) -> Columns:
-    """Return rows, each with its `sample`, as columns; values that a row lacks are null."""
+def to_columns(rows: Sequence[Row], *, sampled: bool = False) -> Columns:
+    """Return rows, each with its `sample`, as columns; values that a row lacks are null.
+
+    Rows that are `sampled` have an inclusion.
+    """
     columns: Columns = {
-        "sample": torch.tensor([row["sample"] for row in rows]),
+        "sample": torch.tensor([row["sample"] for row in rows], dtype=torch.int64),
         "status": Categorical(torch.tensor([row.get("status", MEASURED) for row in rows]), STATUSES),
         "kind": _categorical([row.get("kind") for row in rows], KINDS),
         "judged_by": _categorical([row.get("judged_by") for row in rows], WAYS),
         "drop": _nullable([row.get("drop") for row in rows], torch.float32),
     }
+    if sampled:
+        columns["inclusion"] = torch.tensor([row["inclusion"] for row in rows], dtype=torch.float64)
     return columns | {name: _nullable([row.get(name) for row in rows], torch.int64) for name in COUNTS}
 
 

@@ -26,7 +26,7 @@ from brinell.lenses.profile.curves import (
     select_averaged,
 )
 from brinell.lenses.profile.exhibits import select_exhibits
-from brinell.lenses.profile.groups import Affected, find_affected
+from brinell.lenses.profile.groups import Affected, find_affected, list_slices
 from brinell.lenses.profile.limits import STATISTICS
 from brinell.lenses.profile.measures import MEASURES
 from brinell.lenses.profile.overlap import ClassOverlap, compute_class_iou
@@ -191,6 +191,7 @@ class ProfileFindings(PrintedFindings):
             for level, metrics in enumerate(levels):
                 yield model, AVERAGE, level, metrics
         yield from list_figures(self.robustness, self.calibration)
+        yield from list_slices(self.affected)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""

@@ -1,4 +1,6 @@
-"""What the report says over all operators: benchmark figures, calibration, and the classes and images that suffer most."""
+"""What the report says over all operators: benchmark figures, calibration, and the classes, slices and images that suffer
+most.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +52,7 @@ def robustness_blocks(findings: ProfileFindings) -> Iterator[Block]:
         folded=True,
     )
     yield from _affected(findings)
+    yield from _slices(findings)
 
 
 def _corruption_errors(findings: ProfileFindings, found: list[Robustness]) -> Block:
@@ -93,6 +96,39 @@ def _affected(findings: ProfileFindings) -> Iterator[Block]:
             table=Table(["model", "", "name", "images", "clean", "under change"], rows),
             folded=True,
         )
+
+
+def _slices(findings: ProfileFindings) -> Iterator[Block]:
+    """Yield the slices of each column of metadata, those that lose most on average first."""
+    found = [findings.affected[model] for model in findings.models if model in findings.affected]
+    for column in dict.fromkeys(name for one in found for name in one.slices):
+        groups = [{group.name: group for group in one.slices.get(column, ())} for one in found]
+        names = {name: group for own in reversed(groups) for name, group in own.items()}
+        losses = {name: sum(own[name].lost for own in groups if name in own) for name in names}
+        rows = []
+        for name in sorted(names, key=lambda each: (-losses[each], each)):
+            row = [Cell(name), Cell(str(names[name].images), names[name].images)]
+            for own in groups:
+                row += _slice_cells(own.get(name))
+            rows.append(row)
+        heads = ["clean", "under change", "worst image"]
+        yield Block(
+            title=f"By {column}",
+            sentence="Accuracy on clean images and its mean over all degradations and levels from 1 on; what loses most "
+            "comes first. The worst image is right when clean and wrong most often under change.",
+            table=Table(
+                [column, "images", *heads * len(found)],
+                rows,
+                [("", 2), *((model, len(heads)) for model in findings.models if model in findings.affected)],
+            ),
+            folded=True,
+        )
+
+
+def _slice_cells(group: Group | None) -> list[Cell]:
+    if group is None:
+        return [Cell("–")] * 3
+    return [Cell(f"{group.clean:.0%}", group.clean), share(group.accuracy), Cell(group.worst or "–")]
 
 
 def _group(model: str, kind: str, group: Group) -> list[Cell]:

@@ -21,10 +21,15 @@ def halves(draws: Draws, purpose: int, shape: torch.Size) -> Tensor:
     return draws.bits(purpose, (count + 1) // 2).view(torch.int16)[:, :count].reshape(shape)
 
 
-def normal(draws: Draws, purpose: int, shape: torch.Size) -> Tensor:
+def normal(draws: Draws, purpose: int, shape: torch.Size, deviation: float = 1.0) -> Tensor:
     """Draw normal numbers, float32."""
     index = halves(draws, purpose, shape).to(torch.int32).add_(1 << 15)
-    return normal_quantiles(index.device).index_select(0, index.flatten()).view(shape)
+    return _quantiles(deviation, index.device).index_select(0, index.flatten()).view(shape)
+
+
+@lru_cache(64)
+def _quantiles(deviation: float, device: torch.device) -> Tensor:
+    return normal_quantiles(device) * deviation
 
 
 @lru_cache(256)
