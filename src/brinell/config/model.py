@@ -49,7 +49,7 @@ URLS = ("http://", "https://")
 PROMPT_SETS = ("photo", "clip-80", "clip-7")
 #: options that are written only if they are set, so that runs from before them resume
 _LATER = frozenset({"checkpoint", "weights", "prompts", "scoring", "fill", "bgr", "layout"}) | frozenset(
-    {"model", "question", "key", "quantise", "calibration"}
+    {"model", "question", "key", "quantise", "calibration", "gallery", "match"}
 )
 
 
@@ -113,10 +113,20 @@ class ModelOptions(Decoding):
         None, description="YAML file that describes the requests and responses of a service behind HTTP."
     )
     pretrained: bool = Field(True, description="Load pretrained weights; false: random weights.")
-    task: Literal["classification", "detection", "segmentation", "zero-shot"] | None = Field(
+    task: Literal["classification", "detection", "segmentation", "embedding", "zero-shot"] | None = Field(
         None,
-        description="Task: classification, detection, segmentation or zero-shot (default: what the model is known for, "
-        "else classification).",
+        description="Task: classification, detection, segmentation, embedding or zero-shot (default: what the model is "
+        "known for, else classification).",
+    )
+    gallery: str | None = Field(
+        None,
+        description="Folder with a folder of images for each class, which make classes of embeddings (default: embeddings "
+        "are compared with that of the clean image).",
+    )
+    match: Literal["nearest", "linear"] | None = Field(
+        None,
+        description="How a gallery makes classes of embeddings: nearest (neighbour by cosine) or linear (probe) (default: "
+        "nearest).",
     )
     weights: str | None = Field(None, description="Name of pretrained weights, for a network that has several (open_clip).")
     prompts: str | None = Field(
@@ -212,6 +222,8 @@ class ModelOptions(Decoding):
     def is_detector(self, known: bool = False) -> bool:
         """Whether the model is a detector: by `task` if it is set, otherwise by what is `known` about the model."""
         detector = known if self.task is None else self.task == "detection"
+        if self.task != "embedding" and (self.gallery is not None or self.match is not None):
+            raise ConfigError("gallery and match are options of embedders; set task=embedding to use them")
         if not detector and self.changed():
             raise ConfigError(f"{next(iter(self.changed()))} is an option of detectors; set task=detection to use it")
         return detector

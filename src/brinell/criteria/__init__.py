@@ -2,4 +2,5 @@
 
 import brinell.criteria.classification
 import brinell.criteria.detection
+import brinell.criteria.embedding
 import brinell.criteria.segmentation  # noqa: F401

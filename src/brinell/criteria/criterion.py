@@ -46,13 +46,14 @@ class Scene:
 @dataclass(frozen=True)
 class Answer:
     """A batch of predictions: the verdict on them, all probabilities (N, K), what a detector found, and how a segmenter's
-    masks agree with the true ones.
+    masks agree with the true ones, and the cosine `distance` of an embedder's vectors from those of the clean images (N,).
     """
 
     verdict: Verdict
     probabilities: Tensor
     found: Scene | None = None
     masks: Overlap | None = None
+    distance: Tensor | None = None
 
     @property
     def scene(self) -> Scene:
@@ -81,9 +82,9 @@ class Criterion:
     """Decides for each image of a batch whether the model is broken.
 
     `scores`: it needs more than the predicted label, which is all that some services return. `detections`: it needs a
-    detector. `masks`: it needs a segmenter. It may explain itself: `cause` returns indices into `CAUSES` (N,), and
-    `explain` a text for each image; both speak of broken images alone. A criterion without `explain` is one that the
-    predictions themselves explain.
+    detector. `masks`: it needs a segmenter. `embeddings`: it needs an embedder. It may explain itself: `cause` returns
+    indices into `CAUSES` (N,), and `explain` a text for each image; both speak of broken images alone. A criterion without
+    `explain` is one that the predictions themselves explain.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Criterion:
     scores: bool = True
     detections: bool = False
     masks: bool = False
+    embeddings: bool = False
     cause: Rule | None = None
     explain: Explanation | None = None
 
@@ -105,6 +107,7 @@ class Criterion:
             self.scores or other.scores,
             self.detections or other.detections,
             self.masks or other.masks,
+            self.embeddings or other.embeddings,
             self.cause or other.cause,
             _join_explanations([each for each in (self.explain, other.explain) if each is not None]),
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from brinell.criteria.verdict import Verdict, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
 from brinell.engine.joining import joined
 from brinell.engine.journal import Journal
+from brinell.engine.known import Found, Known
 from brinell.engine.renderer import Renderer
 from brinell.engine.stage import Stage
 from brinell.engine.tasks import TaskRunner
@@ -30,26 +30,6 @@ from brinell.perturb.difference import count_colours, difference, mean_grey, no_
 
 A = TypeVar("A")
 SMALL = 4  # images of a batch that keep a core nearly as busy as many do
-
-
-@dataclasses.dataclass(frozen=True)
-class Known:
-    """What is known about a shard's objects: `regions` (N, 4) where the labelled object lies on the model input, NaN where
-    the detector has to find it; `boxes` (N, 4) in the pixels of the originals; `masks` (N, H, W) of a segmenter's inputs,
-    without which its answers to the clean images count as true.
-    """
-
-    regions: Tensor | None = None
-    boxes: Tensor | None = None
-    masks: Tensor | None = None
-
-
-class Found(NamedTuple):
-    """What a model says about images: its answer, and what a detector found or a segmenter's masks."""
-
-    answer: Answer
-    detections: Detections | None = None
-    masks: Tensor | None = None
 
 
 class Evaluator:
@@ -156,7 +136,7 @@ class Evaluator:
     def query(self, trials: Trials) -> Outcome:
         """Return the outcome of each trial."""
         trials.change.prepare(self.renderer, trials.samples)
-        if self.model.task != "classification":
+        if self.model.task != "classification" or self.model.embedder is not None:
             _ = self.clean  # before threads compare with it
 
         def query_part(part: slice) -> Outcome:
@@ -216,7 +196,7 @@ class Evaluator:
         change, samples, parameters = trials.change, trials.samples[part], trials.parameters[part]
         rows = rows_of(samples, self.renderer.inputs.device)
         images = change.images(self.renderer, samples, parameters, None if trials.fields is None else trials.fields[part])
-        answer, detections, _ = self._find(images, samples, change, parameters)
+        answer, detections, *_ = self._find(images, samples, change, parameters)
         clean, broken = self._clean_inputs(samples, rows), self.criterion(answer)
         return Outcome(
             verdict=answer.verdict,
@@ -227,6 +207,7 @@ class Evaluator:
             detections=detections,
             cause=self._causes(answer, broken),
             overlap=answer.masks,
+            distance=answer.distance,
         )
 
     def _causes(self, answer: Answer, broken: Tensor) -> Tensor | None:
@@ -242,10 +223,21 @@ class Evaluator:
 
     def _query_clean(self, part: slice) -> Outcome:
         images = self.renderer.inputs[part]
-        answer, detections, masks = self._find(images, torch.arange(part.start, part.stop))
+        answer, detections, masks, vectors = self._find(images, torch.arange(part.start, part.stop))
         broken, same = self.criterion(answer), difference(images, images)
-        cause, looks = self._causes(answer, broken), (mean_grey(images), count_colours(images))
-        return Outcome(answer.verdict, broken, same, *looks, detections, cause, answer.masks, masks)
+        return Outcome(
+            answer.verdict,
+            broken,
+            same,
+            mean_grey(images),
+            count_colours(images),
+            detections=detections,
+            cause=self._causes(answer, broken),
+            overlap=answer.masks,
+            masks=masks,
+            distance=answer.distance,
+            vectors=vectors,
+        )
 
     def evaluate(
         self, images: Tensor, samples: Tensor, change: Change | None = None, parameters: Tensor | None = None
@@ -263,13 +255,15 @@ class Evaluator:
     def _find(
         self, images: Tensor, samples: Tensor, change: Change | None = None, parameters: Tensor | None = None
     ) -> Found:
-        """Return the same, and a segmenter's masks."""
+        """Return the same, and a segmenter's masks or an embedder's vectors."""
         rows = rows_of(samples, self.model.device)
         labels, move = self.labels[rows], None
         if change is not None and parameters is not None:
             move = Move(change, parameters, self.renderer.layout(samples))
         if self.model.segmenter is not None:
             return self._find_masks(images, rows, labels, move)
+        if self.model.embedder is not None:
+            return self._find_vectors(images, None if change is None else rows, labels)
         with in_turn(self.model.device):
             probabilities, detections = self.model.answer(images)
         if detections is None:
@@ -285,6 +279,23 @@ class Evaluator:
         found = make_overlap(self.model, masks, clean, None if self._masks is None else self._masks[rows], move)
         shares = self.model.pixel_shares(masks)
         return Found(Answer(verdict_of_detector(shares, labels), shares, masks=found), masks=masks)
+
+    def _find_vectors(self, images: Tensor, rows: Tensor | slice | None, labels: Tensor) -> Found:
+        """Return what an embedder says, compared with the vectors of the clean images at some rows (None: the same)."""
+        embedder = self.model.embedder
+        assert embedder is not None
+        with in_turn(self.model.device):
+            vectors = self.model.embed(images)
+        clean = vectors if rows is None else self._clean_vectors(rows)
+        distance = (1 - (vectors * clean).sum(1)).clamp(min=0)
+        with torch.inference_mode():
+            scores = embedder.scores(vectors) if embedder.head is not None else (1 - distance)[:, None]
+        return Found(Answer(verdict(scores, labels), scores, distance=distance), vectors=vectors)
+
+    def _clean_vectors(self, rows: Tensor | slice) -> Tensor:
+        """Return an embedder's vectors of the clean images."""
+        assert self.clean.vectors is not None
+        return self.clean.vectors[rows]
 
     def true_masks(self, samples: Tensor, change: Change | None = None, parameters: Tensor | None = None) -> Tensor | None:
         """Return the true masks of samples, moved as a change moves the image; None if there are none."""

@@ -14,8 +14,9 @@ import torch
 
 from brinell.engine.clean import readable
 from brinell.engine.context import RunContext
-from brinell.engine.evaluator import Evaluator, Known
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.explanations import Explainer, needs_explanation, shift_marks
+from brinell.engine.known import Known
 from brinell.engine.renderer import Renderer
 from brinell.engine.replay import Replay, render
 from brinell.engine.setup import RunSetup, criterion_of

@@ -189,7 +189,7 @@ def _described(model: Model) -> dict[str, Any]:
         "input": [pre.channels, pre.height, pre.width],
         "preprocess": to_plain(pre),
         **({} if model.detector is None else {"detection": model.detector.decoding.settings()}),
-        **({} if model.segmenter is None else {"task": model.task}),
+        **({"task": model.task} if model.task in ("segmentation", "embedding") else {}),
     }
 
 

@@ -15,10 +15,11 @@ from torch import Tensor
 from brinell.engine.budget import decide_share
 from brinell.engine.clean import answer_clean, drop_unlabelled, kept_entries, readable, select_kept
 from brinell.engine.context import RunContext
-from brinell.engine.evaluator import Evaluator, Known
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.exhibits import draw_exhibits
 from brinell.engine.growth import StoppingRule, grow, rule_of
 from brinell.engine.journal import Journal
+from brinell.engine.known import Known
 from brinell.engine.labels import find_labels
 from brinell.engine.manifest import (
     count_queries,

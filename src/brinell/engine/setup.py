@@ -89,14 +89,19 @@ def assemble(config: RunConfig, models: Sequence[Model | None] | None = None, da
     for options in config.lenses:
         list(LENSES[options.name].method.changes(options))  # raises if an operator doesn't exist
     data = open_dataset(config.data if dataset is None else dataset)
-    segmenters = all(named.task == "segmentation" for named in config.models)  # they need masks instead, see below
-    if config.data.labels != "prediction" and getattr(data, "unlabelled", False) and not segmenters:
+    # segmenters need masks instead, see below, and embedders without a gallery nothing
+    other = all(named.task == "segmentation" or _compares_vectors(named) for named in config.models)
+    if config.data.labels != "prediction" and getattr(data, "unlabelled", False) and not other:
         raise LabelError(NO_LABELS.format(data.name))
     for one, named in zip(given, config.models, strict=True):
         if one is None:
             check_model(named)
     opened = [_open_model(named, config) if one is None else one for one, named in zip(given, config.models, strict=True)]
     return RunSetup(config, tuple(opened), data)
+
+
+def _compares_vectors(options: ModelOptions) -> bool:
+    return options.task == "embedding" and options.gallery is None
 
 
 def _open_model(options: ModelOptions, config: RunConfig) -> Model:
@@ -152,6 +157,11 @@ def _check_criterion(criterion: Criterion, model: Model) -> None:
         raise ConfigError(
             f"criterion {criterion.name} needs a segmenter, but model {model.name} is none; choose another one "
             "(brinell ls criteria), or declare a segmenter with task=segmentation"
+        )
+    if criterion.embeddings and model.embedder is None:
+        raise ConfigError(
+            f"criterion {criterion.name} needs an embedder, but model {model.name} is none; choose another one "
+            "(brinell ls criteria), or declare an embedder with task=embedding"
         )
     if criterion.scores and not model.scores:
         raise ConfigError(

@@ -53,6 +53,7 @@ class Outcome:
     `grey` (mean grey value) and `colours` (their number) are measured where the change asks for them; `detections` are all
     that a detector found, and `cause` is why its answer is broken (see `criteria.criterion.CAUSES`; -1: it isn't).
     `overlap` is how a segmenter's masks agree with the true ones; the outcome of clean images has the `masks` themselves.
+    `distance` is how far an embedder's vectors are from those of the clean images, whose outcome has the `vectors`.
     """
 
     verdict: Verdict
@@ -64,6 +65,8 @@ class Outcome:
     cause: Tensor | None = None
     overlap: Overlap | None = None
     masks: Tensor | None = None
+    distance: Tensor | None = None
+    vectors: Tensor | None = None
 
 
 @dataclass(frozen=True)

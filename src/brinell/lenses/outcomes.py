@@ -34,7 +34,10 @@ def join_causes(outcomes: Sequence[Outcome]) -> dict[str, Tensor]:
 
 
 def join_overlaps(outcomes: Sequence[Outcome]) -> dict[str, Tensor]:
-    """Return the columns of how a segmenter's masks agree with others, where outcomes have them."""
+    """Return the columns of how a segmenter's masks agree with others, or how far embeddings moved, if known."""
+    moved = [outcome.distance.cpu() for outcome in outcomes if outcome.distance is not None]
+    if moved and len(moved) == len(outcomes):
+        return {"embedding_distance": torch.cat(moved)}
     found = [outcome.overlap for outcome in outcomes if outcome.overlap is not None]
     if len(found) < len(outcomes) or not found:
         return {}

@@ -31,6 +31,9 @@ def open_hf(name: str, options: ModelOptions, execution: Execution) -> Model:
         return open_hf_zero_shot(name, options, execution)
     if wrong := options.chosen() & {"prompts", "scoring"}:
         raise ConfigError(f"{min(wrong)} is an option of zero-shot models, which hf:{name} is not by its configuration")
+    if options.task == "embedding":
+        embedder, known, classes = hf_embedder(name, pretrained=options.pretrained, trust=execution.trust)
+        return model_from_module(embedder, options, execution, known=known, classes=classes)
     task = options.task_or(hf_task(name, trust=execution.trust))
     build = {"detection": hf_detector, "segmentation": hf_segmenter}.get(task, hf_model)
     module, known, classes = build(name, pretrained=options.pretrained, trust=execution.trust)
@@ -74,6 +77,12 @@ def hf_detector(name: str, *, pretrained: bool, trust: bool) -> Built:
     module, processor, names = _hf_parts(auto, name, pretrained=pretrained, trust=trust)
     known = dataclasses.replace(read_processor(processor), short_side=None)
     return _Objects(module, processor), known, Classes(names)
+
+
+def hf_embedder(name: str, *, pretrained: bool, trust: bool) -> Built:
+    """Build a Hugging Face network that returns a vector for each image, from the hub or a folder."""
+    module, processor, _ = _hf_parts(transformers().AutoModel, name, pretrained=pretrained, trust=trust)
+    return _Vectors(module), read_processor(processor), None
 
 
 def hf_segmenter(name: str, *, pretrained: bool, trust: bool) -> Built:
@@ -122,6 +131,23 @@ class _Objects(nn.Module):
         outputs = self.module(pixel_values=images, return_dict=True)
         sizes = [tuple(images.shape[2:])] * len(images)
         return self.processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=sizes)
+
+
+class _Vectors(nn.Module):
+    """A Hugging Face network that returns its image features: those of its image tower, pooled ones, or the first token."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, images: Tensor) -> Any:
+        features = getattr(self.module, "get_image_features", None)
+        if features is not None:
+            found = features(pixel_values=images)
+            return found if isinstance(found, Tensor) else found.pooler_output
+        outputs = self.module(pixel_values=images, return_dict=True)
+        pooled = getattr(outputs, "pooler_output", None)
+        return outputs.last_hidden_state[:, 0] if pooled is None else pooled.flatten(1)
 
 
 class _Segments(nn.Module):

@@ -15,6 +15,7 @@ from brinell.config.criterion import Task
 from brinell.errors import ModelError
 from brinell.masks import class_shares
 from brinell.models.detection import Detector
+from brinell.models.embedding import Embedder
 from brinell.models.preprocess import Preprocess
 from brinell.models.segmentation import Segmenter
 
@@ -108,8 +109,8 @@ class Model:
     `scores` only names a class: its output is 1 for that class and 0 for all others. A model with a `service` is queried
     over HTTP, which may cost money. A model with a `detector` can also be used as a classifier: a class's score is that of
     its best detection in the image, or 0 if there is none. With a `segmenter`, it is the share of pixels that the class
-    has. `internals` give access to a torch model's layers. A model that
-    is `whole_only` takes images in whole grey levels, such as files; others take floats, too.
+    has. With an `embedder`, classes are those of its gallery, or there is only one. `internals` give access to a torch
+    model's layers. A model that is `whole_only` takes images in whole grey levels, such as files; others take floats, too.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Model:
     service: Service | None = None
     detector: Detector | None = None
     segmenter: Segmenter | None = None
+    embedder: Embedder | None = None
     internals: Internals | None = None
     whole_only: bool = False
 
@@ -134,6 +136,8 @@ class Model:
         """What the model is for."""
         if self.segmenter is not None:
             return "segmentation"
+        if self.embedder is not None and self.embedder.head is None:
+            return "embedding"
         return "classification" if self.detector is None else "detection"
 
     def predict(self, inputs: Tensor) -> Tensor:
@@ -151,6 +155,8 @@ class Model:
                 return detections.class_scores(self.outputs), detections
             if self.segmenter is not None:
                 return self.pixel_shares(self.segmenter.segment(images)[:count]), None
+            if self.embedder is not None:
+                return self.embedder.scores(self.embedder.embed(images)[:count]), None
             scores = check_scores(self.forward(images), len(images), self.outputs, self.name)[:count]
             return (scores if self.probabilities else scores.softmax(1)), None
 
@@ -161,6 +167,14 @@ class Model:
             images = self.preprocess.normalise(inputs)
             full = images if self.device.type == "cpu" else pad_batch(images)
             return self.segmenter.segment(full)[: len(inputs)]
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """Return an embedder's vectors, float32 (N, D), of length 1, for inputs on its device."""
+        assert self.embedder is not None
+        with torch.inference_mode():
+            images = self.preprocess.normalise(inputs)
+            full = images if self.device.type == "cpu" else pad_batch(images)
+            return self.embedder.embed(full)[: len(inputs)]
 
     def pixel_shares(self, masks: Tensor) -> Tensor:
         """Return a segmenter's scores, float32 (N, K): the share of the pixels that each class has."""

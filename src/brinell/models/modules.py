@@ -44,6 +44,10 @@ def model_from_module(
 ) -> Model:
     """Make a model from a torch module, the user's options and what is known about it: `task` is what it is known for."""
     detector = options.is_detector(task == "detection")
+    if options.task == "embedding":
+        from brinell.models.embedders import embedder_from_module  # it imports this module
+
+        return embedder_from_module(module, options, execution, known)
     preprocess, classes = select_preprocess(options, known), select_classes(options, classes)
     description = Description(options.label, options.source, preprocess, classes)
     if options.is_segmenter(task == "segmentation"):
@@ -85,8 +89,8 @@ def from_module(
     fingerprint = weights_fingerprint(module)
     module = module.eval().requires_grad_(False)
     probed = probe(module.to(device, torch.float32), description, device)
-    forward, running = _fastest_forward(module, name, description.preprocess, device, execution)
-    differentiable = _torch_forward(module, execution) if running["runtime"] != "onnxruntime" else module
+    forward, running = fastest_forward(module, name, description.preprocess, device, execution)
+    differentiable = torch_forward(module, execution) if running["runtime"] != "onnxruntime" else module
 
     def log_probabilities(images: Tensor) -> Tensor:
         return differentiable(images).to(torch.float32).clamp(min=1e-30).log()
@@ -114,8 +118,8 @@ def segmenter_from_module(
     device, name = select_device(execution), description.name
     fingerprint, code = weights_fingerprint(module), code_digest(module)
     pixels = PixelOutput(module, output, name).eval().requires_grad_(False).to(device, torch.float32)
-    forward, running = _fastest_forward(pixels, name, description.preprocess, device, execution)
-    differentiable = _torch_forward(pixels, execution) if running["runtime"] != "onnxruntime" else pixels
+    forward, running = fastest_forward(pixels, name, description.preprocess, device, execution)
+    differentiable = torch_forward(pixels, execution) if running["runtime"] != "onnxruntime" else pixels
     facts = {"source": description.source, **running, "precision": execution.precision, "device": str(device)}
     facts |= code_facts(code)
     model, reading = make_segmenter(forward, description, device=device, fingerprint=fingerprint, facts=facts)
@@ -144,7 +148,7 @@ def _detector_from_module(module: nn.Module, decoding: Decoding, description: De
     device = select_device(execution)
     fingerprint = weights_fingerprint(module)
     module = module.eval().requires_grad_(False).to(device, DTYPES[execution.precision])
-    run: Any = _torch_forward(module, execution)
+    run: Any = torch_forward(module, execution)
 
     def heads(images: Tensor) -> Heads:
         return read_heads(run(images), decoding, name)
@@ -166,7 +170,7 @@ def _detector_from_module(module: nn.Module, decoding: Decoding, description: De
     return replace(model, internals=Internals(module, best_scores))
 
 
-def _fastest_forward(
+def fastest_forward(
     module: nn.Module, name: str, preprocess: Preprocess, device: torch.device, execution: Execution
 ) -> tuple[Forward, dict[str, str]]:
     """Return the fastest way to run a module that the options allow, its name, and why it is not a faster one."""
@@ -185,12 +189,12 @@ def _fastest_forward(
     layout = torch.channels_last if execution.channels_last else torch.contiguous_format
     module.to(device, dtype).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
     if not execution.compile:
-        return _torch_forward(module, execution), {"runtime": "torch", **slower}
-    compiled = _torch_forward(torch.compile(module), execution)
+        return torch_forward(module, execution), {"runtime": "torch", **slower}
+    compiled = torch_forward(torch.compile(module), execution)
     return lambda images: compiled(pad_batch(images))[: len(images)], {"runtime": "torch compiled"}
 
 
-def _torch_forward(module: Forward, execution: Execution) -> Forward:
+def torch_forward(module: Forward, execution: Execution) -> Forward:
     """Return a function that converts images to a module's precision and memory format, and runs it."""
     dtype = DTYPES[execution.precision]
     layout = torch.channels_last if execution.channels_last else torch.contiguous_format

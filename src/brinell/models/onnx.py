@@ -46,7 +46,13 @@ def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
         session = open_session(file, device)
         facts["quantised"] = f"{options.quantise} by onnxruntime" if options.quantise == "int8" else "fp8 weights"
     fingerprint = file_fingerprint(file)
-    if options.is_segmenter():
+    if options.task == "embedding":
+        from brinell.models.embedders import check_embedder, make_embedder  # it imports this module
+
+        check_embedder(options)
+        run = session_forward(session, options.output)
+        model = make_embedder(run, description, options, device=device, fingerprint=fingerprint, facts=facts)
+    elif options.is_segmenter():
         options.is_detector()  # raises for options of detectors
         run = session_forward(session, options.output)
         model, _ = make_segmenter(run, description, device=device, fingerprint=fingerprint, facts=facts)

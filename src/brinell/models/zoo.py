@@ -34,7 +34,7 @@ Built = tuple[nn.Module, Preprocess, Classes | None]
 
 
 def open_timm(name: str, options: ModelOptions, execution: Execution) -> Model:
-    """Open a timm classifier."""
+    """Open a timm classifier, or the same network without its head as an embedder."""
     module, known, classes = timm_model(name, options, trust=execution.trust)
     return model_from_module(module, options, execution, known=known, classes=classes)
 
@@ -82,9 +82,21 @@ def timm_model(name: str, options: ModelOptions, *, trust: bool) -> Built:
         more = {} if classes is None else {"num_classes": classes}
         return build_by(lambda: timm.create_model(name, pretrained=pretrained, **more), f"timm:{name}")
 
+    if options.task == "embedding":
+        _refuse_checkpoint(options)
+        return _described_by_timm(timm, build(0, options.pretrained), None)
     usual = build_by(lambda: timm.get_pretrained_cfg(name), f"timm:{name}")
     own = usual.num_classes if usual is not None else build(None, False).num_classes  # a network of the hub has its own
     module, outputs = _with_weights(build, options, own, trust=trust)
+    return _described_by_timm(timm, module, _imagenet_if(outputs))
+
+
+def _refuse_checkpoint(options: ModelOptions) -> None:
+    if options.checkpoint is not None:
+        raise ModelError(f"{options.source} as an embedder can't take a checkpoint; use torch:FILE?factory=… instead")
+
+
+def _described_by_timm(timm: Any, module: nn.Module, classes: Classes | None) -> Built:
     config = timm.data.resolve_model_data_config(module)
     channels, height, width = config["input_size"]
     known = Preprocess(
@@ -96,7 +108,7 @@ def timm_model(name: str, options: ModelOptions, *, trust: bool) -> Built:
         mean=tuple(config["mean"]),
         std=tuple(config["std"]),
     )
-    return module, known, _imagenet_if(outputs)
+    return module, known, classes
 
 
 def _torchvision_models() -> Any:
@@ -188,6 +200,9 @@ def torchvision_model(name: str, options: ModelOptions, *, trust: bool) -> Built
             return build_by(lambda: models.get_model(name, weights=chosen, **more), f"torchvision:{name}")
 
     module, outputs = _with_weights(build, options, len(weights.meta["categories"]), trust=trust)
+    if options.task == "embedding":
+        _refuse_checkpoint(options)
+        module = without_head(module)
     recipe = weights.transforms()
     known = Preprocess(
         height=recipe.crop_size[0],
@@ -198,6 +213,14 @@ def torchvision_model(name: str, options: ModelOptions, *, trust: bool) -> Built
         std=tuple(recipe.std),
     )
     return module, known, _imagenet_if(outputs)
+
+
+def without_head(module: nn.Module) -> nn.Module:
+    """Return a classifier without its last linear layer, so that it returns what that layer gets."""
+    name = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)][-1]
+    parent, _, last = name.rpartition(".")
+    setattr(module.get_submodule(parent), last, nn.Identity())
+    return module
 
 
 @contextlib.contextmanager

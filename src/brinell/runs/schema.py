@@ -52,6 +52,7 @@ ROWS: Schema = {
     "detected_boxes": f"{BOX}[]",
     "detected_labels": "int16[]",
     "detected_scores": "float32[]",
+    "embedding_distance": "float32",  # of embedders: cosine distance from the clean image's embedding
     # of segmenters
     "iou": "float32",  # mean IoU of the classes that are in the image
     "relabelled": "float32",  # share of pixels whose class is another than on the clean image

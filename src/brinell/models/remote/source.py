@@ -18,6 +18,7 @@ from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, ServiceError
 from brinell.models.detection import Detector
 from brinell.models.device import select_device
+from brinell.models.embedders import check_embedder, make_embedder
 from brinell.models.model import Description, Forward, Model
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
@@ -192,6 +193,11 @@ def _open_inference(opening: Opening) -> Model:
     service = opening.service(f"{base}/infer", codec, identity)
     forward = service_forward(service)
     description = Description(options.label, options.source, without_normalisation(preprocess), classes)
+    if options.task == "embedding":
+        check_embedder(options)
+        facts = opening.facts("Open Inference Protocol v2", f"{entry.datatype} tensors")
+        model = make_embedder(forward, description, options, device=device, fingerprint=identity, facts=facts)
+        return replace(model, service=service, whole_only=True)
     found = segmenter or detector
     if found and classes is None:
         kind, what = ("segmenter", "classes") if segmenter else ("detector", "labels")
