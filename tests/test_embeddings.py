@@ -126,7 +126,9 @@ def test_without_classes_vectors_are_compared(data: Path, tmp_path: Path) -> Non
 
 def test_every_lens_runs_or_says_why_not(data: Path, tmp_path: Path) -> None:
     flat = {"source": str(data), "limit": 3}
-    with pytest.raises(BrinellError, match="the geometry lens can't measure model Means: .* an embedder without a gallery"):
+    with pytest.raises(
+        BrinellError, match=r"the geometry lens can't measure model Means: .* an embedder without a gallery"
+    ):
         brinell.run(open_means(), flat, lens="geometry", out=tmp_path / "a", execution=PLAIN, quiet=True)
     lenses = [{"name": "highlights"}, {"name": "fragility", "operators": ["windows"], "sizes": [0.75], "stride": 2}]
     run = brinell.run(open_means(), flat, lens=lenses, out=tmp_path / "b", execution=PLAIN, quiet=True)
