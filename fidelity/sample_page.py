@@ -17,13 +17,15 @@ Row = Mapping[str, Any]
 
 def sample_tables(counts: Sequence[int]) -> dict[str, Any]:
     """Return what the page says about budgets, from stored results."""
-    simulated, real, passes = (json.loads(file.read_text(encoding="utf-8")) for file in (SAMPLES, RESULTS, PASSES))
+    simulated, real, passes = (
+        json.loads(file.read_text(encoding="utf-8")) if file.exists() else [] for file in (SAMPLES, RESULTS, PASSES)
+    )
     by_count = {images: [row["covered"] for row in simulated if row["images"] == images] for images in counts}
     real_by_count = {images: [row["covered"] for row in real if row["images"] == images] for images in COUNTS}
     return {
         "sampled": _coverage(simulated, counts),
         "real": _coverage([row for row in real if row["images"] in COUNTS], COUNTS),
-        "sampled_lowest": {images: min(found) for images, found in by_count.items()},
+        "sampled_lowest": {images: min(found) for images, found in by_count.items() if found},
         "real_lowest": {images: min(found) for images, found in real_by_count.items() if found},
         "real_simulations": SIMULATIONS,
         "widths": _widths([row for row in real if row["images"] == WIDTH_IMAGES], {tuple(key): n for *key, n in passes}),

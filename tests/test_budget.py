@@ -13,7 +13,9 @@ import pytest
 
 import brinell
 from brinell.config.budget import Budget
+from brinell.engine.growth import Check, _time_left
 from brinell.errors import BrinellError
+from brinell.lenses.sample import _describe_part, describe_sample
 from brinell.validation import validate
 
 PLAIN = brinell.Execution(runtime="torch", batch=4, shard=5)
@@ -200,8 +202,26 @@ def test_a_number_of_queries_is_kept_to(greys: Path, tmp_path: Path) -> None:
 def test_a_target_width_grows_the_run_until_it_is_reached(greys: Path, tmp_path: Path) -> None:
     run = measure(greys, tmp_path / "run", "±1%")
     assert run.manifest["budget"] == {"share": 0.1, "images": 12, "of": 12, "cells": 0.1}  # all images, a tenth of each
+    assert describe_sample(run).startswith("Sampled under a budget: 10% of each image's levels (profile), chosen")
     full = measure(greys, tmp_path / "run")
     assert not full.sampled and same(full, measure(greys, tmp_path / "full"))
+
+
+def test_the_time_to_a_target_is_estimated() -> None:
+    """From how wide the interval is, at the pace so far; all images are enough."""
+    images, kept = ["a"] * 100, [None] * 1000
+    wide = Check(False, "±4%", times=4.0, target="±2%")
+    assert _time_left(wide, images, kept, 0.2) == "; ±2% in about 1:00"  # type: ignore[arg-type]
+    assert _time_left(Check(False, "", 400.0, "±1%"), images, kept, 1.0) == "; ±1% in about 15:00"  # type: ignore[arg-type]
+    assert _time_left(Check(True, "", 0.9, "±1%"), images, kept, 1.0) == ""  # type: ignore[arg-type]
+    assert _time_left(Check(False, "undecided"), images, kept, 1.0) == ""  # type: ignore[arg-type]
+
+
+def test_a_run_that_stopped_early_names_its_images() -> None:
+    budget = {"share": 0.02, "images": 300, "of": 1500, "cells": 0.1}
+    assert _describe_part(budget, "levels") == "10% of each image's levels, 300 of 1,500 images"
+    assert _describe_part(budget, None) == "300 of 1,500 images"
+    assert _describe_part({"share": 0.3, "images": 30, "of": 100}, "spots of light") == "30% of each image's spots of light"
 
 
 # ---- figures ----
@@ -220,8 +240,6 @@ def test_areas_are_unbiased(greys: Path, tmp_path: Path) -> None:
 
 
 def test_a_summary_says_what_was_sampled(greys: Path, tmp_path: Path) -> None:
-    from brinell.lenses.sample import describe_sample
-
     run = measure(greys, tmp_path / "run", 0.1)
     assert describe_sample(run).startswith("Sampled under a budget: 10% of each image's levels (profile)")
     found = run.summary()

@@ -15,7 +15,7 @@ from brinell.api import open_setup
 from brinell.cli.main import main
 from brinell.engine import pace
 from brinell.engine import plan as planning
-from brinell.engine.costs import cheaper_line, estimate_line, format_time, rounded
+from brinell.engine.costs import budget_table, cheaper_line, estimate_line, format_time, rounded
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.plan import Cost, Plan, plan, plan_run
 from brinell.engine.runner import execute
@@ -122,6 +122,20 @@ def test_an_estimate_is_one_line() -> None:
     assert estimate_line(Plan("runs/x", (service,))) == (
         "Estimate: as long as the service takes, at most 4,100 queries for 41.00 USD (at 0.01 USD each), 0.1 MB."
     )
+
+
+def test_budgets_are_a_table() -> None:
+    plan = Plan("runs/x", (cost(cells=30), cost(lens="profile"), cost(model="other", cells=30)))
+    heads, *rows = budget_table(plan)
+    assert heads == ("budget", "time", "passes", "knob", "profile")
+    assert [row[0] for row in rows] == ["0.03", "0.1", "0.3", "all"]
+    assert rows[-1] == ("all", "about 8.3 h", "120,000", "±4.9", "±4.9")
+    knob, profile = ([float(row[column][1:]) for row in rows] for column in (3, 4))
+    assert knob == sorted(knob, reverse=True) and profile == sorted(profile, reverse=True)
+    assert knob[1] < 1.2 * knob[-1] < profile[1], "where images are chosen, a tenth of the queries is a tenth of the images"
+    service = cost(queries=4_100, seconds=0.0, images_per_second=None, most=True)
+    assert budget_table(Plan("runs/x", (service,)))[2][1:3] == ("as long as the service takes", "500")
+    assert budget_table(Plan("runs/x", (cost(trials=0),))) == []
 
 
 def test_the_cheaper_command_is_one_line() -> None:

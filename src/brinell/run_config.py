@@ -104,7 +104,7 @@ class RunConfig(BaseModel):
 
     `select`: "all" images, the "correct" ones (that every model gets right), or "correct:MODEL" (that one model does).
     `budget` leaves out queries; a larger one adds to the same rows, up to those of a run without one. `saliency` compares
-    where the models look, after all rows are written. Rows depend neither on it nor on `track`.
+    where the models look, after all rows are written. Rows depend neither on it nor on `track` nor on `plan`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -121,7 +121,12 @@ class RunConfig(BaseModel):
     budget: Budget | None = Field(
         None,
         description="Queries to make: a share (0.1), a number (20000), or as many as the headline interval needs (±1%); "
-        "rerun with a larger budget to add to it (default: all).",
+        "rerun with a larger budget to add to it (default: all; 0.1 with chat models).",
+    )
+    plan: str | None = Field(
+        None,
+        min_length=1,
+        description="Test plan, a YAML file: its hash is stored in the run, as `brinell evidence` needs.",
     )
     saliency: SaliencyOptions | None = None
     track: Annotated[TrackOptions | None, BeforeValidator(_track)] = None
@@ -154,6 +159,11 @@ class RunConfig(BaseModel):
         labels = [model.label for model in self.models]
         if len(set(labels)) < len(labels):
             raise ConfigError(f"two models have the same name ({', '.join(labels)}); give them others with ?name=…")
+        free = next((model.label for model in self.models if model.task == "answer"), None)
+        if free is not None and self.data.labels != "prediction":
+            raise ConfigError(
+                f"{free} answers freely, so its answers to the clean images are the labels; add --labels prediction"
+            )
         names = [lens.name for lens in self.lenses]
         if len(set(names)) < len(names):
             raise ConfigError(f"a lens is listed twice ({', '.join(names)}); make two runs of it")
@@ -163,7 +173,7 @@ class RunConfig(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Return what the rows depend on, as plain data: the config without output and execution options."""
-        content = self.model_dump(mode="json", exclude={"out", "execution", "saliency", "track", "budget"})
+        content = self.model_dump(mode="json", exclude={"out", "execution", "saliency", "track", "budget", "plan"})
         content["lenses"] = [lens.identity() for lens in self.lenses]
         if content["data"]["pattern"] is None:  # so that runs from before this option resume
             del content["data"]["pattern"]

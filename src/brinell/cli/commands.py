@@ -38,6 +38,7 @@ COMMANDS = (
     Command("decide", DECIDE, "Measure models until rules are decided, with few queries.", "brinell.cli.deciding:decide"),
     Command("compare", DECIDE, "Compare runs image by image, and gate a release.", "brinell.cli.decide:compare"),
     Command("leaderboard", DECIDE, "Rank the models of several runs.", "brinell.cli.decide:leaderboard"),
+    Command("evidence", DECIDE, "Write a dated test record of a run, to be filed.", "brinell.cli.evidence:evidence"),
     Command("curate", IMPROVE, "Make a dataset of the images that models fail on.", "brinell.cli.improve:curate"),
     Command("harden", IMPROVE, "Fine-tune a model on failures, and measure the effect.", "brinell.cli.improve:harden"),
     Command("corrupt", IMPROVE, "Write a copy of a dataset under operators.", "brinell.cli.corrupt:corrupt"),

@@ -18,6 +18,7 @@ from brinell.runs.queries import describe_queries
 
 NOT_VERIFIED = 1  # exit code
 Folder = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a run.")]
+Verified = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a run, or the folder of a test record.")]
 
 
 def report(
@@ -129,7 +130,7 @@ def rows(
 
 
 def verify(
-    folder: Folder,
+    folder: Verified,
     sample: Annotated[
         int, typer.Option(min=0, help="Pairs of an image and an operator to measure again; 0 opens no model.")
     ] = 12,
@@ -137,15 +138,25 @@ def verify(
     trust: Annotated[
         bool, typer.Option("--trust", help="Allow the run's models to run code when they are opened.")
     ] = False,
+    run: Annotated[str | None, typer.Option(help="Where the run of a test record is now, if it moved.")] = None,
+    signers: Annotated[
+        Path | None, typer.Option(help="File of those who may sign a test record (allowed_signers of ssh-keygen).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Check that a run is complete, undamaged and repeatable. Exit code 1 if it is not.
+    """Check that a run is complete, undamaged and repeatable; or a test record and all that it rests on.
 
-    Example: [bold]brinell verify runs/first --sample 50[/]
+    Exit code 1 if something is wrong.
+
+    Examples: [bold]brinell verify runs/first --sample 50[/] or [bold]brinell verify evidence/[/]
     """
     from brinell.engine.verification import describe_checks
+    from brinell.evidence.verification import is_evidence, verify_evidence
 
-    checks = Run(folder).verify(sample, seed=seed, trust=trust, quiet=as_json)
+    if is_evidence(Path(folder)):
+        checks = verify_evidence(Path(folder), run=run, sample=sample, trust=trust, signers=signers)
+    else:
+        checks = Run(folder).verify(sample, seed=seed, trust=trust, quiet=as_json)
     if as_json:
         print_json({"version": 1, "run": folder, "checks": [asdict(check) for check in checks]})
     else:

@@ -14,6 +14,7 @@ from brinell.cli.console import out, say
 from brinell.cli.execute import confirm_cost, execute
 from brinell.cli.flags import with_flags
 from brinell.engine.checks import check_config
+from brinell.evidence.plan import read_plan
 from brinell.report.grid import Grid
 from brinell.run_config import RunConfig
 
@@ -34,7 +35,10 @@ def _run(
     def quick() -> RunConfig:
         return config_of(config, {**given, "preset": "quick"})
 
-    execute(config_of(config, given), partial(confirm_cost, quick=quick, yes=yes))
+    loaded = config_of(config, given)
+    if loaded.plan is not None:
+        read_plan(Path(loaded.plan))  # a mistake is found before hours are spent
+    execute(loaded, partial(confirm_cost, quick=quick, yes=yes))
 
 
 def _plan(given: Mapping[str, Any], config: File = None) -> None:
@@ -44,7 +48,7 @@ def _plan(given: Mapping[str, Any], config: File = None) -> None:
     """
     loaded = config_of(config, given)
     check_config(loaded, loaded.models)
-    from brinell.engine.costs import HEADS, budget_lines, plan_rows, plan_totals
+    from brinell.engine.costs import BUDGET_NOTE, HEADS, budget_table, plan_rows, plan_totals
     from brinell.engine.plan import plan, under_budget
     from brinell.engine.setup import assemble
 
@@ -52,7 +56,9 @@ def _plan(given: Mapping[str, Any], config: File = None) -> None:
     shown = under_budget(estimate, loaded.budget)
     out.print(Grid(HEADS, tuple(plan_rows(shown)), left=frozenset({0, 1})))
     say(*plan_totals(shown))
-    out.print(*budget_lines(estimate), sep="\n")
+    heads, *budgets = budget_table(estimate) or [()]
+    if budgets:
+        out.print(Grid(heads, tuple(budgets), "Budgets", BUDGET_NOTE))
 
 
 run = with_flags(_run, run_flags())

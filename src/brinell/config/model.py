@@ -113,10 +113,10 @@ class ModelOptions(Decoding):
         None, description="YAML file that describes the requests and responses of a service behind HTTP."
     )
     pretrained: bool = Field(True, description="Load pretrained weights; false: random weights.")
-    task: Literal["classification", "detection", "segmentation", "embedding", "zero-shot"] | None = Field(
+    task: Literal["classification", "detection", "segmentation", "embedding", "zero-shot", "answer"] | None = Field(
         None,
-        description="Task: classification, detection, segmentation, embedding or zero-shot (default: what the model is "
-        "known for, else classification).",
+        description="Task: classification, detection, segmentation, embedding, zero-shot, or answer (free, of a chat "
+        "model) (default: what the model is known for, else classification).",
     )
     gallery: str | None = Field(
         None,
@@ -211,7 +211,7 @@ class ModelOptions(Decoding):
 
     def task_or(self, known: Task) -> Task:
         """Return the task, by what is `known` about the model if it is not set; raise for options of another task."""
-        task = known if self.task is None or self.task == "zero-shot" else self.task
+        task = known if self.task in (None, "zero-shot", "answer") else self.task
         self.is_detector(task == "detection")
         return task
 

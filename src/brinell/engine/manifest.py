@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from brinell.engine.setup import Job, RunSetup
 from brinell.engine.survey import data_fingerprint
 from brinell.engine.tuning import SHARD, best_batch
 from brinell.errors import RunError
+from brinell.hashing import file_sha256
 from brinell.lenses.lens import LENSES
 from brinell.models.model import Model
 from brinell.run_config import RunConfig
@@ -42,7 +44,9 @@ def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dic
         "format": FORMAT,
         "identity": _identity(setup, samples),
         # a URI may hold a password, and whether code may run is for whoever opens the run to say
-        "source": config.model_dump(mode="json", exclude={"track": True, "budget": True, "execution": {"trust"}}),
+        "source": config.model_dump(
+            mode="json", exclude={"track": True, "budget": True, "plan": True, "execution": {"trust"}}
+        ),
         "models": {model.name: {**_described(model), **model.facts} for model in models},
         "probes": {model.name: probe_answers(model) for model in models},
         "operators": {change.id: change.describe() for change in changes},
@@ -53,6 +57,7 @@ def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dic
         },
         "versions": {name: package_version(name) for name in _VERSIONED},
         "machine": {"python": platform.python_version(), "system": platform.system(), "processor": platform.machine()},
+        **_plan(config),
         "created": time.strftime("%Y-%m-%d %H:%M:%S"),
         "seconds": 0.0,
         "finished": False,
@@ -67,6 +72,9 @@ def refuse_other_settings(store: Store, config: RunConfig, models: Sequence[Mode
     held = {key: manifest["identity"].get(key) for key in given}
     if held != given:
         raise RunError(f"{store.url} holds another run ({first_difference(held, given)}); {_FIXES}")
+    if config.plan is not None and _plan(config)["plan"]["sha256"] != manifest.get("plan", {}).get("sha256"):
+        began = "another plan" if "plan" in manifest else "no plan"
+        raise RunError(f"the run in {store.url} began with {began}; choose another folder with --out for {config.plan}")
     for model in models:
         if change := changed_answer(manifest.get("probes", {}).get(model.name), model):
             raise RunError(f"{store.url} holds another run: model {model.name} answers differently ({change}); {_FIXES}")
@@ -147,6 +155,10 @@ def count_queries(store: Store, models: Sequence[Model], manifest: dict[str, Any
                 }
                 for name, service in services.items()
             }
+            for name, service in services.items():
+                if service.seen:
+                    texts = {str(index): text for index, text in sorted(service.seen.items())}
+                    manifest["models"][name]["answers"] = manifest["models"][name].get("answers", {}) | texts
             store.write_manifest(manifest)
 
 
@@ -170,6 +182,13 @@ def _settings(config: RunConfig, models: Sequence[Model]) -> dict[str, Any]:
     }
 
 
+def _plan(config: RunConfig) -> dict[str, Any]:
+    """Return what is stored of a test plan: it must have been written before the run."""
+    if config.plan is None:
+        return {}
+    return {"plan": {"file": Path(config.plan).name, "sha256": file_sha256(Path(config.plan))}}
+
+
 def _digest(model: Model) -> str | None:
     """Return 16 hex digits that identify a model's class list."""
     if model.classes is None:
@@ -181,13 +200,16 @@ def _data(dataset: Dataset, samples: pa.Table) -> dict[str, str]:
     return {"name": dataset.name, "fingerprint": data_fingerprint(samples)}
 
 
+_UNUSED = {"fill": None, "bgr": False}  # left out, so that runs from before these fields resume
+
+
 def _described(model: Model) -> dict[str, Any]:
     pre = model.preprocess
     return {
         "outputs": model.outputs,
         "classes": list(model.classes.names) if model.classes is not None else None,
         "input": [pre.channels, pre.height, pre.width],
-        "preprocess": to_plain(pre),
+        "preprocess": {key: value for key, value in to_plain(pre).items() if key not in _UNUSED or value != _UNUSED[key]},
         **({} if model.detector is None else {"detection": model.detector.decoding.settings()}),
         **({"task": model.task} if model.task in ("segmentation", "embedding") else {}),
     }

@@ -69,6 +69,11 @@ class Service(Protocol):
         """The queries of the current run."""
         ...
 
+    @property
+    def seen(self) -> Mapping[int, str]:
+        """The texts of answers that are no classes, by output."""
+        ...
+
     def begin(self, run: str) -> None:
         """Count queries for a run from now on, in addition to those it made before it was interrupted."""
         ...

@@ -51,11 +51,11 @@ class Source:
     check: Callable[[str], None] = lambda rest: None
 
     def options(self) -> dict[str, str]:
-        """Return the options of this kind with their descriptions."""
-        fields = ModelOptions.model_fields
+        """Return the options of this kind with their descriptions, those of detectors last."""
+        fields = sorted(ModelOptions.model_fields.items(), key=lambda item: item[0] in DETECTION)
         return {
             key: field.description or ""
-            for key, field in fields.items()
+            for key, field in fields
             if key != "source" and (self.takes is None or key in COMMON or key in self.takes)
         }
 
@@ -172,7 +172,7 @@ for _name in ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"):
 _add(
     "onnx",
     "onnx:FILE",
-    "an ONNX file, run by onnxruntime (extra: onnx); ?task= says if it is a detector, segmenter or embedder",
+    "an ONNX file, run by onnxruntime (extra: onnx): a classifier or detector, or what ?task= says",
     "onnx:open_onnx",
     takes={"output", "layout", *QUANTISATION, *DETECTION, *EMBEDDING},
     check=_check_onnx,

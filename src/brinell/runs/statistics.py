@@ -11,10 +11,8 @@ from brinell.runs.quantiles import normal_quantile, student_quantile
 CONFIDENCE = 0.95
 # constants by simulation (docs/statistics.md)
 _PRIOR, _PRIOR_OF_RATIO = 0.5, 3.0  # observations of a proportion's dispersion
-_LONGER, _SHORTER = (
-    2.5,
-    0.5,
-)  # how much of the relative error the upper part of an interval grows by, and the lower one shrinks
+_LONGER, _SHORTER = 3.0, 0.5  # times the relative error: what the upper part of an interval grows by, the lower one shrinks
+_MOST = 0.5  # by which either does
 THRESHOLDS = (0.9, 0.5, 0.1)  # accuracies whose failure points are reported by default
 
 
@@ -72,7 +70,8 @@ def _log_interval(value: float, error: float, count: float, most: float) -> Esti
     if value <= 0:
         return Estimate(value, value - half, value + half)
     relative = error / value
-    below, above = half / value * max(0.5, 1 - _SHORTER * relative), half / value * (1 + _LONGER * relative)
+    below = half / value * (1 - min(_MOST, _SHORTER * relative))
+    above = half / value * (1 + min(_MOST, _LONGER * relative))
     limit = 700.0  # beyond, an exponential is infinite anyway
     return Estimate(value, value * math.exp(-min(limit, below)), min(most, value * math.exp(min(limit, above))))
 

@@ -10,8 +10,9 @@ from brinell.runs.plain import to_plain
 from brinell.runs.run import ModelRecord, Run
 from brinell.runs.schema import DISTANCES, Unit
 from brinell.runs.store import unit_file
-from brinell.viewer.digest import Digest, readers
+from brinell.viewer.digest import Digest
 from brinell.viewer.tables import connect_rows, operator_files
+from brinell.viewer.values import readers
 
 MOST = 400  # points of a sequence; a grid of spots may have more
 

@@ -50,7 +50,7 @@ class QueriedGrid:
 
     def answers(self, *values: Array) -> WindowAnswers:
         """Return values in the order of `corners` as answers: right or wrong, labels, confidences and ranks."""
-        return WindowAnswers(self.grid, *(self._to_map(each) for each in values), known=self.mask)
+        return replace(WindowAnswers(self.grid, *(self._to_map(each) for each in values)), known=self.mask)
 
     def _to_map(self, values: Array) -> Array:
         if self.mask is None:

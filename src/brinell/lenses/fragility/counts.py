@@ -9,7 +9,6 @@ import torch
 
 from brinell.lenses.fragility.fragile import (
     JudgedBy,
-    Mask,
     Move,
     WindowAnswers,
     find_fragile,
@@ -17,7 +16,7 @@ from brinell.lenses.fragility.fragile import (
     find_largest_drop,
 )
 from brinell.lenses.fragility.names import KINDS
-from brinell.lenses.fragility.windows import Array, Neighbourhood
+from brinell.lenses.fragility.windows import Array, Mask, Neighbourhood
 from brinell.lenses.method import Categorical, Columns, Nullable
 
 MEASURED, TOO_SMALL, MINIMAL_IMAGE, NOT_RECOGNISED, CUT, NO_END = range(6)

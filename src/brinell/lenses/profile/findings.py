@@ -29,6 +29,7 @@ from brinell.lenses.profile.exhibits import select_exhibits
 from brinell.lenses.profile.groups import Affected, find_affected, list_slices
 from brinell.lenses.profile.limits import STATISTICS
 from brinell.lenses.profile.measures import MEASURES
+from brinell.lenses.profile.overall import compare_overall, read_overall
 from brinell.lenses.profile.overlap import ClassOverlap, compute_class_iou
 from brinell.lenses.profile.robustness import Robustness, compute_robustness, list_figures
 from brinell.lenses.reader import (
@@ -296,6 +297,8 @@ READER = Reader(
     statistics=STATISTICS,
     hardness=HARDNESS,
     compare=compare_failure_points,
+    compare_overall=compare_overall,
+    overall=read_overall,
     failures=Failures(_query_failures, parameters="level", complete=lambda operator: True),
     exhibits=select_exhibits,
     finish=_finish,

@@ -113,7 +113,7 @@ def _precision(findings: ProfileFindings) -> Iterator[Block]:
             values = [findings.precision(model, metric) for model in findings.models]
             cells = [Cell("–") if value is None else Cell(f"{value[place]:.1%}", value[place]) for value in values]
             rows.append([Cell(f"{name}, {when}"), *cells])
-    sentence = "COCO's mean average precision, over all images at once, so without intervals."
+    sentence = "COCO's mean average precision, over all images at once; mPC and rPC below have intervals."
     yield Block("Average precision", sentence, table=Table(["metric", *findings.models], rows))
 
 

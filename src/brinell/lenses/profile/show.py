@@ -7,6 +7,7 @@ from typing import Any
 from brinell.lenses.profile.corruption_table import make_corruption_tables
 from brinell.lenses.profile.curves import FailurePoint
 from brinell.lenses.profile.findings import ProfileFindings
+from brinell.lenses.profile.overall_table import make_overall_tables
 from brinell.lenses.profile.section import make_section
 from brinell.lenses.profile.slice_table import make_slice_tables
 from brinell.lenses.reader import AVERAGE
@@ -25,7 +26,7 @@ def make_tables(findings: ProfileFindings) -> list[Any]:
     thresholds = list(dict.fromkeys(failure.threshold for failure in findings.failure_points))
     for model in findings.models:
         tables += [_table(findings, model, thresholds), findings.verdict(model)]
-    return [*tables, *make_corruption_tables(findings), *make_slice_tables(findings)]
+    return [*tables, *make_overall_tables(findings), *make_corruption_tables(findings), *make_slice_tables(findings)]
 
 
 def _table(findings: ProfileFindings, model: str, thresholds: list[float]) -> Grid:
