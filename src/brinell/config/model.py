@@ -211,7 +211,8 @@ class ModelOptions(Decoding):
 
     def task_or(self, known: Task) -> Task:
         """Return the task, by what is `known` about the model if it is not set; raise for options of another task."""
-        task = known if self.task in (None, "zero-shot", "answer") else self.task
+        chosen = self.task
+        task = known if chosen is None or chosen == "zero-shot" or chosen == "answer" else chosen
         self.is_detector(task == "detection")
         return task
 
