@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,18 @@ pytestmark = pytest.mark.usefixtures("answer_cache")
 
 @pytest.fixture(scope="module")
 def images() -> Tensor:
+    local()  # before threads of servers need it
     return torch.from_numpy(shapes.pictures(4)[0]).permute(0, 3, 1, 2).contiguous()
+
+
+@cache
+def local() -> Model:
+    return shapes.segmenter()
 
 
 def segmented(body: bytes) -> np.ndarray:
     image = torch.from_numpy(decode_image(body).copy()).permute(2, 0, 1)[None].contiguous()
-    mask: np.ndarray = shapes.segmenter().segment(image)[0].numpy()
+    mask: np.ndarray = local().segment(image)[0].numpy()
     return mask
 
 
@@ -67,7 +74,7 @@ def test_masks_of_a_mapping(form: str, images: Tensor, tmp_path: Path) -> None:
     with listening(handle) as server:
         model = open_mapped(server.url, tmp_path, text)
         assert (model.task, model.outputs) == ("segmentation", 3)
-        assert torch.equal(model.segment(images), shapes.segmenter().segment(images))
+        assert torch.equal(model.segment(images), local().segment(images))
 
 
 def open_mapped(url: str, folder: Path, response: str, **more: Any) -> Model:
@@ -82,11 +89,7 @@ def open_mapped(url: str, folder: Path, response: str, **more: Any) -> Model:
 def test_masks_of_the_inference_protocol(output: str, images: Tensor) -> None:
     def infer(request: Any) -> Any:
         given = torch.tensor(request["inputs"][0]["data"], dtype=torch.float32).view(-1, 3, 32, 32)
-        found = (
-            shapes.segmenter().segment((given * 255).round().to(torch.uint8))
-            if output == "classes"
-            else shapes.learned()(given)
-        )
+        found = local().segment((given * 255).round().to(torch.uint8)) if output == "classes" else shapes.learned()(given)
         return {
             "outputs": [{"name": "o", "datatype": "FP32", "shape": list(found.shape), "data": found.flatten().tolist()}]
         }
@@ -94,7 +97,7 @@ def test_masks_of_the_inference_protocol(output: str, images: Tensor) -> None:
     entry = {"name": "x", "datatype": "FP32", "shape": [-1, 3, 32, 32]}
     with listening(v2(entry, infer, parameters={"task": "segmentation", "classes": list(shapes.CLASSES)})) as server:
         model = open_model(f"{server.url}/v2/models/m", PLAIN)
-        assert torch.equal(model.segment(images), shapes.segmenter().segment(images))
+        assert torch.equal(model.segment(images), local().segment(images))
 
 
 def test_a_run_over_http_has_the_rows_of_a_local_one(tmp_path: Path) -> None:
@@ -109,7 +112,7 @@ def test_a_run_over_http_has_the_rows_of_a_local_one(tmp_path: Path) -> None:
         assert rows[0] == rows[1]
         mapped = open_mapped(f"{server.url}/predict", tmp_path, "mask: mask")
         image = torch.from_numpy(shapes.pictures(1)[0]).permute(0, 3, 1, 2).contiguous()
-        assert torch.equal(mapped.segment(image), shapes.segmenter().segment(image))
+        assert torch.equal(mapped.segment(image), local().segment(image))
 
 
 def test_what_is_no_mask_is_refused(images: Tensor, tmp_path: Path) -> None:

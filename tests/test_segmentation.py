@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from brinell.models.export import export
 from brinell.models.segmentation import PixelScores
 from brinell.models.sources import open_model
 from brinell.pictures import open_picture
+from brinell.viewer.images import RunImages
 from conftest import PLAIN
 
 MORE = Execution(runtime="torch", batch=8, shard=4)
@@ -276,3 +278,14 @@ def test_curated_masks_move_with_their_images(data: Path, tmp_path: Path) -> Non
         shapes.segmenter(), out, lens="profile", preset="quick", out=tmp_path / "again", execution=PLAIN, quiet=True
     )
     assert again.query("select avg(iou) from rows where level = 0")[0][0] > 0.8
+
+
+def test_the_viewer_lays_masks_over_images(profiled: brinell.Run) -> None:
+    """Pixels of an object have a colour, and those of the background are transparent."""
+    images = RunImages(profiled, None, lambda run, model: shapes.segmenter(), nullcontext())
+    image = profiled.query("select image from rows limit 1")[0][0]
+    pixels = images.clean_pixels("shapes", image)
+    over = np.array(open_picture(images.masks("shapes", pixels)))
+    assert over.shape == (320, 320, 4)
+    mask = shapes.segmenter().segment(pixels[None])[0].numpy().repeat(10, 0).repeat(10, 1)
+    assert float(((over[..., 3] == 0) == (mask == 0)).mean()) > 0.9  # names lie over some of them
