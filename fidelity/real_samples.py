@@ -88,7 +88,7 @@ def _opened(folder: Path, *names: str) -> Iterator[tuple[str, Run]]:
 def populations(folder: Path) -> Iterator[tuple[Measure, Population, int]]:
     """Yield what is measured, a population, and the passes that one image of a full run takes."""
     for name, run in _opened(folder, "digits-profile"):
-        tables = tables_of(run, _PROFILE.format(model=run.models[0]))
+        tables = tables_of(run, _PROFILE.format(model=next(iter(run.models))))
         ranked = sorted(tables, key=lambda operator: float(tables[operator].mean()))
         for operator in dict.fromkeys((ranked[0], ranked[len(ranked) // 2], ranked[-1])):
             truth = tables[operator].mean(0)
@@ -117,7 +117,7 @@ def _windows(name: str, run: Run) -> Iterator[tuple[Measure, Population, int]]:
     for operator in sorted({operator for (operator,) in run.query("select distinct operator from rows")}):
         flips = []
         for image, height, width in samples:
-            maps = read_maps(run, run.models[0], operator, image)
+            maps = read_maps(run, next(iter(run.models)), operator, image)
             flips.append(find_fragile(maps.windows(height, width), maps.large, maps.large, "shift").loose)
         table = np.stack(flips).astype(np.float64)
         population = _population(name, operator, table.reshape(len(table), -1), (float(table.mean()), table.shape[1:]))
@@ -133,7 +133,9 @@ def _queries(run: Run, operator: str) -> int:
 def main(folder: str) -> None:
     """Measure coverage and widths, and store them; smoothed curves take longest, and come last."""
     found = sorted(populations(Path(folder)), key=lambda one: one[0] is measure_curves)
-    passes = {(measure.__name__, one.source, one.where): count for measure, one, count in found}
+    stored = json.loads(PASSES.read_text(encoding="utf-8")) if PASSES.exists() else []
+    passes = {tuple(key): count for *key, count in stored}
+    passes |= {(measure.__name__, one.source, one.where): count for measure, one, count in found}
     PASSES.write_text(json.dumps([[*key, count] for key, count in passes.items()], indent=1) + "\n", encoding="utf-8")
     for counts in ((WIDTH_IMAGES,), COUNTS):
         cover_all([(measure, one) for measure, one, _ in found], counts, BUDGETS, RESULTS, SIMULATIONS)

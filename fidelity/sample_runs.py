@@ -20,8 +20,8 @@ RUNS: dict[str, tuple[tuple[str, ...], int, dict[str, Any]]] = {  # models, numb
         {"name": "profile", "operators": ["global_blur", "noise", "fade_black", "posterise"]},
     ),
     "digits-highlights": (DIGITS[:1], 500, {"name": "highlights", "operators": ["highlight"]}),
-    "digits-knob": (DIGITS[:1], 500, {"name": "knob", "operators": ["brightness", "gaussian_noise"]}),
-    "digits-fragility": (DIGITS[:1], 300, {"name": "fragility", "sizes": [0.4, 0.8]}),
+    "digits-fragility": (DIGITS[:1], 100, {"name": "fragility", "sizes": [0.4, 0.8]}),
+    "digits-knob": (DIGITS[:1], 200, {"name": "knob", "operators": ["brightness", "gaussian_noise"]}),
     "digits-motions": (
         DIGITS[:1],
         200,

@@ -15,13 +15,15 @@ import torch
 from PIL import Image
 
 import brinell
+from brinell.classes import NO_ANSWER
 from brinell.config.execution import Execution
 from brinell.errors import BrinellError, ConfigError, ServiceError
 from brinell.lenses.lens import LENSES
 from brinell.models.model import Model
-from brinell.models.remote.questions import NO_ANSWER, Question
+from brinell.models.remote.questions import Question
 from brinell.models.sources import open_model
 from brinell.run_config import load_config
+from brinell.runs.queries import describe_invalid
 from services import SECRET, Handler, Listener, decode_image, expected_scores, light_or_dark, listening, pixels
 
 pytestmark = pytest.mark.usefixtures("answer_cache")
@@ -120,6 +122,8 @@ def test_answers_are_parsed_strictly_where_there_are_no_probabilities(classes: P
         )
     counts = dict(run.rows("select prediction, count(*) from rows group by all").fetchall())
     assert set(counts) == {0, 1, 2}, "no valid answer is counted apart"
+    assert describe_invalid(run) == [f"tiny: {counts[2]} of {sum(counts.values())} answers are no valid answer."]
+    assert describe_invalid(run)[0] in Path(str(run.report())).read_text()
 
 
 @pytest.mark.parametrize(

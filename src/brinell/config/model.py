@@ -144,7 +144,7 @@ class ModelOptions(Decoding):
     calibration: str | None = Field(
         None,
         description="Folder of images that int8 activations are calibrated on (default: their range is measured for each "
-        "batch).",
+        "image).",
     )
     model: str | None = Field(None, description="Name of a chat model at its server.")
     question: str | None = Field(

@@ -27,7 +27,7 @@ from brinell.models.onnx import file_fingerprint, open_session, session_forward
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe
-from brinell.models.quantise import INT8_FACTS, fp8_module, quantise_file
+from brinell.models.quantise import INT8_FACTS, fp8_module, is_dynamic, quantise_file
 from brinell.models.segmentation import PixelOutput
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -70,7 +70,10 @@ def from_quantised(
         raise ConfigError(f"quantise=int8 needs {what} for {options.source}; export it to ONNX, or use quantise=fp8")
     model = from_module(module, description, execution.model_copy(update={"runtime": "torch"}), decoding)
     file = quantise_file(exported_file(module, description.preprocess, description.name), options, description.preprocess)
-    forward, facts = session_forward(open_session(file)), {**model.facts, **INT8_FACTS, "runtime": "onnxruntime"}
+    forward, facts = (
+        session_forward(open_session(file), single=is_dynamic(options)),
+        {**model.facts, **INT8_FACTS, "runtime": "onnxruntime"},
+    )
     return replace(
         model, forward=forward, differentiable=None, internals=None, fingerprint=file_fingerprint(file), facts=facts
     )

@@ -82,20 +82,25 @@ def ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Es
     Observations of one cluster, such as an image, are correlated, so the interval is over clusters, with the variance of
     the ratio estimator (Cochran 1977, 2.11).
     """
+    return _ratio((a, b, aa, ab, bb), count, _PRIOR_OF_RATIO)
+
+
+def _ratio(sums: tuple[float, float, float, float, float], count: int, observations: float) -> Estimate:
+    a, b, aa, ab, bb = sums
     if not b:
         return Estimate(math.nan, math.nan, math.nan)
     share = a / b
     if count < 2:
         return Estimate(share, math.nan, math.nan)
     variance = max(0.0, aa - 2 * share * ab + share * share * bb) * count**2 / (count - 1) / b**2
-    return Estimate(share, *_score_interval(share, variance, count, _PRIOR_OF_RATIO))
+    return Estimate(share, *_score_interval(share, variance, count, observations))
 
 
 def sampled_ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Estimate:
     """Return the share Σa / Σb over clusters of which a sample may have found few of b, or none: as `ratio`, over as many
     clusters of equal size as these amount to.
     """
-    return ratio(a, b, aa, ab, bb, min(count, int(b * b / bb)) if bb else count)
+    return _ratio((a, b, aa, ab, bb), min(count, int(b * b / bb)) if bb else count, _PRIOR)
 
 
 def _score_interval(share: float, variance: float, count: float, observations: float = _PRIOR) -> tuple[float, float]:

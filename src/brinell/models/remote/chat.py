@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from brinell.classes import Classes
+from brinell.classes import NO_ANSWER, Classes
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, ServiceError
@@ -29,7 +29,7 @@ from brinell.models.remote.cache import AnswerCache, default_file
 from brinell.models.remote.http import HttpClient, TransientError
 from brinell.models.remote.mapping import RequestOptions, ServiceMapping, read_mapping
 from brinell.models.remote.protocol import Request, encode_image
-from brinell.models.remote.questions import CHOICES, NO_ANSWER, QUESTION, QUESTION_BY_NAME, OpenQuestion, Question
+from brinell.models.remote.questions import CHOICES, QUESTION, QUESTION_BY_NAME, OpenQuestion, Question
 from brinell.models.remote.service import MAX_PAUSE
 from brinell.models.remote.source import (
     Opening,

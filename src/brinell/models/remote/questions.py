@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from brinell.classes import Classes
+from brinell.classes import NO_ANSWER, Classes
 
-NO_ANSWER = "no valid answer"
 CHOICES = "{choices}"
 QUESTION = f"Which of these does the image show?\n{CHOICES}\nAnswer with the letter of one choice and nothing else."
 QUESTION_BY_NAME = f"Which of these does the image show?\n{CHOICES}\nAnswer with one of these names and nothing else."
