@@ -164,10 +164,10 @@ def test_rows_do_not_depend_on_shards_and_the_order_of_images(greys: Path, tmp_p
 
 
 def test_an_interrupted_extension_is_resumed(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from brinell.engine import runner
+    from brinell.engine import measuring
 
     run = measure(greys, tmp_path / "run", 0.1)
-    write, written = runner.write_rows, []
+    write, written = measuring.write_rows, []
 
     def fail_after_three(*given: Any) -> None:
         if len(written) == 3:
@@ -175,7 +175,7 @@ def test_an_interrupted_extension_is_resumed(greys: Path, tmp_path: Path, monkey
         written.append(given)
         write(*given)
 
-    monkeypatch.setattr(runner, "write_rows", fail_after_three)
+    monkeypatch.setattr(measuring, "write_rows", fail_after_three)
     with pytest.raises(KeyboardInterrupt):
         measure(greys, tmp_path / "run", 0.4)
     assert not brinell.Run(tmp_path / "run").finished

@@ -15,13 +15,15 @@ import torch
 from PIL import Image
 
 import brinell
+from brinell.classes import NO_ANSWER
 from brinell.config.execution import Execution
 from brinell.errors import BrinellError, ConfigError, ServiceError
 from brinell.lenses.lens import LENSES
 from brinell.models.model import Model
-from brinell.models.remote.chat import NO_ANSWER, Question
+from brinell.models.remote.questions import Question
 from brinell.models.sources import open_model
 from brinell.run_config import load_config
+from brinell.runs.queries import describe_invalid
 from services import SECRET, Handler, Listener, decode_image, expected_scores, light_or_dark, listening, pixels
 
 pytestmark = pytest.mark.usefixtures("answer_cache")
@@ -120,6 +122,8 @@ def test_answers_are_parsed_strictly_where_there_are_no_probabilities(classes: P
         )
     counts = dict(run.rows("select prediction, count(*) from rows group by all").fetchall())
     assert set(counts) == {0, 1, 2}, "no valid answer is counted apart"
+    assert describe_invalid(run) == [f"tiny: {counts[2]} of {sum(counts.values())} answers are no valid answer."]
+    assert describe_invalid(run)[0] in Path(str(run.report())).read_text()
 
 
 @pytest.mark.parametrize(
@@ -238,6 +242,38 @@ def test_frugal_by_default() -> None:
     config = load_config(full)
     assert config.budget is not None and config.budget.share == 0.5 and config.lenses[0].search == "exact"  # type: ignore[attr-defined]
     assert load_config({"model": "fake:grey", "data": "x"}).budget is None
+
+
+def test_free_answers(tmp_path: Path) -> None:
+    (tmp_path / "question.txt").write_text("What is in the image?\n")
+
+    def describe(handler: Handler, body: bytes) -> Any:
+        text, picture = json.loads(body)["messages"][0]["content"]
+        assert text["text"] == "What is in the image?" and json.loads(body)["max_tokens"] == 64
+        image = decode_image(base64.b64decode(picture["image_url"]["url"].partition(",")[2]))
+        if image.mean() < 20:
+            return completion(None, refusal="no")
+        return completion(f"A {'bright' if image.mean() > 128 else 'dim'} wall" + "." * (handler.number % 2))
+
+    photos = tmp_path / "photos"
+    (photos / "light").mkdir(parents=True)
+    for index in range(3):
+        Image.fromarray(np.full((16, 16, 3), 200 + 20 * index, np.uint8)).save(photos / "light" / f"{index}.png")
+    lens = {"name": "profile", "operators": ["fade_black"], "levels": 30, "criterion": "same_answer"}
+    with listening(describe) as server:
+        url = server.url.removesuffix("/predict")
+        source = f"chat:{url}/v1?model=tiny&task=answer&question={tmp_path / 'question.txt'}&size=16"
+        data = {"source": str(photos), "labels": "prediction"}
+        run = brinell.run(source, data, lens=lens, budget=1.0, out=tmp_path / "run", quiet=True)
+        with pytest.raises(ConfigError, match=r"tiny answers freely.*add --labels prediction"):
+            brinell.run(source, photos, lens=lens, out=tmp_path / "other", quiet=True)
+        with pytest.raises(ConfigError, match="compares with the answer to the clean image; add --labels prediction"):
+            brinell.run("fake:grey", photos, lens=lens, out=tmp_path / "o", quiet=True)
+    counts = run.rows("select prediction, bool_and(correct), bool_or(correct) from rows group by all").fetchall()
+    names = {run.models["tiny"].class_name(index): (all_right, any_right) for index, all_right, any_right in counts}
+    assert {name.rstrip(".") for name in names if name} == {"A bright wall", "A dim wall", NO_ANSWER}
+    assert [right for name, right in names.items() if name and name.startswith("A bright")] == [(True, True)]
+    assert [right for name, right in names.items() if name and name.startswith("A dim")] == [(False, False)]
 
 
 QUICK: dict[str, dict[str, Any]] = {

@@ -17,10 +17,17 @@ from PIL import Image
 import brinell
 from brinell.cli.main import main
 from brinell.config.model import ModelOptions
+from brinell.engine.renderer import Renderer
 from brinell.errors import ConfigError, ModelError
+from brinell.lenses.scenes import Move
 from brinell.models.accuracy_check import advise_accuracy
 from brinell.models.options import select_preprocess
 from brinell.models.preprocess import Preprocess
+from brinell.motion.groups import GROUPS
+from brinell.perturb.highlight import add_highlights, highlight_view
+from brinell.perturb.motion import GIVEN, Motion
+from brinell.serve.server import Server
+from brinell.types import id_number, image_id
 from conftest import PLAIN
 
 # ---- letterbox and BGR ----
@@ -262,3 +269,36 @@ def test_the_options_of_a_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str
     ):
         write_classifier(tmp_path / "x.onnx", {})
         brinell.open_model(f"onnx:{tmp_path / 'x.onnx'}?prompts=clip-7")
+
+
+def test_a_served_model_says_how_it_letterboxes(answer_cache: None) -> None:
+    local = brinell.open_model("fake:grey:0.25?size=16&resize=letterbox&bgr=true", PLAIN)
+    with Server(local, port=0) as server:
+        server.start()
+        remote = brinell.open_model(server.url)
+        assert (remote.preprocess.fill, remote.preprocess.bgr) == (114, False)  # the server swaps channels itself
+        image = torch.full((3, 10, 20), 200, dtype=torch.uint8)
+        both = [model.predict(model.preprocess.model_input(image)[None]) for model in (local, remote)]
+        assert torch.allclose(*both, atol=1e-5)
+
+
+def test_spots_and_motions_under_a_letterbox() -> None:
+    """A spot is what the letterbox of the lit original shows; boxes follow a motion, and no motion changes nothing."""
+    image = torch.full((3, 40, 70), 60, dtype=torch.uint8)
+    image[:, 10:30, 20:44] = 250
+    pre = Preprocess(32, 48, interpolation="bilinear", fill=114)
+    ids = torch.tensor([id_number(image_id(image))])
+    renderer = Renderer(pre, pre.model_input(image)[None], ids, seed=0, originals=[image])
+    spots = torch.tensor([[30.0, 12.0, 6.0, 1.0], [66.0, 3.0, 4.0, 1.0]], dtype=torch.float64)
+    lit = renderer.images(highlight_view("exact"), torch.tensor([0, 0]), spots)
+    assert torch.equal(lit, pre.inputs(add_highlights(image[None].expand(2, -1, -1, -1), spots)))
+    motion, sample = Motion(GROUPS["translation"], GIVEN), torch.tensor([0])
+    still = torch.zeros(1, len(motion.parameters), dtype=torch.float64)
+    assert torch.equal(renderer.images(motion, sample, still), pre.model_input(image)[None])
+    moved = torch.tensor([[3.0, -2.0]], dtype=torch.float64)
+    shown = renderer.images(motion, sample, moved)[0, 0] > 200
+    box = pre.map_boxes(torch.tensor([[20.0, 10.0, 44.0, 30.0]]), 40, 70)
+    followed = Move(motion, moved, renderer.layout(sample)).boxes(box[None])[0, 0]
+    rows, columns = shown.any(1).nonzero()[:, 0], shown.any(0).nonzero()[:, 0]
+    seen = torch.tensor([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1], dtype=torch.float32)
+    assert float((followed - seen).abs().max()) <= 1.5, (followed, seen)

@@ -37,6 +37,8 @@ def agreement(source: str, quantised: str, assets: Path) -> float:
     data = brinell.open_dataset(assets / "images" / "imagenet_dev_300")
     inputs = torch.stack([models[0].preprocess.model_input(data[index].image) for index in range(0, 300, 30)])
     first, second = (model.predict(inputs) for model in models)
+    alone = torch.cat([models[1].predict(each[None]) for each in inputs])
+    assert torch.allclose(second, alone, atol=1e-5), "an image's scores don't depend on the others in its batch"
     assert not torch.equal(first, second)
     return float((first.argmax(1) == second.argmax(1)).to(torch.float32).mean())
 

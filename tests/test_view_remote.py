@@ -167,6 +167,16 @@ def test_a_run_that_was_written_again_is_read_again(place: str, run: brinell.Run
         manifest.write_bytes(content)
 
 
+def test_a_place_that_cannot_be_reached_is_shown_with_the_reason(run: brinell.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("aiohttp", reason="needs aiohttp")
+    monkeypatch.setattr("brinell.runs.files.PAUSE", 0)
+    index = RunIndex(["http://127.0.0.1:9/nightly", run.folder])
+    known, unreachable = (Content(index, Pictures()).describe(*one) for one in index.all())
+    assert known["id"] == "greys" and "problem" not in known
+    assert unreachable["id"] == "http://127.0.0.1:9/nightly"
+    assert "can't look for runs" in unreachable["problem"] and "check the address" in unreachable["problem"]
+
+
 def test_an_address_without_runs_has_none_and_a_missing_run_says_so(web: Any, tmp_path: Path) -> None:
     assert find_runs(f"{web.url}/greys/exhibits") == []
     with pytest.raises(RunError, match="there is no run 'gone'"):

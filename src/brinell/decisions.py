@@ -10,8 +10,9 @@ from typing import Any
 
 from brinell.comparison.compare import Comparison, compare_runs
 from brinell.comparison.gates import GateResult, check_gate, check_run, store_gate
-from brinell.comparison.leaderboard import Leaderboard, list_slices, rank_models
+from brinell.comparison.leaderboard import Leaderboard, rank_models
 from brinell.comparison.rules import Gate, read_gate
+from brinell.comparison.slices import list_slices
 from brinell.errors import RunError
 from brinell.results import Run
 from brinell.runs.run import Run as OpenedRun

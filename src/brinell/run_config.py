@@ -121,7 +121,7 @@ class RunConfig(BaseModel):
     budget: Budget | None = Field(
         None,
         description="Queries to make: a share (0.1), a number (20000), or as many as the headline interval needs (±1%); "
-        "rerun with a larger budget to add to it (default: all).",
+        "rerun with a larger budget to add to it (default: all; 0.1 with chat models).",
     )
     plan: str | None = Field(
         None,
@@ -159,6 +159,11 @@ class RunConfig(BaseModel):
         labels = [model.label for model in self.models]
         if len(set(labels)) < len(labels):
             raise ConfigError(f"two models have the same name ({', '.join(labels)}); give them others with ?name=…")
+        free = next((model.label for model in self.models if model.task == "answer"), None)
+        if free is not None and self.data.labels != "prediction":
+            raise ConfigError(
+                f"{free} answers freely, so its answers to the clean images are the labels; add --labels prediction"
+            )
         names = [lens.name for lens in self.lenses]
         if len(set(names)) < len(names):
             raise ConfigError(f"a lens is listed twice ({', '.join(names)}); make two runs of it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from brinell.checking.settings import Setting, as_given, box_settings, colour_se
 from brinell.classes import align
 from brinell.config.execution import Execution
 from brinell.config.model import URLS, ModelOptions
-from brinell.errors import BrinellError, DataError, LabelError
+from brinell.errors import BrinellError, ConfigError, DataError, LabelError
 from brinell.models.decoding_check import read_boxes, write_boxes
 from brinell.models.model import Model
 from brinell.models.sources import open_model
@@ -22,7 +23,7 @@ from brinell.types import Dataset, Sample
 SAME_OBJECT = 0.5  # IoU
 CLEARLY = 0.1  # by which a share must be better before another setting is suggested
 CLEARLY_SURER = 0.25  # by which confidence must be better where there are no labels
-_LAYOUTS = ({}, {"layout": "nhwc"}, {"channels": 1}, {"layout": "nhwc", "channels": 1})
+_LAYOUTS: tuple[dict[str, Any], ...] = ({}, {"layout": "nhwc"}, {"channels": 1}, {"layout": "nhwc", "channels": 1})
 _BATCH = 16
 
 
@@ -77,17 +78,21 @@ class CheckResult:
 def check(options: ModelOptions, dataset: Dataset, execution: Execution, limit: int) -> CheckResult:
     """Try the usual settings on images from all over a dataset. A service is queried with the given setting alone."""
     options, model = _open(options, execution)
+    if model.segmenter is not None:
+        raise ConfigError(f"brinell check tries settings of classifiers and detectors, and {model.name} is a segmenter")
     samples = _read(dataset, limit)
     labels = _labels(samples, dataset, model)
     trial = _Trial(model, samples, labels, _objects(samples, dataset, model))
     tried = [trial.run(as_given(model))]
-    if model.service is None:
-        tried += trial.run_all(colour_settings(model))
-        start = _better(tried)
-        tried += trial.run_all(resize_settings(start.setting))
-        if model.detector is not None:
-            tried += trial.run_all(box_settings(model, _better(tried).setting))
-    return CheckResult(model, options, samples, labels, tried, _better(tried))
+    best = tried[0]
+    stages = (
+        (colour_settings, resize_settings) if model.detector is None else (colour_settings, resize_settings, box_settings)
+    )
+    for stage in stages if model.service is None else ():
+        found = trial.run_all(stage(model, best.setting))
+        tried += found
+        best = _better(best, found)
+    return CheckResult(model, options, samples, labels, tried, best)
 
 
 def _open(options: ModelOptions, execution: Execution) -> tuple[ModelOptions, Model]:
@@ -107,15 +112,12 @@ def _open(options: ModelOptions, execution: Execution) -> tuple[ModelOptions, Mo
     raise first
 
 
-def _better(tried: Sequence[Tried]) -> Tried:
-    """Return the best setting, or the given one unless another is clearly better."""
-    given, best = tried[0], max(tried, key=lambda each: each.rank)
-    if given.right is None:
-        return best if best.confidence > given.confidence + CLEARLY_SURER else given
-    assert best.right is not None
-    if best.right >= given.right + CLEARLY:
-        return best
-    return given
+def _better(base: Tried, tried: Sequence[Tried]) -> Tried:
+    """Return the best setting if it is clearly better than another one, else that one."""
+    best = max(tried, key=lambda each: each.rank, default=base)
+    if base.right is None or best.right is None:
+        return best if best.confidence > base.confidence + CLEARLY_SURER else base
+    return best if best.right >= base.right + CLEARLY else base
 
 
 def _read(dataset: Dataset, limit: int) -> list[Sample]:
@@ -175,7 +177,7 @@ class _Trial:
         """Query the model about all images with a setting."""
         model = replace(self.model, preprocess=setting.preprocess)
         inputs = torch.stack([setting.preprocess.model_input(sample.image) for sample in self.samples])
-        parts = [model.answer(part.to(model.device)) for part in inputs.split(_BATCH)]
+        parts = [model.answer(part.to(model.device)) for part in torch.split(inputs, _BATCH)]
         scores = torch.cat([part[0] for part in parts]).cpu().nan_to_num(0)
         confidence = float(scores.amax(1).mean())
         if model.detector is not None:

@@ -39,9 +39,9 @@ def as_given(model: Model) -> Setting:
     return Setting("as given", {}, model.preprocess)
 
 
-def colour_settings(model: Model) -> Iterator[Setting]:
+def colour_settings(model: Model, setting: Setting) -> Iterator[Setting]:
     """Yield other normalisations and orders of channels. A model that takes whole grey levels is given them as they are."""
-    own = model.preprocess
+    own = setting.preprocess
     usable = {key: each for key, each in NORMALISATIONS.items() if own.channels == 3 or len(each[0]) == 1}
     scales = {"": (own.mean, own.std)} if model.whole_only else {"": (own.mean, own.std), **usable}
     for (title, (mean, std)), bgr in product(scales.items(), (False, True) if own.channels == 3 else (own.bgr,)):
@@ -54,7 +54,7 @@ def colour_settings(model: Model) -> Iterator[Setting]:
             yield Setting(", ".join([*named, order] if own.channels == 3 else named), options, changed)
 
 
-def resize_settings(setting: Setting) -> Iterator[Setting]:
+def resize_settings(model: Model, setting: Setting) -> Iterator[Setting]:
     """Yield other ways to bring images to the size of the model input."""
     own = setting.preprocess
     short_side = round(max(own.height, own.width) / CROP_SHARE)

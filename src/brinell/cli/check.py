@@ -16,6 +16,7 @@ from brinell.validation import validate
 if TYPE_CHECKING:
     from brinell.checking.check import CheckResult, Tried
     from brinell.cli.sheet import Row
+    from brinell.marks import Mark
 
 SHOWN = 8  # settings, and images per row
 
@@ -75,7 +76,7 @@ def _row(found: CheckResult, tried: Tried) -> Row:
         score, best = tried.scores[place].max(0)
         caption = f"{name(int(best))} {float(score):.2f}"
         caption += "" if label is None or label == int(best) else f" (is {name(label)})"
-        marks = ()
+        marks: tuple[Mark, ...] = ()
         if tried.detections is not None:
             marks = marker_of(found.model).mark_clean(tried.detections.at(slice(place, place + 1)))
         cells.append(Cell(caption, tried.setting.preprocess.model_input(sample.image), marks))

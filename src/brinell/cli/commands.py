@@ -25,6 +25,9 @@ COMMANDS = (
     Command("plan", MEASURE, "Estimate what a run would cost, without running it.", "brinell.cli.measure:plan"),
     Command("check", MEASURE, "Check that a model sees images as it was trained to.", "brinell.cli.check:check"),
     Command("demo", MEASURE, "Run five lenses on a few photographs and write a report.", "brinell.cli.measure:demo"),
+    Command(
+        "status", INSPECT, "Print how far a run is, and which parts are missing or stuck.", "brinell.cli.status:status"
+    ),
     Command("summary", INSPECT, "Print what a run found.", "brinell.cli.inspect:summary"),
     Command("report", INSPECT, "Write a run's HTML report: one file that opens anywhere.", "brinell.cli.inspect:report"),
     Command("card", INSPECT, "Write each model's hardness card: SVG, PNG, Markdown.", "brinell.cli.inspect:card"),

@@ -139,6 +139,8 @@ def _print_board(board: Leaderboard) -> None:
     if board.slice is not None:
         out.print(f"\n{board.slice}", style="bold")
     out.print(_board_table(board), board.verdict(), sep="\n")
+    if any(row.overall for row in board.rows):
+        out.print(_overall_table(board))
     for measure in board.measures:
         out.print(f"{measure.name}: {board.heading(measure)} ({format_operators(board, measure)})")
     say(*(f"left out: {note}" for note in board.left_out))
@@ -210,3 +212,17 @@ def _board_table(board: Leaderboard) -> Grid:
         "the mean over operators. Brackets: 95 % intervals over images."
     )
     return Grid(heads, tuple(rows), note=note)
+
+
+def _overall_table(board: Leaderboard) -> Grid:
+    """Return figures that are not ranked, a row for each, with the models side by side."""
+    names = dict.fromkeys(name for row in board.rows for name in row.overall)
+    rows = [(name, *(_overall(name, row.overall.get(name)) for row in board.rows)) for name in names]
+    note = "Not ranked; see docs/corruptions.md. Effective robustness is against the first model that was given."
+    return Grid(("over all degradations", *(row.model for row in board.rows)), tuple(rows), note=note)
+
+
+def _overall(name: str, value: Estimate | None) -> str:
+    if value is None:
+        return ""
+    return format_mean(value) if name == "nll" else format_share(value)

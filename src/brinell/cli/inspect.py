@@ -14,7 +14,7 @@ from brinell.lenses.sample import describe_sample
 from brinell.report.rows import shown_by_lens, sql_errors
 from brinell.results import Run, merge
 from brinell.runs.plain import to_plain
-from brinell.runs.queries import describe_queries
+from brinell.runs.queries import describe_invalid, describe_queries
 
 NOT_VERIFIED = 1  # exit code
 Folder = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a run.")]
@@ -91,7 +91,7 @@ def summary(
     analyses = run.shown()
     found = run.findings(**options)
     print_findings([(show, name, found[name]) for show, name, _ in analyses] if options else analyses)
-    say(*filter(None, [describe_sample(run)]), *describe_queries(run.manifest))
+    say(*filter(None, [describe_sample(run)]), *describe_queries(run.manifest), *describe_invalid(run))
 
 
 def rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from brinell.cli.config_flags import config_of, run_flags
 from brinell.cli.console import out, say
 from brinell.cli.execute import confirm_cost, execute
 from brinell.cli.flags import with_flags
+from brinell.config.part import scheduled_part
 from brinell.engine.checks import check_config
 from brinell.evidence.plan import read_plan
 from brinell.report.grid import Grid
@@ -35,10 +37,19 @@ def _run(
     def quick() -> RunConfig:
         return config_of(config, {**given, "preset": "quick"})
 
-    loaded = config_of(config, given)
+    loaded = _scheduled(config_of(config, given))
     if loaded.plan is not None:
         read_plan(Path(loaded.plan))  # a mistake is found before hours are spent
     execute(loaded, partial(confirm_cost, quick=quick, yes=yes))
+
+
+def _scheduled(config: RunConfig) -> RunConfig:
+    """Return a config with the part that an array job's scheduler names, unless one is given."""
+    if config.execution.part is not None or (found := scheduled_part(os.environ)) is None:
+        return config
+    part, variable = found
+    say(f"{part.words} ({variable}); --part 1/1 measures everything here")
+    return config.model_copy(update={"execution": config.execution.model_copy(update={"part": str(part)})})
 
 
 def _plan(given: Mapping[str, Any], config: File = None) -> None:

@@ -200,15 +200,15 @@ def compare_runs(
 
 def _tables(pair: Pair, deltas: list[Delta]) -> tuple[ComparisonTable, ...]:
     """Return what the pair's lenses add to a comparison."""
-    found: list[ComparisonTable] = []
+    found: list[ComparisonTable | None] = []
     if pair.old.run.sampled or pair.new.run.sampled:  # its tables are by level, of which each has few images
         return ()
     for lens in (LENSES[name] for name in pair.lenses if name in LENSES):
         own = [delta for delta in deltas if delta.measure.lens == lens.name]
-        table = lens.reader.compare(own) if lens.reader.compare is not None and own else None
-        if table is not None:
-            found.append(table)
-    return tuple(found)
+        reader, sides = lens.reader, [(side.run, side.model) for side in (pair.old, pair.new)]
+        found += [] if reader.compare is None or not own else [reader.compare(own)]
+        found += [] if reader.compare_overall is None or not own else [reader.compare_overall(sides[0], sides[1])]
+    return tuple(table for table in found if table is not None)
 
 
 def compare_measure(number: int, pair: Pair, measure: Measure, seed: int) -> tuple[list[Delta], list[str]]:

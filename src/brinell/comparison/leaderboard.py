@@ -12,15 +12,17 @@ import numpy as np
 
 from brinell.comparison.cells import share_smallest
 from brinell.comparison.measures import TITLES, Column, describe_measure, format_estimate, image_values, measures_of
+from brinell.comparison.overall import read_overall
 from brinell.comparison.paired import MIN_IMAGES
 from brinell.comparison.pairing import Subject, require_pairable, shorten_folders
 from brinell.comparison.ranks import mean_over_operators, percentile_intervals, rank_values
 from brinell.comparison.resampling import RESAMPLES, Array, resampled_sums
+from brinell.comparison.slices import images_of
 from brinell.errors import ConfigError, RunError
 from brinell.lenses.reader import Measure
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
-from brinell.runs.slices import Slice, find_slices
+from brinell.runs.slices import Slice
 from brinell.runs.statistics import CONFIDENCE, Estimate
 from brinell.runs.words import join_names, note_few
 
@@ -30,7 +32,8 @@ class LeaderboardRow:
     """One model: its mean rank (1 is best) over measures, within each of which operators count equally, and its figures.
 
     `position` is 1 + the number of models that are clearly better: models that can't be told apart share a position.
-    `figures` are means over operators and `ranks` mean ranks over operators, by measure. Intervals are over images.
+    `figures` are means over operators and `ranks` mean ranks over operators, by measure; `overall` are further figures that
+    don't count in ranks, such as mPC and calibration. Intervals are over images.
     """
 
     model: str
@@ -38,6 +41,7 @@ class LeaderboardRow:
     ranks: dict[str, float]
     figures: dict[str, Estimate]
     position: int = 1
+    overall: dict[str, Estimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ def rank_models(
         raise ConfigError(f"a leaderboard needs two models or more; give the runs of several models{first}{others}")
     images = list(dict.fromkeys(image for run in runs for image in run.image_names))
     if slice is not None:
-        images = _images_of(slice, runs)
+        images = images_of(slice, runs)
     found: list[_Values] = []
     left_out = []
     for measure in (one for one in measures_of(lens for run in runs for lens in run.lenses) if one.ranked):
@@ -156,6 +160,7 @@ def rank_models(
             {one.measure.name: ranks[k][index] for k, one in enumerate(found)},
             {one.measure.name: figures[k][index] for k, one in enumerate(found)},
             1 + int(better[:, index].sum()),
+            {} if slice is not None else read_overall(entries[model], next(iter(entries.values()))),
         )
         for index, model in enumerate(entries)
     ]
@@ -168,19 +173,6 @@ def rank_models(
         skipped,
         None if slice is None else str(slice),
     )
-
-
-def list_slices(runs: Sequence[Run], text: str) -> list[Slice]:
-    """Return the slices that a text stands for, COLUMN=VALUE or COLUMN, by the first run that is finished."""
-    first = next((run for run in runs if run.finished), None)
-    return [] if first is None else list(find_slices(first, Slice.parse(text), next(iter(first.models))))
-
-
-def _images_of(one: Slice, runs: Sequence[Run]) -> list[str]:
-    """Return the images of a slice, by the first run: all measured the same images."""
-    if one.value is None:
-        raise ConfigError(f"a leaderboard is of one slice; give a value: {one.column}=VALUE")
-    return find_slices(runs[0], one, next(iter(runs[0].models)))[one]
 
 
 def _rank_by_one_lens(

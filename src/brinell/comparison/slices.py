@@ -1,9 +1,11 @@
-"""Slices of two models compared: how much each measure changed, on average over operators, for the images of each slice."""
+"""Slices of two models compared: how much each measure changed, on average over operators, for the images of each slice;
+and the images of a slice, for leaderboards.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +14,11 @@ from brinell.comparison.measures import averaged_operators, format_value, image_
 from brinell.comparison.paired import MIN_IMAGES, Effects, holm, paired_effects
 from brinell.comparison.pairing import Pair
 from brinell.comparison.resampling import Array
+from brinell.errors import ConfigError
 from brinell.lenses.reader import ComparisonTable, Measure
 from brinell.runs.plain import to_plain
-from brinell.runs.slices import CLASS, MOST, order_values, read_columns, select_columns, slice_values
+from brinell.runs.run import Run
+from brinell.runs.slices import CLASS, MOST, Slice, find_slices, order_values, read_columns, select_columns, slice_values
 from brinell.runs.statistics import Estimate
 
 HEADS = ("", "measure", "before", "after", "change [95 %]", "p", "images", "")
@@ -53,7 +57,7 @@ def slice_tables(pair: Pair, seed: int, alpha: float) -> Iterator[ComparisonTabl
     classes = slice_values(pair.old.run, CLASS, pair.old.model)
     if 1 < len(set(classes.values())) <= MOST:
         divided[CLASS] = classes
-    measured = [values for measure in measures_of(pair.lenses) if (values := _values(pair, measure)) is not None]
+    measured = [found for measure in measures_of(pair.lenses) if (found := _values(pair, measure)) is not None]
     for column, values in divided.items():
         yield _table(pair, column, values, measured, seed=seed, alpha=alpha)
 
@@ -125,3 +129,19 @@ def _cells(measure: Measure, change: SliceChange) -> tuple[str, ...]:
         str(change.images),
         "" if change.verdict == "no clear difference" else change.verdict,
     )
+
+
+# ---- leaderboards ----
+
+
+def list_slices(runs: Sequence[Run], text: str) -> list[Slice]:
+    """Return the slices that a text stands for, COLUMN=VALUE or COLUMN, by the first run that is finished."""
+    first = next((run for run in runs if run.finished), None)
+    return [] if first is None else list(find_slices(first, Slice.parse(text), next(iter(first.models))))
+
+
+def images_of(one: Slice, runs: Sequence[Run]) -> list[str]:
+    """Return the images of a slice, by the first run: all measured the same images."""
+    if one.value is None:
+        raise ConfigError(f"a leaderboard is of one slice; give a value: {one.column}=VALUE")
+    return find_slices(runs[0], one, next(iter(runs[0].models)))[one]

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from brinell.engine.context import RunContext
+from brinell.engine.measuring import SCORES, make_evaluator
 from brinell.engine.rows import rows_table
-from brinell.engine.runner import SCORES, make_evaluator
 from brinell.engine.setup import jobs_of
 from brinell.engine.shards import Entry, load_images
 from brinell.engine.truth import Truth

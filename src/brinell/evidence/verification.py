@@ -91,14 +91,14 @@ def _check_again(run: Run, sample: int, trust: bool) -> Iterator[Check]:
     from brinell.engine.manifest import refuse_other_images
     from brinell.engine.reopening import reopen
     from brinell.engine.shards import worker_count
-    from brinell.engine.survey import select_indices, survey
+    from brinell.engine.survey import Survey, select_indices
 
     try:
         setup = reopen(run, trust=trust, call="verify")
         objects = object_rule(setup.config.data, any(model.detector is not None for model in setup.models))
         indices = select_indices(setup.dataset, setup.config.data, setup.config.seed)
         with ThreadPoolExecutor(worker_count(setup.config.execution.workers), "decode") as pool:
-            samples = survey(setup.dataset, indices, pool, strict=False, advance=lambda done: None, objects=objects)
+            samples = Survey(setup.dataset, indices, pool, strict=False, objects=objects).table(lambda done: None)
         refuse_other_images(run.store, setup.dataset, samples)
     except RunError as error:
         yield Check("models and images", "as the run measured them", (str(error),))

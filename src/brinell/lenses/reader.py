@@ -225,9 +225,10 @@ class Reader:
     `finish` computes further `tables` once, when a run has all rows, and returns advice in a line if it lacks something
     that it needs. `motions` is for a lens that moves images: the coordinates of an operator's motions by image, and the
     score of random ones (see `brinell export-moved`). `compare` makes a further table for a comparison, from what changed
-    in the lens's measures. Rules can limit `measures` and `statistics`. `hardness` says what hardness means under this
-    lens. `maps` is for a lens that asks about places: "module:function" of a function from the run, the lens's options,
-    a model and an image to `AnswerMap`s.
+    in the lens's measures, and `compare_overall` one of figures over everything that it measured, from the runs and names
+    of two models. `overall` returns such figures of one model, some of them against a baseline, for leaderboards. Rules can
+    limit `measures` and `statistics`. `hardness` says what hardness means under this lens. `maps` is for a lens that asks
+    about places: "module:function" of a function from the run, the lens's options, a model and an image to `AnswerMap`s.
     """
 
     columns: Schema
@@ -243,6 +244,8 @@ class Reader:
     statistics: tuple[Statistic, ...] = ()
     hardness: Scale | None = None
     compare: Callable[[Sequence[Compared]], ComparisonTable | None] | None = None
+    compare_overall: Callable[[tuple[Run, str], tuple[Run, str]], ComparisonTable | None] | None = None
+    overall: Callable[[Run, str, tuple[Run, str] | None], Mapping[str, Estimate]] | None = None
     failures: Failures | None = None
     exhibits: Callable[[Run, Mapping[str, Any]], list[Exhibit]] | None = None
     finish: Callable[[Run], str | None] | None = None

@@ -22,8 +22,8 @@ from brinell.models.model import Description, Forward, Model
 from brinell.models.onnx_metadata import Known, read_known
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
-from brinell.models.probe import make_classifier, make_detector, probe
-from brinell.models.quantise import quantise_file
+from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe
+from brinell.models.quantise import is_dynamic, quantise_file
 
 
 def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
@@ -46,11 +46,21 @@ def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
         session = open_session(file, device)
         facts["quantised"] = f"{options.quantise} by onnxruntime" if options.quantise == "int8" else "fp8 weights"
     fingerprint = file_fingerprint(file)
-    if options.is_detector():
+    if options.task == "embedding":
+        from brinell.models.embedders import check_embedder, make_embedder  # it imports this module
+
+        check_embedder(options)
+        run = session_forward(session, options.output)
+        model = make_embedder(run, description, options, device=device, fingerprint=fingerprint, facts=facts)
+    elif options.is_segmenter():
+        options.is_detector()  # raises for options of detectors
+        run = session_forward(session, options.output)
+        model, _ = make_segmenter(run, description, device=device, fingerprint=fingerprint, facts=facts)
+    elif options.is_detector():
         heads = _session_heads(session, options)
         model = make_detector(heads, options, description, device=device, fingerprint=fingerprint, facts=facts)
     else:
-        forward = session_forward(session, options.output, last=_last(options))
+        forward = session_forward(session, options.output, last=_last(options), single=is_dynamic(options))
         probed = probe(forward, description, device)
         model = make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
     return replace(model, whole_only=_takes_bytes(session))
@@ -76,26 +86,28 @@ def open_session(path: Path, device: torch.device | None = None) -> Any:
         raise ModelError(f"onnxruntime can't load {path.name}: {str(error).strip().splitlines()[0]}") from error
 
 
-def session_forward(session: Any, output: str | None = None, *, last: bool | None = None) -> Forward:
-    """Return a session as a function of float32 NCHW tensors."""
+def session_forward(session: Any, output: str | None = None, *, last: bool | None = None, single: bool = False) -> Forward:
+    """Return a session as a function of float32 NCHW tensors; `single`: it gets one image at a time."""
     names = [out.name for out in session.get_outputs()]
     if output is not None and output not in names:
         raise ModelError(f"the ONNX file has no output {output!r}; it has {', '.join(names)}")
-    run = _session_runner(session, [output or names[0]], last)
+    run = _session_runner(session, [output or names[0]], last, single=single)
     return lambda images: run(images)[0]
 
 
 def _session_heads(session: Any, options: ModelOptions) -> Callable[[Tensor], Heads]:
     """Return a session as a function that returns a detector's outputs by their roles."""
     names = [out.name for out in session.get_outputs()]
-    run = _session_runner(session, names, _last(options))
+    run = _session_runner(session, names, _last(options), single=is_dynamic(options))
     return lambda images: read_heads(dict(zip(names, run(images), strict=True)), options, options.label)
 
 
-def _session_runner(session: Any, chosen: list[str], last: bool | None = None) -> Callable[[Tensor], list[Tensor]]:
+def _session_runner(
+    session: Any, chosen: list[str], last: bool | None = None, *, single: bool = False
+) -> Callable[[Tensor], list[Tensor]]:
     """Return a function from float32 NCHW tensors to the chosen outputs of a session."""
     entry = session.get_inputs()[0]
-    fixed_batch = entry.shape[0] if isinstance(entry.shape[0], int) else None
+    fixed_batch = entry.shape[0] if isinstance(entry.shape[0], int) else 1 if single else None
     last = _channels_last(entry.shape) if last is None else last
     whole = _takes_bytes(session)
     half = entry.type == "tensor(float16)"

@@ -90,7 +90,7 @@ def _fit(declared: Preprocess, found: Preprocess) -> Preprocess:
 
 
 def _read_hf(processor: Mapping[str, Any]) -> Preprocess:
-    defaults = {"do_normalize": True, "do_rescale": True, "rescale_factor": 1 / 255, "resample": 3}
+    defaults: dict[str, Any] = {"do_normalize": True, "do_rescale": True, "rescale_factor": 1 / 255, "resample": 3}
     defaults |= {"image_mean": [0.0], "image_std": [1.0]}
     return read_processor(SimpleNamespace(**(defaults | dict(processor))))
 

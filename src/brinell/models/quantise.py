@@ -1,6 +1,6 @@
 """Quantised copies of models: int8 by onnxruntime's quantiser, fp8 by torch's number format.
 
-int8: weights and activations, dynamically (ranges of activations are measured for each batch), or statically with
+int8: weights and activations, dynamically (ranges of activations are measured for each image), or statically with
 `calibration` images, per channel. fp8: weights alone, in torch's float8_e4m3fn with a scale per output channel.
 """
 
@@ -32,6 +32,11 @@ INT8_FACTS = {"quantised": "int8 by onnxruntime"}
 _BATCH = 8
 _ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 _LARGEST = 448.0  # of float8_e4m3fn
+
+
+def is_dynamic(options: ModelOptions) -> bool:
+    """Whether ranges of activations are measured as images come; these then go one by one, since they would share them."""
+    return options.quantise == "int8" and options.calibration is None
 
 
 def round_to_fp8(weight: Tensor) -> Tensor:

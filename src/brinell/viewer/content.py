@@ -17,12 +17,13 @@ from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.versions import package_version
 from brinell.viewer.compare import compare_models
-from brinell.viewer.digest import HARDNESS, STRONGEST, SURVIVED, WRONG, Cells, Digest
+from brinell.viewer.digest import STRONGEST, SURVIVED, WRONG, Cells, Digest
 from brinell.viewer.digests import Digests
 from brinell.viewer.index import Opened, RunIndex
 from brinell.viewer.names import format_parameters, parse_parameters, unescape
 from brinell.viewer.pictures import Pictures
 from brinell.viewer.sequences import clean_answer, name_class, read_sequence
+from brinell.viewer.values import HARDNESS
 from brinell.viewer.watch import watch_run
 
 JSON, BYTES = "application/json", "application/octet-stream"
@@ -130,6 +131,10 @@ class Content:
                 body = pictures.saliency(model, image)
             case ["saliency", model, lens, operator, image]:
                 body = pictures.saliency(model, image, (lens, operator, _parameters(stem)))
+            case ["masks", model, image] if stem == "clean":
+                body = pictures.masks(model, image)
+            case ["masks", model, lens, operator, image]:
+                body = pictures.masks(model, image, (lens, operator, _parameters(stem)))
             case _:
                 raise NotFound("/".join(parts))
         return Reply(body, KINDS[kind], lasting=True)

@@ -28,11 +28,20 @@ _INSIDE = {"rows", "exhibits", "saliency", "unfinished", "viewer"}  # folders of
 def find_runs(place: str) -> list[str]:
     """Return the folders of the runs at a place: itself, or those below it. A place that doesn't exist has none."""
     store = Store(place)
+    if store.is_local:
+        return [store.url] if store.exists(MANIFEST) else sorted(_walk(store.root, DEPTH))
+    try:
+        return _find_remote(store)
+    except Exception as error:  # every file system has its own
+        raise RunError(
+            f"can't look for runs at {place}: {error}; check the address, the network and your rights"
+        ) from error
+
+
+def _find_remote(store: Store) -> list[str]:
+    store.fs.invalidate_cache()  # listings of buckets are kept
     if store.exists(MANIFEST):
         return [store.url]
-    if store.is_local:
-        return sorted(_walk(store.root, DEPTH))
-    store.fs.invalidate_cache()  # listings of buckets are kept
     patterns = (posixpath.join(store.root, *["*"] * depth, MANIFEST) for depth in range(1, DEPTH + 1))
     found = sorted(path for pattern in patterns for path in store.fs.glob(pattern))
     return [store.fs.unstrip_protocol(posixpath.dirname(path)) for path in found]
@@ -90,11 +99,18 @@ class RunIndex:
         self._opened: dict[str, Opened] = {}
         self._lock = threading.Lock()
         self._folders: dict[str, str] = {}
+        self.problems: dict[str, BrinellError] = {}
 
     def folders(self) -> dict[str, str]:
-        """Return the folders of all runs by id."""
-        found = list(dict.fromkeys(folder for place in self.places for folder in find_runs(place)))
-        self._folders = name_runs(found)
+        """Return the folders of all runs by id; places that can't be looked at are in `problems`."""
+        found: dict[str, None] = {}
+        problems: dict[str, BrinellError] = {}
+        for place in self.places:
+            try:
+                found |= dict.fromkeys(find_runs(place))
+            except BrinellError as error:
+                problems[place] = error
+        self._folders, self.problems = name_runs(list(found)), problems
         return self._folders
 
     def open(self, identity: str) -> Opened:
@@ -119,6 +135,8 @@ class RunIndex:
                 yield identity, folder, self.open(identity)
             except BrinellError as error:
                 yield identity, folder, error
+        for place, problem in self.problems.items():
+            yield place, place, problem
 
 
 def _open_run(store: Store, state: tuple[Any, ...]) -> Run:

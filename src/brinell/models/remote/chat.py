@@ -1,15 +1,13 @@
-"""Chat models with vision behind OpenAI-compatible chat completions, as classifiers over a closed set.
+"""Chat models with vision behind OpenAI-compatible chat completions: classifiers over a closed set, or free answers.
 
-A question lists the classes by letters. Scores are the probabilities of the letters as the first token of the answer, where
-the server returns them; otherwise the answer is parsed strictly and stands alone. What is no valid answer (a refusal,
-prose, a truncated answer) is a class of its own, the last one, so that it is counted and never taken for another class.
+Scores are the probabilities of the choices' letters as the first token of the answer, where the server returns them;
+otherwise the answer is parsed strictly and stands alone.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import math
 import string
 import time
 from collections.abc import Mapping
@@ -19,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from brinell.classes import Classes
+from brinell.classes import NO_ANSWER, Classes
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, ServiceError
@@ -31,6 +29,7 @@ from brinell.models.remote.cache import AnswerCache, default_file
 from brinell.models.remote.http import HttpClient, TransientError
 from brinell.models.remote.mapping import RequestOptions, ServiceMapping, read_mapping
 from brinell.models.remote.protocol import Request, encode_image
+from brinell.models.remote.questions import CHOICES, QUESTION, QUESTION_BY_NAME, OpenQuestion, Question
 from brinell.models.remote.service import MAX_PAUSE
 from brinell.models.remote.source import (
     Opening,
@@ -41,60 +40,8 @@ from brinell.models.remote.source import (
     without_normalisation,
 )
 
-NO_ANSWER = "no valid answer"
-CHOICES = "{choices}"
-QUESTION = f"Which of these does the image show?\n{CHOICES}\nAnswer with the letter of one choice and nothing else."
-QUESTION_BY_NAME = f"Which of these does the image show?\n{CHOICES}\nAnswer with one of these names and nothing else."
 SIDE = 448  # of the images that are sent
 TOP = 20  # tokens whose probabilities are asked for, which is what APIs allow at most
-TOKENS = 16  # of an answer
-_QUOTES = " \t\r\n\"'`*_.()[]:"
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question with its choices: letters, or the names themselves if there are too many classes for letters."""
-
-    text: str
-    classes: Classes  # without the one for invalid answers
-
-    @property
-    def letters(self) -> str:
-        """The letters of the choices; none: choices are names."""
-        return string.ascii_uppercase[: len(self.classes)] if len(self.classes) <= len(string.ascii_uppercase) else ""
-
-    def ask(self) -> str:
-        """Return the question as it is sent."""
-        names = [self.classes.short_name(index) for index in range(len(self.classes))]
-        pairs = zip(self.letters, names, strict=True) if self.letters else ()
-        lines = [f"{letter}. {name}" for letter, name in pairs] or names
-        return self.text.replace(CHOICES, "\n".join(lines))
-
-    def read(self, answer: str) -> int:
-        """Return the class of an answer: a letter, a name, or both; that of invalid answers if it is anything else."""
-        text = answer.strip(_QUOTES)
-        letter, _, rest = text.partition(" ")
-        letter = letter.strip(_QUOTES).upper()
-        if len(letter) == 1 and letter in self.letters:
-            index = self.letters.index(letter)
-            if not rest or self.classes.find(rest.strip(_QUOTES)) == [index]:
-                return index
-        found = self.classes.find(text)
-        return found[0] if len(found) == 1 else len(self.classes)
-
-    def read_tokens(self, tokens: list[Any]) -> np.ndarray | None:
-        """Return the probabilities of the choices from the tokens of an answer; None if there are none."""
-        first = next((token for token in tokens if str(token.get("token", "")).strip(_QUOTES)), None)
-        if first is None or not self.letters:
-            return None
-        scores = np.zeros(len(self.classes) + 1)
-        options = {str(each.get("token")): each for each in (first, *(first.get("top_logprobs") or ()))}
-        for token, each in options.items():
-            letter = token.strip(_QUOTES).upper()
-            if len(letter) == 1 and letter in self.letters and isinstance(each.get("logprob"), (int, float)):
-                scores[self.letters.index(letter)] += math.exp(min(0.0, each["logprob"]))
-        scores[-1] = max(0.0, 1.0 - scores.sum())
-        return scores
 
 
 @dataclass(frozen=True)
@@ -102,11 +49,16 @@ class ChatCodec:
     """Requests and answers of chat completions, with one image per request."""
 
     name: str
-    question: Question
+    question: Question | OpenQuestion
     options: RequestOptions
     parameters: Mapping[str, Any] = field(default_factory=dict)  # that this server understands
     votes: int = 1
     most: int = 1
+
+    @property
+    def seen(self) -> Mapping[int, str]:
+        """The answers to an open question, by output."""
+        return self.question.seen if isinstance(self.question, OpenQuestion) else {}
 
     def request(self, inputs: list[np.ndarray]) -> Request:
         """Write the question and the image as one message."""
@@ -128,7 +80,8 @@ class ChatCodec:
             raise ServiceError("its response has no choices, as chat completions have")
         if len(choices) < self.votes:
             raise ServiceError(f"it returned {len(choices)} of {self.votes} answers; it may not support n: use votes=1")
-        return np.mean([self._read(choice) for choice in choices], 0, dtype=np.float32)
+        scores: np.ndarray = np.stack([self._read(choice) for choice in choices]).mean(0)
+        return scores.astype(np.float32)
 
     def _read(self, choice: Mapping[str, Any]) -> np.ndarray:
         message = choice.get("message")
@@ -138,14 +91,14 @@ class ChatCodec:
             logs = choice.get("logprobs")
             found = self.question.read_tokens((logs.get("content") or []) if isinstance(logs, dict) else [])
         if found is None:
-            found = np.zeros(len(self.question.classes) + 1)
+            found = np.zeros(self.question.outputs)
             found[self._parse(message)] = 1
         return found
 
     def _parse(self, message: Mapping[str, Any]) -> int:
         content = message.get("content")
         if message.get("refusal") or not isinstance(content, str):
-            return len(self.question.classes)
+            return self.question.invalid
         return self.question.read(content)
 
 
@@ -155,21 +108,26 @@ def open_chat(rest: str, options: ModelOptions, execution: Execution) -> Model:
     opening = _opening(rest, options, execution)
     question = _question(options)
     codec = ChatCodec(options.model or "", question, opening.mapping.request, votes=options.votes)
-    identity = {"url": opening.url, "model": options.model, "question": question.ask(), "votes": options.votes}
+    identity: dict[str, Any] = {
+        "url": opening.url,
+        "model": options.model,
+        "question": question.ask(),
+        "votes": options.votes,
+    }
     identity |= {"version": opening.mapping.version, "headers": public_headers(opening.mapping)}
     identity |= {"format": opening.mapping.request.format, "quality": opening.mapping.request.quality}
     parameters, scored = _learn(opening, codec, digest(identity))
     codec = ChatCodec(codec.name, question, codec.options, parameters, options.votes)
     service = opening.service(opening.url, codec, digest({**identity, "parameters": parameters}))
-    classes = Classes((*question.classes.names, NO_ANSWER))
+    classes = Classes((*question.classes.names, NO_ANSWER)) if isinstance(question, Question) else None
     known = Preprocess(SIDE, SIDE, fill=LETTERBOX_FILL)
     return Model(
         name=options.label,
         forward=service_forward(service),
         preprocess=without_normalisation(select_preprocess(options, known)),
         device=select_device(execution),
-        fingerprint=digest({**identity, "parameters": parameters, "classes": classes.names}),
-        outputs=len(classes),
+        fingerprint=digest({**identity, "parameters": parameters, "classes": classes and classes.names}),
+        outputs=question.outputs,
         probabilities=True,
         classes=classes,
         facts={**opening.facts("chat completions", opening.mapping.request.format), "question": question.ask()},
@@ -198,20 +156,30 @@ def _opening(rest: str, options: ModelOptions, execution: Execution) -> Opening:
     return Opening(url, mapping, client, cache, options, execution)
 
 
-def _question(options: ModelOptions) -> Question:
+def _question(options: ModelOptions) -> Question | OpenQuestion:
+    if options.task == "answer":
+        if options.question is None or options.classes is not None or options.votes > 1:
+            raise ConfigError(
+                f"{options.source} answers freely (task=answer): it needs ?question=FILE, and no classes or votes"
+            )
+        return OpenQuestion(_read_question(options.question))
     classes = select_classes(options, None)
     if classes is None:
         raise ConfigError(f"{options.source} needs class names to choose from: ?classes=imagenet or a file")
     if options.question is None:
         letters = len(classes) <= len(string.ascii_uppercase)
         return Question(QUESTION if letters else QUESTION_BY_NAME, classes)
-    try:
-        text = Path(options.question).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the question {options.question!r} can't be read as UTF-8 text: {error}") from error
+    text = _read_question(options.question)
     if CHOICES not in text:
         raise ConfigError(f"the question {options.question!r} needs {CHOICES} in the place of the classes")
     return Question(text, classes)
+
+
+def _read_question(file: str) -> str:
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the question {file!r} can't be read as UTF-8 text: {error}") from error
 
 
 # ---- what a server understands ----
@@ -224,7 +192,7 @@ def _without(parameters: Mapping[str, Any], refused: str) -> dict[str, Any]:
     """Return parameters for a server that refuses one of them."""
     kept = {name: value for name, value in parameters.items() if name != refused}
     if refused == "max_tokens":
-        return {**kept, "max_completion_tokens": TOKENS}
+        return {**kept, "max_completion_tokens": parameters[refused]}
     if refused == "top_logprobs" and parameters[refused] > FEWER:
         return {**kept, "top_logprobs": FEWER}
     if refused in ("logprobs", "top_logprobs"):
@@ -240,7 +208,7 @@ def _learn(opening: Opening, codec: ChatCodec, identity: str) -> tuple[dict[str,
     key = "parameters"
     if known := opening.cache.read(identity, [key]).get(key):
         return dict(known[0]["parameters"]), bool(known[0]["scored"])
-    parameters: dict[str, Any] = {"max_tokens": TOKENS, "temperature": 0 if codec.votes == 1 else 1}
+    parameters: dict[str, Any] = {"max_tokens": codec.question.tokens, "temperature": 0 if codec.votes == 1 else 1}
     parameters |= {"logprobs": True, "top_logprobs": TOP} if codec.question.letters else {}
     parameters |= {} if codec.votes == 1 else {"n": codec.votes}
     while True:

@@ -57,6 +57,8 @@ class ZeroShot(nn.Module):
 
     def __init__(self, image: nn.Module, weight: Tensor, bias: Tensor, *, sigmoid: bool) -> None:
         super().__init__()
+        self.weight: Tensor
+        self.bias: Tensor
         self.image, self.sigmoid = image, sigmoid
         self.register_buffer("weight", weight)
         self.register_buffer("bias", bias)

@@ -111,10 +111,11 @@ def jpeg_compression(images: Tensor, constants: Row) -> Tensor:
         "pixelate",
         "digital",
         Constants([(0.6,), (0.5,), (0.4,), (0.3,), (0.25,)], [(0.95,), (0.9,), (0.85,), (0.75,), (0.65,)], (1,)),
+        bytes=True,
     ),
 )
 def pixelate(images: Tensor, constants: Row) -> Tensor:
     """Shrink the image by averaging, and enlarge its pixels."""
     height, width = images.shape[2:]
-    small = resize(images.round().to(torch.uint8), int(height * constants[0]), int(width * constants[0]), "box")
-    return resize(small, height, width, "box").to(torch.float32)
+    small = resize(images, int(height * constants[0]), int(width * constants[0]), "box")
+    return resize(small, height, width, "box")

@@ -1,16 +1,21 @@
 // Boxes of detectors over pictures: kinds differ in colour, line and text, as in reports (marks.py).
-import { html, useAsync } from "./lib.js";
+import { html, useAsync, useRef, useSize } from "./lib.js";
 import { getJson, path } from "./api.js";
 
 const MEANINGS = { found: "found", lost: "lost", weak: "score below the threshold", changed: "found as another class", new: "found only in the changed image" };
 
+const TEXT = 11; // pixels on the screen
+
 // `width` and `height` are those of the picture, whose scale the boxes share.
 export function Boxes({ marks, width, height }) {
-  const text = Math.max(width, height) / 30;
+  const box = useRef(null);
+  const shown = useSize(box);
+  const scale = shown.width ? Math.min(shown.width / width, shown.height / height) : 1;
+  const text = Math.min(TEXT / scale, Math.max(width, height) / 12);
   const areas = marks.map(({ box: [left, top, right, bottom] }) => clip([left * width, top * height, right * width, bottom * height], width, height));
   const taken = [];
   const labels = marks.map((mark, number) => { const place = placeLabel(areas[number], [mark.text.length * text * 0.56 + text * 0.5, text * 1.3], width, height, taken); taken.push(place); return place; });
-  return html`<svg class="boxes" viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${marks.length ? `boxes: ${marks.map((mark) => mark.text).join("; ")}` : "no boxes"}>
+  return html`<svg class="boxes" ref=${box} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${marks.length ? `boxes: ${marks.map((mark) => mark.text).join("; ")}` : "no boxes"}>
     ${marks.map((mark, number) => { const [left, top, right, bottom] = areas[number]; return html`<g key=${`box ${number}`} class=${`mark ${mark.kind}`}>
       <rect class="halo" x=${left} y=${top} width=${right - left} height=${bottom - top} /><rect class="edge-line" x=${left} y=${top} width=${right - left} height=${bottom - top} /></g>`; })}
     ${marks.map((mark, number) => { const [left, top, right, bottom] = labels[number]; return html`<g key=${`label ${number}`} class=${`mark ${mark.kind}`}>
