@@ -56,6 +56,7 @@ def test_brushes_select_what_sql_selects(tab: Tab, viewed_run: brinell.Run) -> N
     page.wait_for_selector(".grid-row")
     everything = len(viewed_run.image_names)
     assert page.locator("#selected").inner_text() == f"{everything} images"
+    wait_until(page, "document.querySelectorAll('.panels .card > p.small').length >= 5")  # sentences move the charts down
     charts = page.locator(".histogram")
     titles = charts.locator(".histogram-head .clip").all_inner_texts()
     for title, last in (("fog", 9), ("rotation", 2)):
