@@ -2,7 +2,7 @@
 # make check  format, lint, types, layers                                  make test-all  all tests
 # make bench  docs/performance.md                                          make test-zoo  timm, torchvision, Hugging Face, MAITE …
 # make chaos  docs/reliability.md: faults on purpose                       make fidelity  docs/fidelity.md
-# make test-browser  the viewer and the report in Chromium
+# make test-browser  the viewer and the report in Chromium                 make docs      the documentation site, in site/html
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +11,7 @@ ZOO := .venv-zoo
 PARALLEL := --numprocesses 2 --dist loadscope
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all test-browser check format test-zoo bench fidelity chaos clean
+.PHONY: demo test test-all test-browser check format test-zoo bench fidelity chaos docs clean
 
 demo: $(VENV)/demo
 	$(VENV)/bin/brinell demo
@@ -56,6 +56,9 @@ fidelity: $(VENV)/dev
 chaos: $(VENV)/chaos
 	$(VENV)/bin/python -m chaos
 
+docs: $(VENV)/docs
+	$(VENV)/bin/python -m website
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "brinell needs Python 3.11 or newer: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
@@ -72,6 +75,10 @@ $(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt
 	$(VENV)/bin/python $(PIP) --constraint constraints.txt --requirement benchmarks/requirements.txt
 	touch $@
 
+$(VENV)/docs: $(VENV)/dev website/requirements.txt
+	$(VENV)/bin/python $(PIP) --constraint constraints.txt --requirement website/requirements.txt
+	touch $@
+
 $(VENV)/chaos: $(VENV)/dev chaos/requirements.txt
 	$(VENV)/bin/python $(PIP) --constraint constraints.txt --requirement chaos/requirements.txt
 	touch $@
@@ -83,4 +90,4 @@ $(ZOO)/zoo: pyproject.toml constraints-zoo.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(ZOO) runs
+	rm -rf $(VENV) $(ZOO) runs site

@@ -76,7 +76,7 @@ def run(
     `name` and options, or a list of them (default: profile). `preset` names options that are not given: "quick", "full" or
     a paper's (`brinell ls presets`). `budget` is a share of the queries (0.1), their number (20000) or how narrow the
     headline interval has to be ("±1%"); a larger one adds to the same run. `saliency` (True, or options) also compares
-    where torch models look.
+    where torch models look. With a part in `execution`, the run is finished once all parts are.
     """
     options = {"lens": lens, "preset": preset, "select": select, "seed": seed, "budget": budget}
     options |= {"saliency": saliency, "out": out}
@@ -150,7 +150,7 @@ def execute_setup(
     store = execute(setup, progress, on_lens, early).store
     finished = opened[0] if opened else Run(store)
     finished.refresh()
-    if setup.config.saliency is not None:
+    if setup.config.saliency is not None and finished.finished:
         run_comparison(finished, setup, setup.config.saliency, progress)
         finished.refresh("saliency")
         show(finished.shown_of("saliency"))

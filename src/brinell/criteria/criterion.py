@@ -73,6 +73,7 @@ class Criterion:
     `scores`: it needs more than the predicted label, which is all that some services return. `detections`: it needs a
     detector. It may explain itself: `cause` returns indices into `CAUSES` (N,), and `explain` a text for each image;
     both speak of broken images alone. A criterion without `explain` is one that the predictions themselves explain.
+    `clean`: it compares with the answer to the clean image, which must then be the label.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Criterion:
     detections: bool = False
     cause: Rule | None = None
     explain: Explanation | None = None
+    clean: bool = False
 
     def __call__(self, answer: Answer) -> Tensor:
         """Return for which images the model is broken, (N,)."""
@@ -94,6 +96,7 @@ class Criterion:
             self.detections or other.detections,
             self.cause or other.cause,
             _join_explanations([each for each in (self.explain, other.explain) if each is not None]),
+            self.clean or other.clean,
         )
 
 

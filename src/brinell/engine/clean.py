@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from brinell.engine.shards import Entry, give_back_freed_memory, load_inputs, on
 from brinell.engine.threads import CORES, answers_and_detections
 from brinell.engine.truth import Objects, objects_of
 from brinell.errors import DataError, ModelError
+from brinell.models.accuracy_check import advise_accuracy
 from brinell.models.decoding_check import NOTHING_FOUND_FIX, DecodingCheck
 from brinell.models.model import Model
 from brinell.runs.arrow import CLEAN_TABLE
@@ -45,38 +47,70 @@ def _object_box(boxes: list[list[float]] | None, chosen: int | None) -> tuple[fl
     return tuple(boxes[chosen])
 
 
+class CleanAnswers:
+    """A model's answers on the clean images that can have a label: `entries`, in the order in which they are queried.
+
+    They are `divisible` if the label of an image doesn't depend on the answer to another one.
+    """
+
+    def __init__(self, context: RunContext, model: Model) -> None:
+        self._context, self._model = context, model
+        setup = context.setup
+        self._labels = find_labels(context.samples, setup.dataset, setup.config.data, model)
+        self.entries = self._labels.order(readable(context.samples))
+        self.divisible = not getattr(self._labels, "originals", None)
+
+    def table(self, entries: Sequence[Entry], advance: Callable[[int], None], *, first: bool = True) -> pa.Table:
+        """Return the answers on some images; `NO_LABEL` where one turns out to have none. `first` checks the model."""
+        context, model, labels = self._context, self._model, self._labels
+        batch = context.batch(model)
+        objects, check = _objects(context, model), DecodingCheck(model)
+        parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        size = batch * (CORES if model.device.type == "cpu" else 2)
+
+        def load(start: int) -> tuple[Sequence[Entry], Tensor]:
+            part = entries[start : start + size]
+            return part, load_inputs(context.setup.dataset, part, model.preprocess, context.pool)
+
+        for part, inputs in one_ahead(load, range(0, len(entries), size)):
+            if first and not parts:
+                for difference in describe_differences(model, inputs, batch):
+                    context.warn(difference)
+            found, detections = answers_and_detections(model, inputs, batch)
+            scores = found.cpu()
+            if bool(scores.isnan().any()) and not (model.service is not None and model.service.tolerant):
+                name = part[int(scores.isnan().any(1).nonzero()[0])].name
+                raise ModelError(f"model {model.name} returned NaN for the clean image {name}; {NAN_FIX}")
+            parts.append(_evaluate(model, scores, labels.of(part, scores)))
+            check.add(detections)
+            advance(len(inputs))
+            if model is context.setup.models[0]:
+                context.keep_ready(part, inputs)
+            del inputs
+            give_back_freed_memory()
+        if (warning := check.warning()) is not None:
+            context.warn(warning)
+        return _table(model, entries, parts, objects)
+
+
 def answer_clean(context: RunContext, model: Model, advance: Callable[[int], None]) -> pa.Table:
-    """Return a model's answer on each clean image that can have a label; `NO_LABEL` where it turns out to have none."""
-    setup, batch = context.setup, context.batch(model)
-    labels = find_labels(context.samples, setup.dataset, setup.config.data, model)
-    entries = labels.order(readable(context.samples))
-    objects, check = _objects(context, model), DecodingCheck(model)
-    parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-    size = batch * (CORES if model.device.type == "cpu" else 2)
+    """Return a model's answer on each clean image that can have a label."""
+    answers = CleanAnswers(context, model)
+    table = answers.table(answers.entries, advance)
+    advise(context, model, table)
+    return table
 
-    def load(start: int) -> tuple[list[Entry], Tensor]:
-        part = entries[start : start + size]
-        return part, load_inputs(setup.dataset, part, model.preprocess, context.pool)
 
-    for part, inputs in one_ahead(load, range(0, len(entries), size)):
-        if not parts:
-            for difference in describe_differences(model, inputs, batch):
-                context.warn(difference)
-        found, detections = answers_and_detections(model, inputs, batch)
-        scores = found.cpu()
-        if bool(scores.isnan().any()) and not (model.service is not None and model.service.tolerant):
-            name = part[int(scores.isnan().any(1).nonzero()[0])].name
-            raise ModelError(f"model {model.name} returned NaN for the clean image {name}; {NAN_FIX}")
-        parts.append(_evaluate(model, scores, labels.of(part, scores)))
-        check.add(detections)
-        advance(len(inputs))
-        if model is setup.models[0]:
-            context.keep_ready(part, inputs)
-        del inputs
-        give_back_freed_memory()
-    if (warning := check.warning()) is not None:
-        context.warn(warning)
-    return _table(model, entries, parts, objects)
+def advise(context: RunContext, model: Model, table: pa.Table) -> None:
+    """Warn if a model is right too rarely; if its predictions are the labels, it is always right."""
+    if context.setup.config.data.labels == "prediction":
+        return
+    answered = table.filter(table["confidence"].is_valid() if model.scores else pc.not_equal(table["prediction"], -1))
+    if len(answered):
+        share = float(pc.mean(answered["correct"].cast(pa.int8())).as_py())
+        sure = float(pc.mean(answered["confidence"]).as_py()) if model.scores else None
+        if (warning := advise_accuracy(model, share, sure, len(answered))) is not None:
+            context.warn(warning)
 
 
 def _table(

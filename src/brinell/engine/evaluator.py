@@ -90,8 +90,11 @@ class Evaluator:
         """The outcome of the clean images."""
         return self._in_batches(range(len(self.renderer.inputs)), self._query_clean)
 
-    def shard(self, sampling: Sampling | None = None) -> Shard:
-        """Return what a lens knows about the samples; `sampling` is what a budget leaves of their trials."""
+    def shard(self, sampling: Sampling | None = None, stored: Callable[[str], bytes | None] = lambda name: None) -> Shard:
+        """Return what a lens knows about the samples; `sampling` is what a budget leaves of their trials.
+
+        `stored` returns what the lens has stored about them, by the names of files.
+        """
         count, _, height, width = self.renderer.inputs.shape
         # an accelerator that waits for the last of few batches waits long
         side_by_side = CORES if self.model.device.type == "cpu" else 8
@@ -99,7 +102,7 @@ class Evaluator:
         originals = self.renderer.originals
         sizes = torch.tensor([original.shape[1:] for original in originals]) if originals else None
         ids = self.renderer.ids.cpu()
-        return Shard(count, height, width, self.clean, full, sizes, self._boxes, ids, self.model.name, sampling)
+        return Shard(count, height, width, self.clean, full, sizes, self._boxes, ids, self.model.name, sampling, stored)
 
     def drive(self, measuring: Measuring, journal: Journal | None = None) -> Columns:
         """Run a lens's generator to its end; what a journal holds is not computed again."""

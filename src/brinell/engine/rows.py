@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -42,6 +43,9 @@ def write_rows(store: Store, part: Part, shard: Sequence[Entry], labels: Tensor,
         old = store.unit(part.unit)
         if before < 1:  # exactly 1 again where all of an image's cells are there
             old = _with_inclusion(old, old[INCLUSION].to_numpy() / before)
+        if reader.counted:
+            again = pa.array([entry.image for entry in entries], pa.string())
+            old = old.filter(pc.invert(pc.is_in(old["image"].cast(pa.string()), again)))
         table = _merge(old, table, [entry.image for entry in shard], reader.order)
     if part.share == 1:
         table = _with_inclusion(table, None)

@@ -104,7 +104,12 @@ def jobs_of(setup: RunSetup) -> list[Job]:
         lens = LENSES[options.name]
         changes = list(lens.method.changes(options))
         for model in setup.models:
-            _check_criterion(criterion_of(options.criterion, model), model)
+            criterion = criterion_of(options.criterion, model)
+            _check_criterion(criterion, model)
+            if criterion.clean and setup.config.data.labels != "prediction":
+                raise ConfigError(
+                    f"criterion {criterion.name} compares with the answer to the clean image; add --labels prediction"
+                )
             refused = [change for change in changes if change.white_box and model.differentiable is None]
             requested = [change for change in refused if options.requests(change.name)]
             if requested:

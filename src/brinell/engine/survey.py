@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -24,29 +25,49 @@ def select_indices(dataset: Dataset, options: DataOptions, seed: int) -> list[in
     return order[: options.limit]
 
 
-def survey(
-    dataset: Dataset,
-    indices: list[int],
-    pool: ThreadPoolExecutor,
-    *,
-    strict: bool,
-    advance: Callable[[int], None],
-    objects: ObjectRule | None = None,
-) -> pa.Table:
-    """Return a table of the samples. Images that can't be read, or have none of the required objects, are listed with the
-    reason; `strict` raises at the first unreadable one.
-    """
-    if objects is not None:
-        objects.check(dataset)
+@dataclass(frozen=True)
+class Survey:
+    """How a dataset is surveyed: which of its images, and what is required of them."""
 
-    def read(index: int) -> dict[str, Any]:
+    dataset: Dataset
+    indices: list[int]
+    pool: ThreadPoolExecutor
+    strict: bool
+    objects: ObjectRule | None = None
+
+    def table(self, advance: Callable[[int], None]) -> pa.Table:
+        """Return a table of the samples. Images that can't be read, or have none of the required objects, are listed with
+        the reason; `strict` raises at the first unreadable one.
+        """
+        return self.checked(self.read(self.indices, advance))
+
+    def read(self, indices: Sequence[int], advance: Callable[[int], None]) -> pa.Table:
+        """Return the samples at some indices."""
+        if self.objects is not None:
+            self.objects.check(self.dataset)
+        records = []
+        for record in in_order(self.pool, self._read_one, indices, 32):
+            records.append(record)
+            advance(1)
+        return pa.Table.from_pylist(records, schema=SAMPLES_TABLE)
+
+    def checked(self, table: pa.Table) -> pa.Table:
+        """Return a table of all samples, or raise if none of them can be used."""
+        if table["problem"].null_count == 0:
+            first = table["problem"][0] if len(table) else "it is empty"
+            can = "used" if self.objects else "read"
+            raise DataError(f"none of the {len(table)} images of {self.dataset.name} can be {can} (the first: {first})")
+        return table
+
+    def _read_one(self, index: int) -> dict[str, Any]:
         try:
-            sample = dataset[index]
+            sample = self.dataset[index]
         except UnreadableImage as error:
-            if strict:
+            if self.strict:
                 raise
             return {"index": index, "name": error.name, "problem": error.problem}
-        chosen = None if objects is None else objects.index(sample, dataset.classes)
+        objects = self.objects
+        chosen = None if objects is None else objects.index(sample, self.dataset.classes)
         label = sample.label if chosen is None else sample.box_labels[chosen]
         return {
             "index": index,
@@ -64,18 +85,6 @@ def survey(
             "variant": sample.variant,
             "metadata": list(sample.metadata.items()),
         }
-
-    records = []
-    for record in in_order(pool, read, indices, 32):
-        records.append(record)
-        advance(1)
-    table = pa.Table.from_pylist(records, schema=SAMPLES_TABLE)
-    if table["problem"].null_count == 0:
-        first = table["problem"][0] if len(table) else "it is empty"
-        raise DataError(
-            f"none of the {len(table)} images of {dataset.name} can be {'used' if objects else 'read'} (the first: {first})"
-        )
-    return table
 
 
 def labels_of(samples: pa.Table) -> list[Label | None]:

@@ -68,7 +68,7 @@ class Shard:
     `full` is how many trials keep the machine busy: with fewer left, a search may query ahead. `sizes` are the heights
     and widths of the originals, int64 (N, 2), for a lens that needs them; `boxes` are the objects' boxes in their
     pixels, (N, 4), NaN where unknown. `ids` (int64 (N,)) and the `model`'s name are for naming files. `sampling` is what a
-    budget leaves of the trials; None: all of them.
+    budget leaves of the trials; None: all of them. `stored` returns what a smaller budget stored under a file's name.
     """
 
     count: int
@@ -81,6 +81,7 @@ class Shard:
     ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     model: str = ""
     sampling: Sampling | None = None
+    stored: Callable[[str], bytes | None] = lambda name: None
 
     @property
     def resumed(self) -> bool:
@@ -188,7 +189,7 @@ class Method(Generic[Options]):
     estimated; None: trials can't be made fewer. `by_window`: trials depend on an image's size. `with_originals`: the
     originals are needed besides the model inputs. `check` gets the model and all image sizes (int64 (N, 2)) before
     anything is queried, and returns warnings or raises. `draw` makes pictures of its own. `timed`: rows store the seconds
-    per image. `weaker` returns
+    per image. `queries_per_cell`: what one of the cells takes that a budget chooses. `weaker` returns
     changes that are known not to break. `opposite` is for rows that pair a failure with a similar image that is right:
     from the parameters of both (T, P) and the sizes of the originals (int64 (T, 2)) it returns the parameters of the
     image on the other side of the right one, and which of them exist (bool (T,)).
@@ -207,6 +208,7 @@ class Method(Generic[Options]):
     check: Callable[[Options, Model, Tensor], list[str]] | None = None
     draw: Callable[[Drawing, Options], None] | None = None
     timed: bool = False
+    queries_per_cell: int = 1
     weaker: Callable[[Trials], Trials] | None = None
     opposite: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
     catalogue: Callable[[], Iterable[Entry]] = tuple

@@ -219,7 +219,8 @@ class Reader:
     `parameters` is an SQL expression for the list of parameters that replays it, and `field` one for its random field.
     Where images are variants of an original in the dataset, `compare_with_original` compares them with that instead of
     the clean image. `cells` says, for an operator's id, what a budget chooses of each image, such as levels; None where an
-    image's queries can't be divided, so that it chooses images. `order` are the columns that a full run's rows are sorted
+    image's queries can't be divided, so that it chooses images. Where rows count cells, those of an image are `counted`
+    again when a larger budget adds to it. `order` are the columns that a full run's rows are sorted
     by within a unit; "changed" puts clean images first.
     `finish` computes further `tables` once, when a run has all rows, and returns advice in a line if it lacks something
     that it needs. `motions` is for a lens that moves images: the coordinates of an operator's motions by image, and the
@@ -238,6 +239,7 @@ class Reader:
     compare_with_original: bool = False
     cells: Callable[[str], str | None] = lambda operator: None
     order: tuple[str, ...] = ("image",)
+    counted: bool = False
     measures: tuple[Measure, ...] = ()
     statistics: tuple[Statistic, ...] = ()
     hardness: Scale | None = None

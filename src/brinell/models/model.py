@@ -65,6 +65,11 @@ class Service(Protocol):
         """The queries of the current run."""
         ...
 
+    @property
+    def seen(self) -> Mapping[int, str]:
+        """The texts of answers that are no classes, by output."""
+        ...
+
     def begin(self, run: str) -> None:
         """Count queries for a run from now on, in addition to those it made before it was interrupted."""
         ...
@@ -83,12 +88,17 @@ class Internals:
 
 @dataclass(frozen=True)
 class Description:
-    """What is known about a model before it is first run."""
+    """What is known about a model before it is first run.
+
+    `probabilities`: whether its scores are known to be probabilities, though they need not add up to 1; None: a first run
+    shows it.
+    """
 
     name: str
     source: str
     preprocess: Preprocess
     classes: Classes | None = None
+    probabilities: bool | None = None
 
 
 @dataclass(frozen=True)

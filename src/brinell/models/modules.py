@@ -19,12 +19,14 @@ from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.models.code import code_digest
 from brinell.models.detection import Heads, box_probabilities, read_heads
 from brinell.models.device import select_device
-from brinell.models.export import export_forward
+from brinell.models.export import export_forward, exported_file
 from brinell.models.exports import weights_fingerprint
 from brinell.models.model import Description, Forward, Internals, Model, pad_batch
+from brinell.models.onnx import file_fingerprint, open_session, session_forward
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.probe import make_classifier, make_detector, probe
+from brinell.models.quantise import INT8_FACTS, fp8_module, is_dynamic, quantise_file
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -42,7 +44,31 @@ def model_from_module(
     detector = options.is_detector(detector)
     preprocess, classes = select_preprocess(options, known), select_classes(options, classes)
     description = Description(options.label, options.source, preprocess, classes)
-    return from_module(module, description, execution, options if detector else None)
+    return from_quantised(module, description, options, execution, detector=detector)
+
+
+def from_quantised(
+    module: nn.Module, description: Description, options: ModelOptions, execution: Execution, *, detector: bool = False
+) -> Model:
+    """Make a model from a torch module, quantised if the options ask for it."""
+    decoding = options if detector else None
+    if options.quantise is None:
+        return from_module(module, description, execution, decoding)
+    if options.quantise == "fp8":
+        model = from_module(fp8_module(module), description, execution, decoding)
+        return replace(model, facts={**model.facts, "quantised": "fp8 weights"})
+    if detector or select_device(execution).type != "cpu":
+        what = "a classifier" if detector else "the CPU"
+        raise ConfigError(f"quantise=int8 needs {what} for {options.source}; export it to ONNX, or use quantise=fp8")
+    model = from_module(module, description, execution.model_copy(update={"runtime": "torch"}), decoding)
+    file = quantise_file(exported_file(module, description.preprocess, description.name), options, description.preprocess)
+    forward, facts = (
+        session_forward(open_session(file), single=is_dynamic(options)),
+        {**model.facts, **INT8_FACTS, "runtime": "onnxruntime"},
+    )
+    return replace(
+        model, forward=forward, differentiable=None, internals=None, fingerprint=file_fingerprint(file), facts=facts
+    )
 
 
 def from_module(

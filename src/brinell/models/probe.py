@@ -43,6 +43,8 @@ def probe(forward: Forward, description: Description, device: torch.device) -> P
         raise ModelError(f"model {name} has {scores.shape[1]} outputs, but its class list has {len(classes)} names")
     sums = scores.sum(1)
     positive = bool((scores >= 0).all()) and bool((scores <= 1).all())
+    if description.probabilities is not None:
+        return Probe(scores.shape[1], description.probabilities)
     return Probe(scores.shape[1], positive and torch.allclose(sums, torch.ones_like(sums), atol=1e-3))
 
 

@@ -25,8 +25,8 @@ from brinell.models.model import Model
 from brinell.models.modules import model_from_module
 from brinell.models.options import select_classes
 from brinell.models.preprocess import Preprocess
+from brinell.models.processors import read_interpolation
 from brinell.registry import nearest
-from brinell.types import Interpolation
 
 IMAGENET = 1000  # classes
 Built = tuple[nn.Module, Preprocess, Classes | None]
@@ -182,14 +182,6 @@ def _weights_only() -> Iterator[None]:
         del os.environ[name]
         if before is not None:
             os.environ[name] = before
-
-
-def read_interpolation(value: Any) -> Interpolation:
-    """Return an interpolation by a library's name or Pillow's number for it."""
-    numbers: dict[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
-    if isinstance(value, int):
-        return numbers.get(value, "bicubic")
-    return value if value in numbers.values() else "bicubic"
 
 
 def _imagenet_if(outputs: int) -> Classes | None:

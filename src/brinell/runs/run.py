@@ -120,6 +120,8 @@ class Run:
     def _model(self, name: str, identity: Mapping[str, Any], options: Mapping[str, Any]) -> ModelRecord:
         facts = self.manifest["models"][name]
         classes = facts["classes"]
+        if "answers" in facts:  # of a model that answers freely
+            classes = [facts["answers"].get(str(index), f"answer {index}") for index in range(facts["outputs"])]
         return ModelRecord(
             name=name,
             fingerprint=identity["fingerprint"],

@@ -49,6 +49,8 @@ def metadata(model: Model) -> dict[str, Any]:
     """Return a model's name, version and tensors; `parameters` hold what the protocol doesn't define."""
     pre = model.preprocess
     parameters: dict[str, Any] = {"short_side": pre.short_side, "interpolation": pre.interpolation}
+    if pre.fill is not None:
+        parameters["fill"] = pre.fill
     if model.classes is not None:
         parameters["classes"] = list(model.classes.names)
     outputs = [{"name": OUTPUT, "datatype": "FP32", "shape": [-1, model.outputs]}]

@@ -126,8 +126,9 @@ class CallOptions(_Options):
 class ServiceMapping(_Options):
     """A mapping file."""
 
-    protocol: Literal["mapping", "v2"] = Field(
-        "mapping", description="Protocol: mapping (described in this file) or v2 (Open Inference Protocol)."
+    protocol: Literal["mapping", "v2", "chat"] = Field(
+        "mapping",
+        description="Protocol: mapping (described in this file), v2 (Open Inference Protocol) or chat (chat completions).",
     )
     version: str | None = Field(
         None, description="Name of what is behind the URL; if it changes, cached responses are not reused."
@@ -140,7 +141,9 @@ class ServiceMapping(_Options):
     @model_validator(mode="after")
     def _require_response(self) -> ServiceMapping:
         if (self.response is None) == (self.protocol == "mapping"):
-            raise ValueError("a mapping needs a response, which says where labels and scores are; protocol v2 has none")
+            raise ValueError(
+                "a mapping needs a response, which says where labels and scores are; protocols v2 and chat have none"
+            )
         return self
 
     def class_names(self, given: Classes | None) -> Classes:

@@ -34,7 +34,7 @@ from brinell.models.remote.service import Endpoint, RemoteService
 
 
 @dataclass(frozen=True)
-class _Opening:
+class Opening:
     """What is needed to open a model: its mapping, options, connections and cache."""
 
     url: str
@@ -57,15 +57,16 @@ class _Opening:
 
 def open_url(_: str, options: ModelOptions, execution: Execution) -> Model:
     """Open a model behind HTTP. A service with a mapping is not queried before the run; others are probed first."""
-    url = _check_url(options.source)
+    url = check_url(options.source)
     mapping = read_mapping(options.mapping) if options.mapping is not None else ServiceMapping(protocol="v2")
     client = HttpClient(url, mapping.request, mapping.calls)
     cache = AnswerCache(Path(execution.answers).expanduser() if execution.answers else default_file())
-    opening = _Opening(url, mapping, client, cache, options, execution)
+    opening = Opening(url, mapping, client, cache, options, execution)
     return _open_inference(opening) if mapping.protocol == "v2" else _open_mapped(opening)
 
 
-def _check_url(url: str) -> str:
+def check_url(url: str) -> str:
+    """Return a URL, and raise if it has no host or holds a secret."""
     parts = urlsplit(url)
     if not parts.hostname:
         raise ConfigError(f"{url} has no host; expected a URL such as http://host:8000/v2/models/NAME")
@@ -89,24 +90,24 @@ def _check_url(url: str) -> str:
 # ---- mapping files ----
 
 
-def _open_mapped(opening: _Opening) -> Model:
+def _open_mapped(opening: Opening) -> Model:
     url, mapping, options = opening.url, opening.mapping, opening.options
     response = mapping.response
     assert response is not None
     detector = _is_mapped_detector(url, response, options)
     classes = mapping.class_names(select_classes(options, None))
     request = mapping.request.model_dump(mode="json", exclude={"headers"})
-    identity = {"url": url, "version": mapping.version, "request": request, "headers": _public_headers(mapping)}
+    identity = {"url": url, "version": mapping.version, "request": request, "headers": public_headers(mapping)}
     codec = MappingCodec(mapping.request, response, classes)
     if detector:
         codec = MappingDetectionCodec(mapping.request, response, classes, max_detections=options.max_detections)
-    service = opening.service(url, codec, _digest(identity))
+    service = opening.service(url, codec, digest(identity))
     model = Model(
         name=options.label,
-        forward=_forward(service),
-        preprocess=_without_normalisation(select_preprocess(options, Preprocess())),
+        forward=service_forward(service),
+        preprocess=without_normalisation(select_preprocess(options, Preprocess())),
         device=select_device(opening.execution),
-        fingerprint=_digest({**identity, "response": _dump_response(response)}),
+        fingerprint=digest({**identity, "response": _dump_response(response)}),
         outputs=len(classes),
         probabilities=not response.logits,
         classes=classes,
@@ -138,7 +139,7 @@ def _dump_response(response: ResponseOptions) -> dict[str, Any]:
 # ---- Open Inference Protocol ----
 
 
-def _open_inference(opening: _Opening) -> Model:
+def _open_inference(opening: Opening) -> Model:
     options, mapping = opening.options, opening.mapping
     device = select_device(opening.execution)
     base = find_model_url(opening.url, opening.client, options.label)
@@ -156,19 +157,19 @@ def _open_inference(opening: _Opening) -> Model:
     if detector:
         names = (decoding.boxes or "boxes", decoding.labels or "labels", decoding.scores or "scores")
         codec = InferenceDetectionCodec(entry, preprocess, None, most, names, decoding.max_detections)
-    identity = _digest(
+    identity = digest(
         {
             "url": base,
             "version": mapping.version,
             "metadata": metadata,
-            "headers": _public_headers(mapping),
+            "headers": public_headers(mapping),
             "output": options.output,
             "scaling": [preprocess.mean, preprocess.std],
         }
     )
     service = opening.service(f"{base}/infer", codec, identity)
-    forward, classes = _forward(service), select_classes(options, known_classes(metadata))
-    description = Description(options.label, options.source, _without_normalisation(preprocess), classes)
+    forward, classes = service_forward(service), select_classes(options, known_classes(metadata))
+    description = Description(options.label, options.source, without_normalisation(preprocess), classes)
     if detector and classes is None:
         raise ConfigError(f"detector {options.label} returns labels, so it needs its class list (#classes=FILE)")
     probed = Probe(len(classes), True) if detector and classes else probe(forward, description, device)
@@ -201,7 +202,7 @@ def _to_detector(model: Model, decoding: Decoding) -> Model:
     )
 
 
-def _forward(service: RemoteService) -> Forward:
+def service_forward(service: RemoteService) -> Forward:
     """Return a service as a function of images in [0, 1], which are converted back to whole grey levels."""
 
     def forward(images: Tensor) -> Tensor:
@@ -211,14 +212,16 @@ def _forward(service: RemoteService) -> Forward:
     return forward
 
 
-def _without_normalisation(preprocess: Preprocess) -> Preprocess:
+def without_normalisation(preprocess: Preprocess) -> Preprocess:
+    """Return a preprocessing that leaves values in [0, 1]: services get whole grey levels."""
     return replace(preprocess, mean=(0.0,), std=(1.0,))
 
 
-def _public_headers(mapping: ServiceMapping) -> dict[str, str]:
+def public_headers(mapping: ServiceMapping) -> dict[str, str]:
     """Return the headers without secrets; they may select the model."""
     return {name: value for name, value in mapping.request.headers.items() if "${" not in value}
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """Return 16 hex digits of a hash of plain data."""
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
