@@ -51,6 +51,7 @@ fidelity: $(VENV)/dev
 	$(VENV)/bin/python -m fidelity.hardening page
 	$(VENV)/bin/python -m fidelity.coverage
 	$(VENV)/bin/python -m fidelity.sequential
+	$(VENV)/bin/python -m fidelity.corruptions --page
 
 # the long version; tests/test_chaos.py is the short one
 chaos: $(VENV)/chaos

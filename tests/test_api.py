@@ -162,7 +162,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> brinell.Run:
 def test_a_run_shows_itself(run: brinell.Run) -> None:
     assert repr(run) == f"Run({run.folder!r})"
     shown = run._repr_html_()
-    assert shown.count("<table>") == 1 and shown.count("<tr>") == 2 + 2
+    assert shown.count("<table>") == 2, "by operator, and over all of them"
     for text in ("grey:0.25 is right on 100% [61–100%] of the clean images", "fade to black", "Mean over all levels"):
         assert text in shown
 
@@ -171,7 +171,7 @@ def test_findings_print_as_the_summary_does(run: brinell.Run, monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "80")
     found = run.summary()
     printed = str(found)
-    assert printed.startswith("grey:0.25\n") and " ".join(printed.split()).endswith("Only 6 images were tested.")
+    assert printed.startswith("grey:0.25\n") and "Only 6 images were tested." in " ".join(printed.split())
     assert "fade to black" in printed and "…" not in printed and max(map(len, printed.splitlines())) <= 80
     start = "<ProfileFindings: 1 model, 2 operators; "
     assert repr(found).startswith(start) and len(repr(found)) < 120

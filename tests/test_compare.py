@@ -102,7 +102,8 @@ def test_the_average_is_within_images(fallen: Comparison) -> None:
 
 
 def test_levels_and_failure_points_are_the_profile_s(fallen: Comparison, runs: dict[str, brinell.Run]) -> None:
-    (table,) = fallen.tables[0]
+    table, overall = fallen.tables[0]
+    assert (table.name, overall.name) == ("failure_points", "overall")
     assert len(table.records) == 3 * 3 and len(table.rows) == 3
     for name, side in (("hard", "old"), ("soft", "new")):
         found = runs[name].summary()
@@ -394,7 +395,7 @@ def test_a_gate_that_can_t_be_judged(
 def test_json_page_and_markdown(runs: dict[str, brinell.Run], capsys: pytest.CaptureFixture[str]) -> None:
     main(["compare", runs["hard"].folder, runs["soft"].folder, "--json"])
     told = json.loads(capsys.readouterr().out)
-    assert told["version"] == 1 and told["gate"] is None and set(told["tables"]) == {"failure_points"}
+    assert told["version"] == 1 and told["gate"] is None and set(told["tables"]) == {"failure_points", "overall"}
     assert told["measures"]["area"] == {"what": "mean accuracy over all levels", "better": "higher", "unit": "points"}
     assert {one["operator"].partition(":")[0] for one in told["deltas"] if one["verdict"] == "worse"} >= {"fade_black"}
     found = brinell.compare(runs["hard"], runs["soft"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from typing import Any
 
 from brinell.lenses.profile.curves import compute_areas, select_averaged
 from brinell.lenses.profile.replicates import TITLES, UNBOUNDED, replicate
@@ -63,7 +63,7 @@ def _operators(run: Run) -> list[str]:
     return select_averaged(areas, frozenset(name for _, name in areas if run.facts(name).get("white_box")))
 
 
-def _record(name: str, old: float | None, new: float | None, change: Estimate) -> Mapping[str, object]:
+def _record(name: str, old: float | None, new: float | None, change: Estimate) -> dict[str, Any]:
     bounds = {key: value if math.isfinite(value) else None for key, value in vars(change).items()}
     return {"figure": name, "old": old, "new": new, "change": bounds}
 

@@ -92,15 +92,13 @@ def _calibration(run: Run, given: dict[str, Any]) -> Found:
             yield model, "ece_clean", mean_replicated(clean)
             yield model, "ece", mean_replicated([_calibration_error(bins) for bins in changed])
             for name, place in (("brier", 2), ("nll", 3)):
-                totals = [
-                    [[math.fsum(each) for each in zip(*fold, strict=True)] for fold in _columns_of(bins)]
-                    for bins in changed
-                ]
-                yield (
-                    model,
-                    name,
-                    mean_replicated([_replicated(sums, lambda each, at=place: each[at] / each[0]) for sums in totals]),
-                )
+                yield model, name, mean_replicated([_mean_over_bins(bins, place) for bins in changed])
+
+
+def _mean_over_bins(bins: dict[int, Sums], place: int) -> Replicated:
+    """Return the mean over images of one of their sums, over all bins."""
+    folds = [[math.fsum(sums[fold][at] for sums in bins.values()) for at in (0, place)] for fold in range(FOLDS)]
+    return _replicated(folds, lambda each: each[1] / each[0])
 
 
 def _calibration_error(bins: dict[int, Sums]) -> Replicated:
@@ -142,10 +140,6 @@ def _replicated(folds: Sums, figure: Callable[[Sequence[float]], float], counts:
 
 def _columns(figures: Sequence[Replicated]) -> Iterator[tuple[float | None, ...]]:
     return zip(*(figure.without for figure in figures), strict=True)
-
-
-def _columns_of(bins: dict[int, Sums]) -> Iterator[tuple[list[float], ...]]:
-    return zip(*bins.values(), strict=True)
 
 
 def _nothing(sums: int) -> Sums:

@@ -123,16 +123,21 @@ def compute_robustness(run: Run, operators: list[str]) -> dict[str, Robustness]:
     found = {}
     for model, value, deviation, always, spread, count in run.query(_MEANS, given):
         if model in worst:
-            own = {name: figure for name, figure in replicated[model].items() if name in REPLICATED}
+            own: dict[str, Any] = {
+                name: figure.estimate(math.inf if name in UNBOUNDED else 1)
+                for name, figure in replicated[model].items()
+                if name in REPLICATED
+            }
             effective = compare_effective((run, models[0]), (run, model), operators)
             found[model] = Robustness(
-                mean(value, deviation, count, most=1),
-                *worst[model],
-                mean(always, spread, count, most=1),
-                **errors.get(model, {}),
-                **{name: figure.estimate(math.inf if name in UNBOUNDED else 1) for name, figure in own.items()},
+                accuracy=mean(value, deviation, count, most=1),
+                worst_operator=worst[model][0],
+                worst=worst[model][1],
+                always=mean(always, spread, count, most=1),
                 effective=effective,
                 baseline=None if effective is None else models[0],
+                **errors.get(model, {}),
+                **own,
             )
     return found
 

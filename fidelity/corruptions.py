@@ -1,0 +1,157 @@
+"""mCE of two networks on photographs, by our corruptions and by the published code: `python -m fidelity.corruptions`.
+
+    .venv-zoo/bin/python -m fidelity.corruptions --images 100 --script make_imagenet_c.py   measure, and write the page
+    .venv/bin/python -m fidelity.corruptions --page                                         write it from stored results
+
+The published code is the package imagecorruptions and, for the two corruptions that it has in other versions, a copy of
+ImageNet-C's script (ImageNet-C/create_c of hendrycks/robustness). All sides corrupt the same 224×224 inputs and query the
+same networks. Results are stored after every block of photographs and every side in results/corruptions.json; what is
+there is not repeated. The page is docs/fidelity-corruptions.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+import brinell
+from brinell.lenses.profile.robustness import ALEXNET, ALEXNET_CLEAN, SEVERITIES
+from fidelity.corruptions_page import PAGE, render_page
+from fidelity.measure import ASSETS, IMAGES
+from fidelity.published_corruptions import Corrupt, published_corruptions, script_corruptions
+
+RESULTS = Path(__file__).parent / "results" / "corruptions.json"
+NETWORKS = ("mobilenet_v2", "squeezenet1_1")
+SIDE, SHORTER = 224, 256  # ImageNet-C's images: the centre of the resized photograph
+BLOCK = 5
+SEED = 0  # of the published code's random numbers
+Pixels = NDArray[np.uint8]
+Block = dict[str, Any]
+
+
+def photographs(start: int, stop: int) -> tuple[list[Pixels], list[int]]:
+    """Return photographs at the size of the model input, as ImageNet-C cuts them, and their labels."""
+    lines = (IMAGES / "metadata.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines][start:stop]
+    margin = (SHORTER - SIDE) // 2
+    images = []
+    for row in rows:
+        whole = Image.open(IMAGES / row["file_name"]).convert("RGB").resize((SHORTER, SHORTER), Image.Resampling.BICUBIC)
+        images.append(np.asarray(whole.crop((margin, margin, margin + SIDE, margin + SIDE))))
+    return images, [int(row["label"]) for row in rows]
+
+
+def open_networks() -> dict[str, brinell.Model]:
+    """Return the networks by name; they take 224×224 inputs as they are."""
+    return {name: brinell.open_model(f"onnx:{ASSETS}/models/{name}.onnx?resize=stretch") for name in NETWORKS}
+
+
+def measure_ours(models: dict[str, brinell.Model], images: list[Pixels], labels: list[int]) -> Block:
+    """Return which answers are wrong under our corruptions, (images, severities 0 to 5) by network and corruption.
+
+    Also brinell's own mCE and relative mCE, to compare with the formula on this page.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        data = list(zip(images, labels, strict=True))
+        execution = brinell.Execution(batch=BLOCK)
+        run = brinell.run(
+            list(models.values()), data, lens="profile", preset="imagenet_c", out=folder, execution=execution, quiet=True
+        )
+        sql = """select model, operator, index, list(not correct order by level) from rows join samples using (image)
+                 group by all order by all"""
+        wrong: dict[str, dict[str, list[list[int]]]] = {}
+        for model, operator, _, levels in run.rows(sql).fetchall():
+            wrong.setdefault(model, {}).setdefault(operator, []).append([int(level) for level in levels])
+        found = run.summary().robustness  # type: ignore[attr-defined]
+        own = {model: [found[model].mce.value, found[model].relative_mce.value] for model in wrong}
+    return {"wrong": wrong, "mce": own}
+
+
+def measure_published(
+    models: dict[str, brinell.Model], images: list[Pixels], labels: list[int], functions: dict[str, Corrupt]
+) -> Block:
+    """Return which answers are wrong under published functions, by network and corruption."""
+    wrong: dict[str, dict[str, Any]] = {name: {} for name in models}
+    clean = {name: _wrong(model, images, labels) for name, model in models.items()}
+    np.random.seed(SEED)  # noqa: TID251, whose numbers the published code draws
+    for operator, corrupt in functions.items():
+        found = {name: [clean[name]] for name in models}
+        for severity in range(1, SEVERITIES + 1):
+            changed = [np.uint8(corrupt(Image.fromarray(image), severity)) for image in images]
+            for name, model in models.items():
+                found[name].append(_wrong(model, changed, labels))
+        for name in models:
+            wrong[name][f"{operator}:imagenet_c"] = np.stack(found[name], 1).tolist()
+    return {"wrong": wrong}
+
+
+def _wrong(model: brinell.Model, images: list[Any], labels: list[int]) -> NDArray[np.int64]:
+    import torch
+
+    batch = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous()
+    return (model.answer(batch)[0].argmax(1).numpy() != np.array(labels)).astype(np.int64)
+
+
+def corruption_errors(wrong: dict[str, Any]) -> tuple[float, float]:
+    """Return mCE and relative mCE by the formulas of the paper, from wrong answers (images, severities 0 to 5)."""
+    errors, relative = [], []
+    for operator, alexnet in ALEXNET.items():
+        means = np.array(wrong[operator]).mean(0)
+        errors.append(means[1:].sum() / (SEVERITIES * alexnet))
+        relative.append((means[1:] - means[0]).sum() / (SEVERITIES * (alexnet - ALEXNET_CLEAN)))
+    return float(np.mean(errors)), float(np.mean(relative))
+
+
+def measure_sides(start: int, held: Block, script: Path | None) -> Iterator[tuple[str, Block]]:
+    """Yield what is not stored yet about a block of photographs: our corruptions, the package's, and the script's."""
+    models = open_networks()
+    images, labels = photographs(start, start + BLOCK)
+    if "ours" not in held:
+        ours = measure_ours(models, images, labels)
+        for network, (mce, relative) in ours["mce"].items():
+            expected = corruption_errors(ours["wrong"][network])
+            assert np.allclose((mce, relative), expected), f"brinell's mCE is not that of the paper: {mce} and {expected}"
+        yield "ours", ours["wrong"]
+    if "package" not in held:
+        with published_corruptions() as package:
+            functions = {operator.partition(":")[0]: getattr(package, operator.partition(":")[0]) for operator in ALEXNET}
+            yield "package", measure_published(models, images, labels, functions)["wrong"]
+    if "script" not in held and script is not None:
+        yield "script", measure_published(models, images, labels, script_corruptions(script))["wrong"]
+
+
+def read_results() -> dict[str, Any]:
+    """Return what is stored."""
+    if not RESULTS.exists():
+        return {"networks": list(NETWORKS), "blocks": {}}
+    results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return results
+
+
+def main() -> None:
+    """Measure what is missing, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=100)
+    parser.add_argument("--script", type=Path, help="a copy of ImageNet-C's make_imagenet_c.py")
+    parser.add_argument("--page", action="store_true", help="write the page from stored results")
+    options = parser.parse_args()
+    for start in () if options.page else range(0, options.images, BLOCK):
+        name = f"{start}-{start + BLOCK}"
+        for side, wrong in measure_sides(start, read_results()["blocks"].get(name, {}), options.script):
+            results = read_results()
+            results["blocks"].setdefault(name, {})[side] = wrong
+            RESULTS.write_text(json.dumps(results, separators=(",", ":")) + "\n", encoding="utf-8")
+            print(f"photographs {name}: {side}", flush=True)
+    PAGE.write_text(render_page(read_results()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
