@@ -132,13 +132,14 @@ def _queries(run: Run, operator: str) -> int:
 
 def main(folder: str) -> None:
     """Measure coverage and widths, and store them; smoothed curves take longest, and come last."""
-    found = sorted(populations(Path(folder)), key=lambda one: one[0] is measure_curves)
+    found = list(populations(Path(folder)))
     stored = json.loads(PASSES.read_text(encoding="utf-8")) if PASSES.exists() else []
     passes = {tuple(key): count for *key, count in stored}
     passes |= {(measure.__name__, one.source, one.where): count for measure, one, count in found}
     PASSES.write_text(json.dumps([[*key, count] for key, count in passes.items()], indent=1) + "\n", encoding="utf-8")
-    for counts in ((WIDTH_IMAGES,), COUNTS):
-        cover_all([(measure, one) for measure, one, _ in found], counts, BUDGETS, RESULTS, SIMULATIONS)
+    curves, others = ([one[:2] for one in found if (one[0] is measure_curves) == smoothed] for smoothed in (True, False))
+    for measured, counts in ((others, (WIDTH_IMAGES,)), (others, COUNTS), (curves, COUNTS)):
+        cover_all(measured, counts, BUDGETS, RESULTS, SIMULATIONS)
 
 
 if __name__ == "__main__":

@@ -50,8 +50,9 @@ class Dataset(Protocol):
 
     Some members are optional: `origin(index)` returns the `Origin` of an image that was derived from another one, or None;
     `credits(index)` returns what is known about an image's author and licence, as a mapping of strings; `unlabelled` says
-    that no image has a label, so that a run can refuse them before it reads any; `annotations()` returns the content of
-    the COCO file that a dataset was read from, or None, so that copies keep what samples don't hold.
+    that no image has a label, so that a run can refuse them before it reads any; `mask(index)` returns the class of each
+    pixel of an image, int16 (H, W), as an index into `classes` or -1, or None if it has no mask; `annotations()` returns
+    the content of the COCO file that a dataset was read from, or None, so that copies keep what samples don't hold.
     """
 
     @property

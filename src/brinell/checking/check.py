@@ -14,7 +14,7 @@ from brinell.checking.settings import Setting, as_given, box_settings, colour_se
 from brinell.classes import align
 from brinell.config.execution import Execution
 from brinell.config.model import URLS, ModelOptions
-from brinell.errors import BrinellError, DataError, LabelError
+from brinell.errors import BrinellError, ConfigError, DataError, LabelError
 from brinell.models.decoding_check import read_boxes, write_boxes
 from brinell.models.model import Model
 from brinell.models.sources import open_model
@@ -78,6 +78,8 @@ class CheckResult:
 def check(options: ModelOptions, dataset: Dataset, execution: Execution, limit: int) -> CheckResult:
     """Try the usual settings on images from all over a dataset. A service is queried with the given setting alone."""
     options, model = _open(options, execution)
+    if model.segmenter is not None:
+        raise ConfigError(f"brinell check tries settings of classifiers and detectors, and {model.name} is a segmenter")
     samples = _read(dataset, limit)
     labels = _labels(samples, dataset, model)
     trial = _Trial(model, samples, labels, _objects(samples, dataset, model))

@@ -44,7 +44,7 @@ class LensOptions(BaseModel):
     criterion: str = Field(
         DEFAULT_CRITERION,
         description="What counts as broken: NAME, NAME(argument) or several joined by & (default: misclassification; for "
-        "detectors, a missing target).",
+        "detectors, a missing target; for segmenters, a mean IoU below 0.5).",
     )
 
     @model_validator(mode="before")

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from brinell.config.criterion import Task
 from brinell.config.detection import Decoding
 from brinell.errors import ConfigError
 from brinell.types import Interpolation
@@ -48,7 +49,7 @@ URLS = ("http://", "https://")
 PROMPT_SETS = ("photo", "clip-80", "clip-7")
 #: options that are written only if they are set, so that runs from before them resume
 _LATER = frozenset({"checkpoint", "weights", "prompts", "scoring", "fill", "bgr", "layout"}) | frozenset(
-    {"model", "question", "key", "quantise", "calibration"}
+    {"model", "question", "key", "quantise", "calibration", "gallery", "match"}
 )
 
 
@@ -112,10 +113,20 @@ class ModelOptions(Decoding):
         None, description="YAML file that describes the requests and responses of a service behind HTTP."
     )
     pretrained: bool = Field(True, description="Load pretrained weights; false: random weights.")
-    task: Literal["classification", "detection", "zero-shot", "answer"] | None = Field(
+    task: Literal["classification", "detection", "segmentation", "embedding", "zero-shot", "answer"] | None = Field(
         None,
-        description="Task: classification, detection, zero-shot, or answer (free, of a chat model) (default: what the "
-        "model is known for, else classification).",
+        description="Task: classification, detection, segmentation, embedding, zero-shot, or answer (free, of a chat "
+        "model) (default: what the model is known for, else classification).",
+    )
+    gallery: str | None = Field(
+        None,
+        description="Folder with a folder of images for each class, which make classes of embeddings (default: embeddings "
+        "are compared with that of the clean image).",
+    )
+    match: Literal["nearest", "linear"] | None = Field(
+        None,
+        description="How a gallery makes classes of embeddings: nearest (neighbour by cosine) or linear (probe) (default: "
+        "nearest).",
     )
     weights: str | None = Field(None, description="Name of pretrained weights, for a network that has several (open_clip).")
     prompts: str | None = Field(
@@ -198,9 +209,22 @@ class ModelOptions(Decoding):
             last = last.rpartition(":")[2]  # the factory
         return last.removesuffix(Path(last).suffix) if Path(last).suffix in WEIGHTS else last
 
+    def task_or(self, known: Task) -> Task:
+        """Return the task, by what is `known` about the model if it is not set; raise for options of another task."""
+        chosen = self.task
+        task = known if chosen is None or chosen == "zero-shot" or chosen == "answer" else chosen
+        self.is_detector(task == "detection")
+        return task
+
+    def is_segmenter(self, known: bool = False) -> bool:
+        """Whether the model is a segmenter: by `task` if it is set, otherwise by what is `known` about the model."""
+        return known if self.task is None else self.task == "segmentation"
+
     def is_detector(self, known: bool = False) -> bool:
         """Whether the model is a detector: by `task` if it is set, otherwise by what is `known` about the model."""
         detector = known if self.task is None else self.task == "detection"
+        if self.task != "embedding" and (self.gallery is not None or self.match is not None):
+            raise ConfigError("gallery and match are options of embedders; set task=embedding to use them")
         if not detector and self.changed():
             raise ConfigError(f"{next(iter(self.changed()))} is an option of detectors; set task=detection to use it")
         return detector

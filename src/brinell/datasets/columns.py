@@ -10,6 +10,7 @@ from brinell.types import Label, Origin
 
 PATH_COLUMNS = ("file_name", "path", "file", "image", "filename", "filepath", "image_path")
 LABEL_COLUMNS = ("label", "labels", "class", "class_name", "category", "target", "wnid", "synset", "label_name")
+MASK_COLUMN = "mask"
 CREDITS = (
     "author", "artist", "creator", "photographer", "attribution", "credit", "licence", "license", "copyright",
     "source_url", "flickr_url", "coco_url", "url",
@@ -17,7 +18,19 @@ CREDITS = (
 LONGEST = 200  # characters: longer texts are captions, and no slices
 NESTED = ("attributes", "extra")  # objects of further facts, as annotation tools write them
 # what brinell reads by itself, and what tells every image apart
-_KNOWN = {*PATH_COLUMNS, *LABEL_COLUMNS, *CREDITS, "id", "objects", "original", "variant", "original_id", "width", "height"}
+_KNOWN = {
+    *PATH_COLUMNS,
+    *LABEL_COLUMNS,
+    *CREDITS,
+    MASK_COLUMN,
+    "id",
+    "objects",
+    "original",
+    "variant",
+    "original_id",
+    "width",
+    "height",
+}
 
 
 def find_credits(facts: Mapping[str, Any]) -> dict[str, str]:

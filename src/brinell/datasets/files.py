@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from brinell.config.data import DataOptions
 from brinell.datasets.columns import (
     LABEL_COLUMNS,
+    MASK_COLUMN,
     PATH_COLUMNS,
     find_credits,
     find_metadata,
@@ -22,6 +25,7 @@ from brinell.datasets.columns import (
     text_or_none,
 )
 from brinell.datasets.decode import SUFFIXES, read_image
+from brinell.datasets.mask_files import read_classes, read_mask
 from brinell.datasets.sources import METADATA, metadata_file
 from brinell.documents import load_json
 from brinell.errors import DataError
@@ -55,7 +59,7 @@ class Files:
     """Image files with one label each, read on access.
 
     `groups` are each image's original and variant, `credited` what is known about its author and licence, `origins` the
-    images it was derived from, and `metadata` further columns.
+    images it was derived from, `metadata` further columns, and `masks` the files with the classes of its pixels.
     """
 
     name: str
@@ -67,6 +71,7 @@ class Files:
     credited: Sequence[Mapping[str, str]] = ()
     origins: Sequence[Origin | None] = ()
     metadata: Sequence[Mapping[str, str]] = ()
+    masks: Sequence[str | None] = ()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -81,7 +86,12 @@ class Files:
     @property
     def unlabelled(self) -> bool:
         """Whether no image has a label."""
-        return all(label is None for label in self.labels)
+        return all(label is None for label in self.labels) and not self.masks
+
+    def mask(self, index: int) -> Tensor | None:
+        """Return the mask of an image; None if it has none."""
+        file = self.masks[index] if self.masks else None
+        return None if file is None else read_mask(self.root / file)
 
     def credits(self, index: int) -> Mapping[str, str]:
         """Return what is known about an image's author and licence."""
@@ -184,7 +194,9 @@ def open_manifest(path: Path, options: DataOptions) -> Files:
     origins = [read_origin(row) for row in rows] if "original_id" in columns else []
     credited = [find_credits(row) for row in rows]
     metadata = [find_metadata(row, (label or "",)) for row in rows]
-    return Files(name, path.parent, paths, labels, None, groups, credited, origins, metadata)
+    masks = [text_or_none(row.get(MASK_COLUMN)) for row in rows] if MASK_COLUMN in columns else []
+    classes = read_classes(path.parent) if masks else None
+    return Files(name, path.parent, paths, labels, classes, groups, credited, origins, metadata, masks)
 
 
 def _refuse_two_labels(path: Path, paths: Sequence[str], labels: Sequence[Label | None]) -> None:

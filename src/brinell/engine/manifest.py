@@ -194,6 +194,7 @@ def _described(model: Model) -> dict[str, Any]:
         "input": [pre.channels, pre.height, pre.width],
         "preprocess": {key: value for key, value in to_plain(pre).items() if key not in _UNUSED or value != _UNUSED[key]},
         **({} if model.detector is None else {"detection": model.detector.decoding.settings()}),
+        **({"task": model.task} if model.task in ("segmentation", "embedding") else {}),
     }
 
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from brinell.engine.context import RunContext
-from brinell.engine.evaluator import Evaluator, Known
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.journal import Journal
+from brinell.engine.known import Known
 from brinell.engine.manifest import refuse_replaced
 from brinell.engine.parts import Chosen, Part, Wanted, everything, missing_parts, units_of
 from brinell.engine.renderer import Renderer
@@ -20,6 +21,7 @@ from brinell.engine.resuming import unusable_units
 from brinell.engine.rows import write_rows
 from brinell.engine.setup import Job
 from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numbers, load_images, one_ahead
+from brinell.engine.true_masks import true_masks
 from brinell.engine.truth import Truth
 from brinell.engine.units import JobProgress, fix_unit_size, record_units
 from brinell.lenses.method import Columns
@@ -129,7 +131,9 @@ def make_evaluator(
         originals=images.originals,
         device=model.device,
     )
-    known = Known(truth.regions_of(model, entries), _boxes_of(entries))
+    masks = true_masks(context.setup.dataset, context.setup.config.data, model)
+    given = None if masks is None else masks.load(entries, context.pool)
+    known = Known(truth.regions_of(model, entries), _boxes_of(entries), given)
     labels = truth.labels_of(model, entries)
     return Evaluator(model, renderer, labels, criterion=job.criterion(), batch=batch, advance=advance, known=known)
 

@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from brinell.datasets.objects import object_rule
 from brinell.engine.clean import answer_clean, readable
 from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.labels import NO_LABEL
 from brinell.engine.measuring import make_evaluator
 from brinell.engine.progress import Silent
-from brinell.engine.setup import Job, RunSetup
+from brinell.engine.setup import Job, RunSetup, required_truth
 from brinell.engine.shards import Entry, Images, load_images, worker_count
 from brinell.engine.survey import Survey
 from brinell.engine.truth import Truth
@@ -195,10 +194,11 @@ def probing(setup: RunSetup, indices: list[int], batches: dict[str, int]) -> Ite
     count = max(IMAGES.get(model.device.type, 8) for model in setup.models)
     chosen = indices[:: max(1, len(indices) // count)][:count]
     models = [model for model in setup.models if model.service is None]
-    objects = object_rule(setup.config.data, any(model.detector is not None for model in setup.models))
+    objects, masks = required_truth(setup)
     with ThreadPoolExecutor(worker_count(setup.config.execution.workers), "decode") as pool:
         began = time.perf_counter()
-        samples = Survey(setup.dataset, chosen, pool, strict=False, objects=objects).table(lambda done: None)
+        survey = Survey(setup.dataset, chosen, pool, strict=False, objects=objects, masks=masks)
+        samples = survey.table(lambda done: None)
         seconds = (time.perf_counter() - began) / len(chosen)
         manifest = {"execution": {"batch": batches, "shard": count}}
         context = RunContext(Store(setup.config.folder()), setup, samples, manifest, pool, Silent(), {})

@@ -10,7 +10,6 @@ from itertools import groupby
 import pyarrow as pa
 import torch
 
-from brinell.datasets.objects import object_rule
 from brinell.engine.budget import decide_share
 from brinell.engine.clean import answer_clean, drop_unlabelled, kept_entries, readable, select_kept
 from brinell.engine.context import RunContext
@@ -25,11 +24,12 @@ from brinell.engine.pieces import clean_together, survey_together
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.queries import count_queries
 from brinell.engine.resuming import begin_run, drop_damaged_tables, usable_table
-from brinell.engine.setup import Job, RunSetup, jobs_of
+from brinell.engine.setup import Job, RunSetup, jobs_of, required_truth
 from brinell.engine.shards import worker_count
 from brinell.engine.spread import is_spread, refuse_objects, spread
-from brinell.engine.survey import Survey, same_metadata, select_indices
+from brinell.engine.survey import NO_MASK, Survey, same_metadata, select_indices
 from brinell.engine.threads import torch_alone
+from brinell.engine.true_masks import true_masks
 from brinell.engine.truth import Truth
 from brinell.engine.units import count_units
 from brinell.errors import ConfigError
@@ -63,8 +63,9 @@ def execute(
         samples = _samples(setup, pool, reporter, part)
         refuse_other_images(store, setup.dataset, samples)
         _check(jobs, samples, reporter)
-        for model in setup.models:
-            find_labels(samples, setup.dataset, config.data, model)  # raises before anything is written
+        for model in setup.models:  # raises before anything is written
+            if true_masks(setup.dataset, config.data, model) is None:
+                find_labels(samples, setup.dataset, config.data, model)
         with begin_run(store, setup, jobs, samples) as manifest:
             context = RunContext(store, setup, samples, manifest, pool, reporter, {}, part)
             with count_queries(context):
@@ -153,17 +154,21 @@ def _announce(store: Store, setup: RunSetup, jobs: Sequence[Job], reporter: Repo
 def _samples(setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter, part: PartFile | None) -> pa.Table:
     indices = select_indices(setup.dataset, setup.config.data, setup.config.seed)
     advance = reporter.stage("reading images", len(indices), "images")
-    objects = object_rule(setup.config.data, any(model.detector is not None for model in setup.models))
-    survey = Survey(setup.dataset, indices, pool, setup.config.execution.strict, objects)
+    objects, masks = required_truth(setup)
+    survey = Survey(setup.dataset, indices, pool, setup.config.execution.strict, objects, masks)
     table = survey.table(advance) if part is None else survey_together(survey, setup, part, advance)
-    without = 0 if objects is None else table["problem"].to_pylist().count(objects.missing)
+    problems = table["problem"].to_pylist()
+    without = 0 if objects is None else problems.count(objects.missing)
+    if NO_MASK in problems:
+        reporter.say(f"{problems.count(NO_MASK)} of {len(table)} images are skipped: they have no mask")
+        without += problems.count(NO_MASK)
     unreadable = len(table) - table["problem"].null_count - without
     if unreadable:
         reporter.say(f"{unreadable} of {len(table)} images can't be read and are skipped (listed in the report)")
     unlabelled = _count_unlabelled(table) if setup.config.data.labels != "prediction" else 0
     if unlabelled:
         reporter.say(f"{unlabelled} of {len(table)} images have no label and are left out")
-    if without and objects is not None:
+    if objects is not None and objects.missing in problems:
         reporter.say(f"{without} of {len(table)} images are skipped: {objects.missing}")
     return table
 
@@ -200,7 +205,11 @@ def _clean(context: RunContext) -> pa.Table:
     ]
     if "warnings" in context.manifest:
         context.save("warnings")
-    labelled = drop_unlabelled(pa.concat_tables(tables, promote_options="permissive"), context.reporter)
+    labelled = drop_unlabelled(
+        pa.concat_tables(tables, promote_options="permissive"),
+        context.reporter,
+        predicted=context.setup.config.data.labels == "prediction",
+    )
     table = select_kept(labelled, context.setup.config.select)
     store.write_table("clean", table)
     return table

@@ -15,10 +15,12 @@ import torch
 from torch import Tensor
 
 from brinell.boxes import Detections
+from brinell.config.criterion import Task as ModelTask
 from brinell.config.lens import LensOptions
 from brinell.criteria.verdict import Verdict
 from brinell.lenses.entry import Entry
 from brinell.lenses.sampling import Chosen, Sampling
+from brinell.masks import Overlap
 from brinell.models.model import Model
 from brinell.motion.frames import Frames
 from brinell.perturb.change import Change
@@ -50,6 +52,8 @@ class Outcome:
 
     `grey` (mean grey value) and `colours` (their number) are measured where the change asks for them; `detections` are all
     that a detector found, and `cause` is why its answer is broken (see `criteria.criterion.CAUSES`; -1: it isn't).
+    `overlap` is how a segmenter's masks agree with the true ones; the outcome of clean images has the `masks` themselves.
+    `distance` is how far an embedder's vectors are from those of the clean images, whose outcome has the `vectors`.
     """
 
     verdict: Verdict
@@ -59,6 +63,10 @@ class Outcome:
     colours: Tensor | None
     detections: Detections | None = None
     cause: Tensor | None = None
+    overlap: Overlap | None = None
+    masks: Tensor | None = None
+    distance: Tensor | None = None
+    vectors: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -160,7 +168,7 @@ class Files:
     content: Mapping[str, bytes]
 
 
-Columns = dict[str, Tensor | Nullable | Categorical | Detections | Files]
+Columns = dict[str, Tensor | Nullable | Categorical | Detections | Overlap | Files]
 Measuring = Generator[Trials | Task, Any, Columns]  # an outcome is sent for trials, and the results of a task
 
 
@@ -192,7 +200,8 @@ class Method(Generic[Options]):
     per image. `queries_per_cell`: what one of the cells takes that a budget chooses. `weaker` returns
     changes that are known not to break. `opposite` is for rows that pair a failure with a similar image that is right:
     from the parameters of both (T, P) and the sizes of the originals (int64 (T, 2)) it returns the parameters of the
-    image on the other side of the right one, and which of them exist (bool (T,)).
+    image on the other side of the right one, and which of them exist (bool (T,)). `refuses`: why models of a task can't be
+    measured.
     """
 
     changes: Callable[[Options], Iterable[Change]]
@@ -212,6 +221,7 @@ class Method(Generic[Options]):
     weaker: Callable[[Trials], Trials] | None = None
     opposite: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
     catalogue: Callable[[], Iterable[Entry]] = tuple
+    refuses: Mapping[ModelTask, str] = field(default_factory=dict)
 
 
 def halve(trials: Trials) -> Trials:

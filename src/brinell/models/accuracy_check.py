@@ -14,15 +14,15 @@ def advise_accuracy(model: Model, right: float, confidence: float | None, images
 
     `confidence` is the mean of the largest scores; None: there are no scores.
     """
-    chance = 0.0 if model.detector is not None else 1 / model.outputs
+    chance = 0.0 if model.task != "classification" else 1 / model.outputs
     near_chance = right - chance < NEAR_CHANCE * (1 - chance)
-    sure = confidence is not None and model.detector is None and confidence - right > FAR_BELOW
+    sure = confidence is not None and model.task == "classification" and confidence - right > FAR_BELOW
     if images < FEWEST or not (near_chance or sure):
         return None
     what = f"{model.name} is right on {right:.0%} of {images} clean images"
     if sure:
         what += f", but {confidence:.0%} confident on average"
-    elif model.detector is None:
+    elif model.task == "classification":
         what += f", which is near chance ({chance:.1%})"
     return f"{what}; {_what_to_try(model)}"
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from brinell.classes import Classes
+from brinell.config.criterion import Task
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, MissingExtra
@@ -17,19 +19,25 @@ from brinell.models.modules import model_from_module
 from brinell.models.processors import read_processor
 from brinell.models.zoo import Built, build_by
 
+SEMANTIC = "SemanticSegmentation"
+UNIVERSAL = ("UniversalSegmentation", "InstanceSegmentation")  # MaskFormer, Mask2Former, OneFormer
+
 
 def open_hf(name: str, options: ModelOptions, execution: Execution) -> Model:
-    """Open a classifier, zero-shot classifier or detector of the Hugging Face hub, or of a folder."""
+    """Open a classifier, zero-shot classifier, detector or segmenter of the Hugging Face hub, or of a folder."""
     if options.task == "zero-shot" or (options.task is None and is_hf_zero_shot(name, trust=execution.trust)):
         from brinell.models.zero_shot.hf import open_hf_zero_shot  # it imports this module
 
         return open_hf_zero_shot(name, options, execution)
     if wrong := options.chosen() & {"prompts", "scoring"}:
         raise ConfigError(f"{min(wrong)} is an option of zero-shot models, which hf:{name} is not by its configuration")
-    detector = options.is_detector(is_hf_detector(name, trust=execution.trust))
-    build = hf_detector if detector else hf_model
+    if options.task == "embedding":
+        embedder, known, classes = hf_embedder(name, pretrained=options.pretrained, trust=execution.trust)
+        return model_from_module(embedder, options, execution, known=known, classes=classes)
+    task = options.task_or(hf_task(name, trust=execution.trust))
+    build = {"detection": hf_detector, "segmentation": hf_segmenter}.get(task, hf_model)
     module, known, classes = build(name, pretrained=options.pretrained, trust=execution.trust)
-    return model_from_module(module, options, execution, known=known, classes=classes, detector=detector)
+    return model_from_module(module, options, execution, known=known, classes=classes, task=task)
 
 
 def transformers() -> Any:
@@ -41,10 +49,12 @@ def transformers() -> Any:
     return transformers
 
 
-def is_hf_detector(name: str, *, trust: bool) -> bool:
-    """Whether a model is a detector by its configuration."""
-    config = _hf_config(name, trust)
-    return any("ObjectDetection" in architecture for architecture in config.architectures or ())
+def hf_task(name: str, *, trust: bool) -> Task:
+    """Return what a model is for, by its configuration."""
+    names = " ".join(_hf_config(name, trust).architectures or ())
+    if any(kind in names for kind in (SEMANTIC, *UNIVERSAL)):
+        return "segmentation"
+    return "detection" if "ObjectDetection" in names else "classification"
 
 
 def is_hf_zero_shot(name: str, *, trust: bool) -> bool:
@@ -67,6 +77,25 @@ def hf_detector(name: str, *, pretrained: bool, trust: bool) -> Built:
     module, processor, names = _hf_parts(auto, name, pretrained=pretrained, trust=trust)
     known = dataclasses.replace(read_processor(processor), short_side=None)
     return _Objects(module, processor), known, Classes(names)
+
+
+def hf_embedder(name: str, *, pretrained: bool, trust: bool) -> Built:
+    """Build a Hugging Face network that returns a vector for each image, from the hub or a folder."""
+    module, processor, _ = _hf_parts(transformers().AutoModel, name, pretrained=pretrained, trust=trust)
+    return _Vectors(module), read_processor(processor), None
+
+
+def hf_segmenter(name: str, *, pretrained: bool, trust: bool) -> Built:
+    """Build a Hugging Face segmenter, from the hub or a folder. Images are stretched.
+
+    Models that predict masks and their classes (Mask2Former and the like) are decoded by their own processor.
+    """
+    library, names = transformers(), " ".join(_hf_config(name, trust).architectures or ())
+    universal = any(kind in names for kind in UNIVERSAL)
+    auto = library.AutoModelForUniversalSegmentation if universal else library.AutoModelForSemanticSegmentation
+    module, processor, classes = _hf_parts(auto, name, pretrained=pretrained, trust=trust)
+    known = dataclasses.replace(read_processor(processor), short_side=None)
+    return (_Segments(module, processor) if universal else _Logits(module)), known, Classes(classes)
 
 
 def _hf_config(name: str, trust: bool) -> Any:
@@ -104,8 +133,38 @@ class _Objects(nn.Module):
         return self.processor.post_process_object_detection(outputs, threshold=0.0, target_sizes=sizes)
 
 
+class _Vectors(nn.Module):
+    """A Hugging Face network that returns its image features: those of its image tower, pooled ones, or the first token."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, images: Tensor) -> Any:
+        features = getattr(self.module, "get_image_features", None)
+        if features is not None:
+            found = features(pixel_values=images)
+            return found if isinstance(found, Tensor) else found.pooler_output
+        outputs = self.module(pixel_values=images, return_dict=True)
+        pooled = getattr(outputs, "pooler_output", None)
+        return outputs.last_hidden_state[:, 0] if pooled is None else pooled.flatten(1)
+
+
+class _Segments(nn.Module):
+    """A Hugging Face segmenter whose outputs are decoded by its processor, to the class of each pixel."""
+
+    def __init__(self, module: nn.Module, processor: Any) -> None:
+        super().__init__()
+        self.module, self.processor = module, processor
+
+    def forward(self, images: Tensor) -> Tensor:
+        outputs = self.module(pixel_values=images, return_dict=True)
+        sizes = [tuple(images.shape[2:])] * len(images)
+        return torch.stack(self.processor.post_process_semantic_segmentation(outputs, target_sizes=sizes))
+
+
 class _Logits(nn.Module):
-    """A Hugging Face classifier that returns its logits only."""
+    """A Hugging Face classifier or segmenter that returns its logits only."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ from brinell.models.model import Description, Forward, Model
 from brinell.models.onnx_metadata import Known, read_known
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
-from brinell.models.probe import make_classifier, make_detector, probe
+from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe
 from brinell.models.quantise import is_dynamic, quantise_file
 
 
@@ -46,7 +46,17 @@ def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
         session = open_session(file, device)
         facts["quantised"] = f"{options.quantise} by onnxruntime" if options.quantise == "int8" else "fp8 weights"
     fingerprint = file_fingerprint(file)
-    if options.is_detector():
+    if options.task == "embedding":
+        from brinell.models.embedders import check_embedder, make_embedder  # it imports this module
+
+        check_embedder(options)
+        run = session_forward(session, options.output)
+        model = make_embedder(run, description, options, device=device, fingerprint=fingerprint, facts=facts)
+    elif options.is_segmenter():
+        options.is_detector()  # raises for options of detectors
+        run = session_forward(session, options.output)
+        model, _ = make_segmenter(run, description, device=device, fingerprint=fingerprint, facts=facts)
+    elif options.is_detector():
         heads = _session_heads(session, options)
         model = make_detector(heads, options, description, device=device, fingerprint=fingerprint, facts=facts)
     else:

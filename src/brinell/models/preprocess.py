@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from brinell.masks import IGNORED, resize_masks
 from brinell.resizing.local import Local
 from brinell.resizing.repaint import Repainter
 from brinell.resizing.resample import resize
@@ -75,13 +76,17 @@ class Preprocess:
         wide, tall = self._resized_size((width, height), self.short_side)
         return tall, wide
 
-    def _crop(self, images: Tensor) -> Tensor:
-        height, width = images.shape[2:]
+    def masks(self, masks: Tensor) -> Tensor:
+        """Return masks (N, H, W) of images of one size on their model inputs."""
+        return self._crop(resize_masks(masks, *self._full_size(*masks.shape[1:])), IGNORED)
+
+    def _crop(self, images: Tensor, outside: int | None = None) -> Tensor:
+        height, width = images.shape[-2:]
         if (height, width) == (self.height, self.width):
             return images
         left, top = self._corner(width, height)
-        sides = (-left, left + self.width - width, -top, top + self.height - height)
-        return pad(images, sides, value=self.fill or 0).contiguous()
+        edges = (-left, left + self.width - width, -top, top + self.height - height)
+        return pad(images, edges, value=(self.fill or 0) if outside is None else outside).contiguous()
 
     def convert_channels(self, images: Tensor) -> Tensor:
         """Return images in the model's channels: grey is repeated, colours are weighted as in Pillow (ITU-R 601)."""

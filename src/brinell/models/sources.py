@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 QUANTISATION = frozenset({"quantise", "calibration"})
 DETECTION = frozenset(Decoding.model_fields)  # options of detectors
+EMBEDDING = frozenset({"gallery", "match"})
 #: options of every kind of model
 COMMON = frozenset(
     {
@@ -171,9 +172,9 @@ for _name in ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"):
 _add(
     "onnx",
     "onnx:FILE",
-    "an ONNX file, run by onnxruntime (extra: onnx): a classifier or detector",
+    "an ONNX file, run by onnxruntime (extra: onnx): a classifier or detector, or what ?task= says",
     "onnx:open_onnx",
-    takes={"output", "layout", *QUANTISATION, *DETECTION},
+    takes={"output", "layout", *QUANTISATION, *DETECTION, *EMBEDDING},
     check=_check_onnx,
 )
 _add(
@@ -181,7 +182,7 @@ _add(
     "torch:package.module:factory | torch:FILE.safetensors?factory=…",
     "your own torch module",
     "factory:open_torch",
-    takes={"factory", *QUANTISATION, *DETECTION},
+    takes={"factory", "output", *QUANTISATION, *DETECTION, *EMBEDDING},
     runs_code=True,
     check=_check_torch,
 )
@@ -190,21 +191,21 @@ _add(
     "timm:NAME[?checkpoint=FILE]",
     "a timm classifier (extra: timm), with its own weights or yours",
     "zoo:open_timm",
-    takes={"checkpoint", "pretrained", *QUANTISATION},
+    takes={"checkpoint", "pretrained", *QUANTISATION, *EMBEDDING},
 )
 _add(
     "torchvision",
     "torchvision:NAME[?checkpoint=FILE]",
-    "a torchvision classifier or detector (extra: torchvision), with its own weights or yours",
+    "a torchvision classifier, detector or segmenter (extra: torchvision), with its own weights or yours",
     "zoo:open_torchvision",
-    takes={"checkpoint", "pretrained", *QUANTISATION, *DETECTION},
+    takes={"checkpoint", "pretrained", *QUANTISATION, *DETECTION, *EMBEDDING},
 )
 _add(
     "hf",
     "hf:NAME_OR_FOLDER",
-    "a classifier, detector or zero-shot model from the Hugging Face hub (extra: hf)",
+    "a classifier, detector, segmenter, embedder or zero-shot model from the Hugging Face hub (extra: hf)",
     "hub:open_hf",
-    takes={"pretrained", "prompts", "scoring", *QUANTISATION, *DETECTION},
+    takes={"pretrained", "prompts", "scoring", *QUANTISATION, *DETECTION, *EMBEDDING},
 )
 _add(
     "open_clip",
@@ -214,7 +215,7 @@ _add(
     takes={"checkpoint", "pretrained", "weights", "prompts", "scoring", *QUANTISATION},
 )
 _add("hardened", "hardened:FOLDER", "a model that `brinell harden` fine-tuned", "hardened:open_hardened", takes=None)
-_SERVICE = {"mapping", "output", *DETECTION}
+_SERVICE = {"mapping", "output", *DETECTION, *EMBEDDING}
 _add(
     "http",
     "http://HOST/…#mapping=FILE",

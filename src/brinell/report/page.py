@@ -130,7 +130,7 @@ def context_of(run: Run, lens: str, rated: Rated | None = None) -> Context:
     """Return what a lens's section needs besides its findings."""
     options = dict(run.lens(lens))
     if options.get("criterion") == DEFAULT_CRITERION:
-        kinds = dict.fromkeys(default_criterion(model.detector) for model in run.models.values())
+        kinds = dict.fromkeys(default_criterion(model.task) for model in run.models.values())
         options["criterion"] = " or ".join(kinds)
     names = {name: _namer(model.classes) for name, model in run.models.items()}
     return Context(run, options, names, {} if rated is None else rated.models)

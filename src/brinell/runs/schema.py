@@ -52,6 +52,14 @@ ROWS: Schema = {
     "detected_boxes": f"{BOX}[]",
     "detected_labels": "int16[]",
     "detected_scores": "float32[]",
+    "embedding_distance": "float32",  # of embedders: cosine distance from the clean image's embedding
+    # of segmenters
+    "iou": "float32",  # mean IoU of the classes that are in the image
+    "relabelled": "float32",  # share of pixels whose class is another than on the clean image
+    # how many pixels of each class the mask and the true one have in common, and how many either has
+    "mask_classes": "int16[]",
+    "mask_common": "int32[]",
+    "mask_union": "int32[]",
 }
 
 SAMPLES: Schema = {
@@ -69,6 +77,7 @@ SAMPLES: Schema = {
     "original": "text",  # the scene that it is a photograph of, where photographs have variants
     "variant": "text",  # which one; null for the original
     "metadata": "text{}",  # further columns of the dataset, by which results can be sliced
+    "mask": "text",  # the id that comes from the content of its mask, for segmenters
 }
 
 CLEAN: Schema = {

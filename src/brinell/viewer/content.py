@@ -131,6 +131,10 @@ class Content:
                 body = pictures.saliency(model, image)
             case ["saliency", model, lens, operator, image]:
                 body = pictures.saliency(model, image, (lens, operator, _parameters(stem)))
+            case ["masks", model, image] if stem == "clean":
+                body = pictures.masks(model, image)
+            case ["masks", model, lens, operator, image]:
+                body = pictures.masks(model, image, (lens, operator, _parameters(stem)))
             case _:
                 raise NotFound("/".join(parts))
         return Reply(body, KINDS[kind], lasting=True)

@@ -24,6 +24,9 @@ from brinell.engine.setup import criterion_of
 from brinell.engine.shards import id_numbers, load_images
 from brinell.engine.threads import torch_alone
 from brinell.errors import ModelError, RunError
+from brinell.marks import enlarge
+from brinell.mask_pictures import SIDE, MaskStyle, colour_mask
+from brinell.models.marking import marker_of
 from brinell.models.model import Model
 from brinell.perturb.change import to_whole_levels
 from brinell.pictures import encode_image, encode_webp, to_picture
@@ -131,6 +134,17 @@ class RunImages:
             raise ModelError(f"model {model} has no saliency maps: {error}") from None
         colours = torch.cat([colour_map(heat), 255 * (0.25 + 0.75 * heat[None])]).round().clamp(0, 255).to(torch.uint8)
         return encode_webp(Image.fromarray(colours.permute(1, 2, 0).numpy(), "RGBA"), quality=85)
+
+    def masks(self, model: str, pixels: Tensor) -> bytes:
+        """Return the classes of a segmenter's pixels on a model input, as colours that lie over it."""
+        opened = self._open_model(self.run, model)
+        if opened.segmenter is None:
+            raise ModelError(f"model {model} is no segmenter and has no masks")
+        with torch_alone():
+            mask = opened.segment(pixels[None].to(opened.device))[0].cpu().numpy()
+        style = MaskStyle(marker_of(opened).name, opened.segmenter.background)
+        size = enlarge(to_picture(pixels), SIDE).size
+        return encode_webp(colour_mask(mask, style, size, named=True), lossless=True)
 
     def clean_pixels(self, model: str, image: str) -> Tensor:
         """Return a clean model input."""

@@ -202,7 +202,7 @@ def _prepare(photo: Photo, model: Model) -> Bench:
             batch=16,
             originals=[model.preprocess.convert_channels(photo.image)],
         )
-        if model.detector is not None:
+        if model.task != "classification":
             _ = evaluator.clean  # before threads compare with it
     return Bench(evaluator, photo, model)
 

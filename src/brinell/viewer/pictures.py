@@ -14,6 +14,8 @@ from brinell.viewer.index import Opened
 from brinell.viewer.stored import Stored
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from brinell.models.model import Model
     from brinell.viewer.images import RunImages
 
@@ -99,13 +101,18 @@ class RunPictures:
 
     def saliency(self, model: str, image: str, row: tuple[str, str, Any] | None = None) -> bytes:
         """Return where a model looks: on a clean image, or on one that a row describes (lens, operator, parameters)."""
+        return self.made.saliency(model, self._pixels(model, image, row))
+
+    def masks(self, model: str, image: str, row: tuple[str, str, Any] | None = None) -> bytes:
+        """Return the classes that a segmenter gives to the pixels of such an image."""
+        return self.made.masks(model, self._pixels(model, image, row))
+
+    def _pixels(self, model: str, image: str, row: tuple[str, str, Any] | None) -> Tensor:
         self._require(model)
         if row is None:
-            pixels = self.made.clean_pixels(model, image)
-        else:
-            lens, operator, at = row
-            pixels = self.made.replay(model, lens, operator, image, at=at)
-        return self.made.saliency(model, pixels)
+            return self.made.clean_pixels(model, image)
+        lens, operator, at = row
+        return self.made.replay(model, lens, operator, image, at=at)
 
     def boxes(self, model: str, lens: str, operator: str, image: str, *, at: Any, counterpart: Any) -> dict[str, Any]:
         """Return a detector's boxes on the image of a row, and on its counterpart (the clean image if that is None)."""

@@ -43,7 +43,8 @@ def read_sequence(run: Run, digest: Digest, model: str, lens: str, operator: str
             found = connection.execute(sql, {"image": image, "model": model})
             names = [column[0] for column in found.description or ()]
             points = [_point(run, record, operator, dict(zip(names, row, strict=True)), pairs) for row in found.fetchall()]
-    return {"clean": clean_answer(run, model, image), "points": points, "title": run.title(operator), "pairs": pairs}
+    facts = {"title": run.title(operator), "pairs": pairs, "masks": record.task == "segmentation"}
+    return {"clean": clean_answer(run, model, image), "points": points, **facts}
 
 
 def _files(run: Run, digest: Digest, model: str, lens: str, operator: str, image: str) -> list[str]:

@@ -56,9 +56,10 @@ def measure(shard: Shard, operator: View, options: FragilityOptions) -> Measurin
     """Map every sample's windows and count the fragile ones, or search its minimal images."""
     assert shard.sizes is not None
     located = operator.name == LOCATION
-    if shard.clean.detections is not None and (located or options.fit == "own"):
+    followed = "boxes" if shard.clean.detections is not None else "masks" if shard.clean.overlap is not None else None
+    if followed is not None and (located or options.fit == "own"):
         raise ConfigError(
-            f"{shard.model} is a detector, and its boxes can only follow windows that are resized or padded; "
+            f"{shard.model} finds {followed}, which can only follow windows that are resized or padded; "
             'use the operator "windows" with another fit'
         )
     if operator.name == MINIMAL:

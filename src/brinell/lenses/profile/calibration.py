@@ -50,6 +50,8 @@ def compute_calibration(run: Run) -> list[Calibration]:
     """Return the calibration of every model at every level of every operator."""
     found = []
     for model, operator, level, count, gaps, squares, fourth, losses, square_losses in run.query(_CALIBRATION):
+        if run.models[model].task in ("segmentation", "embedding"):  # whose confidence is no probability
+            continue
         ece, brier = _mean(gaps, squares, count, most=1), _mean(squares, fourth, count, most=1)
         found.append(Calibration(model, operator, level, ece, brier, _mean(losses, square_losses, count)))
     return found

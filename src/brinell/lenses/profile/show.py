@@ -30,9 +30,10 @@ def make_tables(findings: ProfileFindings) -> list[Any]:
 
 
 def _table(findings: ProfileFindings, model: str, thresholds: list[float]) -> Grid:
-    precision = findings.precision(model)
+    metric, name = ("miou", "mIoU") if findings.precision(model, "miou") is not None else ("map", "mAP")
+    precision = findings.precision(model, metric)
     middle = thresholds[len(thresholds) // 2]
-    heads = ["operator", "mean accuracy [95 %]", *(["mean mAP"] if precision is not None else [])]
+    heads = ["operator", "mean accuracy [95 %]", *([f"mean {name}"] if precision is not None else [])]
     heads += [f"< {threshold:.0%}" for threshold in thresholds]
     rows: list[tuple[str, ...]] = []
     for operator in findings.operators:
@@ -41,8 +42,9 @@ def _table(findings: ProfileFindings, model: str, thresholds: list[float]) -> Gr
         failures = [findings.failure_point(model, operator, threshold) for threshold in thresholds]
         cells = [findings.title(operator), format_share(findings.areas[model, operator])]
         if precision is not None:
-            maps = [point.map.value for point in findings.curves[model, operator] if point.map is not None]
-            cells.append(f"{sum(maps) / len(maps):.1%}" if maps else "")
+            points = [getattr(point, metric) for point in findings.curves[model, operator]]
+            values = [point.value for point in points if point is not None]
+            cells.append(f"{sum(values) / len(values):.1%}" if values else "")
         cells += [_format_failure(failure, findings.smoothed) for failure in failures]
         rows.append((*cells, failures[len(failures) // 2].caption))
     if len(rows) > 1:

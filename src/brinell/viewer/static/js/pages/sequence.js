@@ -1,4 +1,4 @@
-// One image under one operator: clean next to changed, flicker, difference, saliency, and distances, row by row.
+// One image under one operator: clean next to changed, flicker, difference, saliency, masks, and distances, row by row.
 import { html, useAsync, useEffect, useKeys, useRef, useState } from "../lib.js";
 import { path } from "../api.js";
 import { cleanInput, loadSequence, photograph, replay } from "../data.js";
@@ -7,6 +7,7 @@ import { href, patch } from "../route.js";
 import { CopyButton, Icon, Loaded, Picture, Segments, Verdict, firstName, percent, shortName } from "../ui.js";
 
 const MODES = [["pair", "Side by side"], ["flicker", "Flicker"], ["difference", "Difference"], ["saliency", "Saliency"]];
+const MASKS = ["masks", "Masks"]; // of segmenters
 const BOOST = 4; // of differences
 
 export function Sequence({ run, facts, digest, model, column, image, params, site, step }) {
@@ -48,12 +49,14 @@ function Shown({ run, facts, model, column, image, sequence, params, site }) {
   };
   const broken = point.correct === false;
   const marks = boxed && boxes.marks ? boxes.marks : {};
+  const over = (what) => [path("runs", run, what, model, image, "clean.webp"), path("runs", run, what, model, column.lens, column.operator, image, `${point.key}.webp`)];
+  const layers = { saliency: over("saliency"), masks: over("masks") };
   return html`
-    <div class="drawer-tools"><${Segments} label="View" value=${mode} options=${MODES} onChange=${setMode} />
-      ${mode === "saliency" && html`<label class="inline">Opacity <input type="range" min="0" max="1" step="0.05" value=${opacity} onInput=${(event) => setOpacity(Number(event.target.value))} /></label>`}
+    <div class="drawer-tools"><${Segments} label="View" value=${mode} options=${sequence.masks ? [...MODES, MASKS] : MODES} onChange=${setMode} />
+      ${(mode === "saliency" || mode === "masks") && html`<label class="inline">Opacity <input type="range" min="0" max="1" step="0.05" value=${opacity} onInput=${(event) => setOpacity(Number(event.target.value))} /></label>`}
       ${boxes.marks && html`<label class="inline"><input type="checkbox" checked=${boxed} onChange=${() => setBoxed(!boxed)} /> Boxes</label>`}</div>
     <${View} mode=${mode} sources=${sources} marks=${marks} opacity=${opacity} broken=${broken} live=${site.live}
-      maps=${[path("runs", run, "saliency", model, image, "clean.webp"), path("runs", run, "saliency", model, column.lens, column.operator, image, `${point.key}.webp`)]} />
+      maps=${layers[mode] || []} />
     ${marks.changed && html`<${BoxLegend} lists=${[marks.clean, marks.changed]} />`}
     ${boxes.problem && html`<p class="small muted">${boxes.problem}</p>`}
     <div class="points" role="group" aria-label="Rows from weak to strong">${points.map((one, number) => html`<button key=${number} class=${`point ${one.correct === false ? "bad" : "good"}`} aria-pressed=${number === index}
@@ -76,8 +79,8 @@ function View({ mode, sources, marks, opacity, broken, maps, live }) {
   if (mode === "flicker") return html`<${Flicker} sources=${sources} marks=${marks} broken=${broken} />`;
   if (mode === "difference") return html`<div class="pair"><figure class=${broken ? "bad" : ""}><figcaption>changed</figcaption><${Picture} src=${sources.changed} alt="the changed image" marks=${marks.changed} /></figure>
     <figure><figcaption>difference, ${BOOST} times</figcaption><${Difference} sources=${sources} /></figure></div>`;
-  if (mode === "saliency" && !live) return html`<p class="note">Saliency maps need the model: open the run with <code>brinell view</code>.</p>`;
-  const over = (map) => (mode === "saliency" ? html`<${Picture} src=${map} alt="saliency map" className="over" style=${{ opacity }} />` : null);
+  if ((mode === "saliency" || mode === "masks") && !live) return html`<p class="note">Saliency maps and masks need the model: open the run with <code>brinell view</code>.</p>`;
+  const over = (map) => (map ? html`<${Picture} src=${map} alt=${mode === "masks" ? "classes of pixels" : "saliency map"} className="over" style=${{ opacity }} />` : null);
   return html`<div class="pair">
     <figure><figcaption>clean</figcaption><div class="stack"><${Picture} src=${sources.clean} alt="the clean image" marks=${marks.clean} />${over(maps[0])}</div></figure>
     <figure class=${broken ? "bad" : ""}><figcaption>changed</figcaption><div class="stack"><${Picture} src=${sources.changed} alt="the changed image" marks=${marks.changed} />${over(maps[1])}</div></figure></div>`;
