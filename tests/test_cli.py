@@ -86,7 +86,7 @@ def ran(here: Path, brinell: Call) -> Path:
 def test_the_commands() -> None:
     known = (
         "card check compare corrupt curate decide demo evidence export-moved gate harden human leaderboard ls plan "
-        "report rows run saliency serve show"
+        "report rows run saliency serve show status"
     )
     assert sorted(COMMANDS) == [*known.split(), "summary", "track", "verify", "view"]
 

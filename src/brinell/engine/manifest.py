@@ -44,7 +44,8 @@ def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dic
         "batch": {model.name: execution.batch or best_batch(model) for model in models},
         "shard": execution.shard or SHARD.get(models[0].device.type, 128),
     }
-    how["unit"] = measured_sizes(setup, jobs, readable(samples), how)
+    if sizes := measured_sizes(setup, jobs, readable(samples), how):
+        how["unit"] = sizes
     return {
         "format": FORMAT,
         "identity": _identity(setup, samples),
