@@ -17,11 +17,14 @@ import brinell
 import shapes
 from brinell.config.data import DataOptions
 from brinell.config.execution import Execution
+from brinell.engine.renderer import Renderer
+from brinell.engine.replay import Replay, render
 from brinell.errors import BrinellError, ConfigError, LabelError, ModelError
 from brinell.masks import IGNORED
 from brinell.models.export import export
 from brinell.models.segmentation import PixelScores
 from brinell.models.sources import open_model
+from brinell.perturb.property import find_property
 from brinell.pictures import open_picture
 from brinell.viewer.images import RunImages
 from conftest import PLAIN
@@ -289,3 +292,16 @@ def test_the_viewer_lays_masks_over_images(profiled: brinell.Run) -> None:
     assert over.shape == (320, 320, 4)
     mask = shapes.segmenter().segment(pixels[None])[0].numpy().repeat(10, 0).repeat(10, 1)
     assert float(((over[..., 3] == 0) == (mask == 0)).mean()) > 0.9  # names lie over some of them
+
+
+def test_a_replayed_mask_is_that_of_the_turned_image() -> None:
+    images, masks = (torch.from_numpy(each) for each in shapes.pictures(4))
+    model, change = shapes.segmenter(), find_property("rotation")
+    replays = [Replay(str(number), change, (0.6,)) for number in range(4)]
+    renderer = Renderer(model.preprocess, images.permute(0, 3, 1, 2).contiguous(), torch.arange(4), seed=0)
+    for number, image in render(renderer, replays, {str(number): number for number in range(4)}, batch=4):
+        mask = replays[number].mask(masks[number].to(torch.int16), model.preprocess)
+        known = mask >= 0
+        found = model.segment(image[None])[0]
+        assert float((found == mask)[known].float().mean()) > 0.93
+        assert float((found == masks[number])[known].float().mean()) < 0.93
