@@ -35,20 +35,16 @@ RESULTS = ROOT / "chaos" / "mutants.json"
 TIMES, MORE = 3, 5  # a mutant that computes for longer than this many times its tests, and some seconds, loops for ever
 # a module, and the tests that know what it should do, the fastest first
 TARGETS: dict[str, tuple[str, ...]] = {
-    "brinell.criteria.classification": ("tests/laws/test_criteria.py",),
-    "brinell.criteria.criterion": (
-        "tests/laws/test_criteria.py",
-        "tests/laws/test_detection_criteria.py",
-        "tests/test_detector_pictures.py",
-    ),
-    "brinell.criteria.distance": ("tests/laws/test_detection_criteria.py",),
-    "brinell.criteria.verdict": ("tests/laws/test_criteria.py", "tests/laws/test_detection.py"),
-    "brinell.criteria.detection": ("tests/laws/test_detection_criteria.py",),
-    "brinell.runs.statistics": ("tests/test_statistics.py",),
-    "brinell.runs.quantiles": ("tests/test_statistics.py",),
-    "brinell.runs.ranking": ("tests/test_statistics.py", "tests/test_reading.py"),
-    "brinell.comparison.paired": ("tests/test_paired.py",),
-    "brinell.comparison.resampling": ("tests/test_paired.py",),
+    "brinell.criteria.classification": ("tests/laws/test_criteria_boundaries.py", "tests/laws/test_criteria.py"),
+    "brinell.criteria.criterion": ("tests/laws/test_criteria_boundaries.py", "tests/laws/test_criteria.py"),
+    "brinell.criteria.distance": ("tests/laws/test_criteria_boundaries.py", "tests/laws/test_detection_criteria.py"),
+    "brinell.criteria.verdict": ("tests/laws/test_criteria_boundaries.py", "tests/laws/test_criteria.py"),
+    "brinell.criteria.detection": ("tests/laws/test_criteria_boundaries.py", "tests/laws/test_detection_criteria.py"),
+    "brinell.runs.statistics": ("tests/test_reference_values.py", "tests/test_statistics.py"),
+    "brinell.runs.quantiles": ("tests/test_reference_values.py", "tests/test_statistics.py"),
+    "brinell.runs.ranking": ("tests/test_reference_values.py", "tests/test_statistics.py"),
+    "brinell.comparison.paired": ("tests/test_reference_values.py", "tests/test_paired.py"),
+    "brinell.comparison.resampling": ("tests/test_reference_values.py", "tests/test_paired.py"),
     "brinell.lenses.knob.search": ("tests/laws/test_searches.py",),
     "brinell.lenses.fragility.minimal": ("tests/laws/test_local_searches.py",),
     "brinell.lenses.highlights.faintest": ("tests/laws/test_local_searches.py",),
@@ -258,12 +254,13 @@ def _try_module(name: str, tests: tuple[str, ...], results: dict[str, Any], *, e
     source = module.path.read_text(encoding="utf-8")
     digest = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
     held = results.get(name, {})
-    tried: dict[str, bool] = held.get("tried", {}) if held.get("source") == digest else {}
+    names = {key for key, _ in mutants(source)}
+    stored: dict[str, bool] = held.get("tried", {}) if held.get("source") == digest else {}
+    tried = {key: lives for key, lives in stored.items() if key in names}
     _, passes, seconds = next(survivors(module, [("none", source)], None))
     if not passes:
         print(f"{name}: its tests fail without a mutant")
         return
-    count = len(list(mutants(source)))
     chosen = [(key, make) for key, make in sample(source, each) if tried.get(key, True)]  # later tests may kill survivors
     new = [(key, make()) for key, make in chosen]
     plain = ast.unparse(ast.parse(source))
@@ -273,7 +270,7 @@ def _try_module(name: str, tests: tuple[str, ...], results: dict[str, Any], *, e
     again = ((key, lives) for key, lives, _ in survivors(module, slow, int(TIMES * seconds + MORE)))
     for key, lives in itertools.chain(patched_survivors(module, quick), again):
         tried[key] = lives
-        results[name] = {"source": digest, "mutants": count, "tried": tried}
+        results[name] = {"source": digest, "mutants": len(names), "tried": tried}
         RESULTS.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n", encoding="utf-8")
         if time.monotonic() > ends:
             break
