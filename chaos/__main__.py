@@ -100,6 +100,8 @@ def render(stored: dict[str, dict[str, object]], mutants: dict[str, dict[str, di
         lines.append(
             f"| {one['fault']} | {one['holds']} | {one['tried']:,} | {len(problems)} | {one['seed']}, {one['date']} |"
         )
+    problems = [f"- {one['fault']}, seed {one['seed']}: {problem}" for one in stored.values() for problem in one["broken"]]  # type: ignore[attr-defined]
+    lines += ["", "What did not hold:", "", *problems] if problems else []
     return (
         (FOLDER / "page.md").read_text(encoding="utf-8").replace("@results@\n", "\n".join([*lines, *_mutants(mutants), ""]))
     )
