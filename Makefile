@@ -3,6 +3,7 @@
 # make bench  docs/performance.md                                          make test-zoo  timm, torchvision, Hugging Face, MAITE …
 # make chaos  docs/reliability.md: faults on purpose                       make fidelity  docs/fidelity.md
 # make test-browser  the viewer and the report in Chromium                 make docs      the documentation site, in site/html
+# make hashed  install for CI, by hashes                                  make audit     compare the pinned versions with known vulnerabilities
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +12,7 @@ ZOO := .venv-zoo
 PARALLEL := --numprocesses 2 --dist loadscope
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all test-browser check format test-zoo bench fidelity chaos docs clean
+.PHONY: demo test test-all test-browser check format test-zoo bench fidelity chaos docs hashed audit clean
 
 demo: $(VENV)/demo
 	$(VENV)/bin/brinell demo
@@ -60,6 +61,21 @@ chaos: $(VENV)/chaos
 docs: $(VENV)/docs
 	$(VENV)/bin/python -m website
 
+# Only files whose hashes are listed, for Python 3.11 on Linux x86-64. It needs PyTorch's build for the CPU, which is not on
+# PyPI: from a folder (PIP_FIND_LINKS) or from PyTorch's own index (PIP_EXTRA_INDEX_URL).
+# PyPI's own build has the same version, and needs libraries that are not pinned; pip check then says so.
+hashed: | $(VENV)/bin/python
+	$(VENV)/bin/python $(PIP) --require-hashes --no-deps --requirement constraints-hashed.txt
+	$(VENV)/bin/python $(PIP) --no-deps --no-build-isolation --editable . --editable tests/plugin
+	$(VENV)/bin/python -m pip check
+	touch $(VENV)/dev $(VENV)/demo
+
+audit:
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python $(PIP) pip-audit
+	$(VENV)-audit/bin/pip-audit --requirement constraints-hashed.txt --require-hashes --disable-pip
+	$(VENV)-audit/bin/pip-audit --requirement constraints-zoo.txt --no-deps --disable-pip
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "brinell needs Python 3.11 or newer: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
@@ -91,4 +107,4 @@ $(ZOO)/zoo: pyproject.toml constraints-zoo.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(ZOO) runs site
+	rm -rf $(VENV) $(VENV)-audit $(ZOO) runs site

@@ -14,17 +14,19 @@ from pathlib import Path
 from random import Random
 
 from chaos.images import bad_images
+from chaos.killing import killed_commands, kills
 from chaos.mutants import RESULTS as MUTANTS
 from chaos.mutants import TARGETS
-from chaos.processes import damaged_files, full_disk, kills, signals, two_writers
-from chaos.scenario import Result, Scenario
+from chaos.processes import damaged_files, full_disk, signals, two_writers
+from chaos.scenario import Result, Scenario, stop_after
 from chaos.servers import hostile_servers
 from chaos.stores import object_store
 from chaos.survivors import REASONS
 from chaos.texts import malformed_texts
 
 SCENARIOS: tuple[Scenario, ...] = (
-    kills, signals, two_writers, full_disk, damaged_files, bad_images, malformed_texts, hostile_servers, object_store,
+    kills, killed_commands, signals, two_writers, full_disk, damaged_files, bad_images, malformed_texts, hostile_servers,
+    object_store,
 )  # fmt: skip
 FUZZED = ("image", "config.yaml", "mapping.yaml", "manifest.csv", "manifest.jsonl", "instances.json")
 FUZZ_SECONDS = 30  # of each target
@@ -56,6 +58,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="share of the attempts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="part of a scenario's name; others keep their stored results")
+    parser.add_argument("--minutes", type=float, default=60, help="after which no further kill is tried, for each scenario")
     parser.add_argument("--page", action="store_true", help="write the page from the stored results alone")
     given = parser.parse_args()
     stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
@@ -64,6 +67,7 @@ def main() -> None:
         if given.only not in scenario.__name__:
             continue
         began = time.monotonic()
+        stop_after(given.minutes)
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
             result = scenario(Path(work), Random(given.seed), given.scale)
         seconds = time.monotonic() - began
@@ -96,6 +100,8 @@ def render(stored: dict[str, dict[str, object]], mutants: dict[str, dict[str, di
         lines.append(
             f"| {one['fault']} | {one['holds']} | {one['tried']:,} | {len(problems)} | {one['seed']}, {one['date']} |"
         )
+    problems = [f"- {one['fault']}, seed {one['seed']}: {problem}" for one in stored.values() for problem in one["broken"]]  # type: ignore[attr-defined]
+    lines += ["", "What did not hold:", "", *problems] if problems else []
     return (
         (FOLDER / "page.md").read_text(encoding="utf-8").replace("@results@\n", "\n".join([*lines, *_mutants(mutants), ""]))
     )

@@ -1,9 +1,10 @@
 """Mutation testing of criteria, statistics and searches: small errors are put into the code, and tests have to fail.
 
-    python -m chaos.mutants [--only NAME] [--each 30] [--jobs 4] [--minutes 60]
+    python -m chaos.mutants [--only NAME] [--each 30] [--minutes 60]
 
-Each mutant is one changed operator, comparison or constant. Tests run in a forked process with the mutated module, and stop
-at the first failure. Results are kept in chaos/mutants.json, so that a second call goes on from there.
+Each mutant is one changed operator, comparison or constant; annotations, decorators and what raises errors stay as they
+are. Tests run in a forked process with the mutated module, and stop at the first failure. Results are kept in
+chaos/mutants.json, so that a second call goes on from there, and tries survivors again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import copy
 import hashlib
 import importlib.abc
 import importlib.util
@@ -21,34 +21,37 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType
+from typing import IO, Any, NamedTuple
+
+from chaos.patching import changed_functions, patch
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "chaos" / "mutants.json"
-SECONDS = 240  # of computing; a mutant that takes longer loops for ever, which tests would notice
+TIMES, MORE = 3, 5  # a mutant that computes for longer than this many times its tests, and some seconds, loops for ever
 # a module, and the tests that know what it should do, the fastest first
 TARGETS: dict[str, tuple[str, ...]] = {
-    "brinell.criteria.classification": ("tests/laws/test_criteria.py",),
-    "brinell.criteria.criterion": (
-        "tests/laws/test_criteria.py",
-        "tests/laws/test_detection_criteria.py",
-        "tests/test_detector_pictures.py",
-    ),
-    "brinell.criteria.distance": ("tests/laws/test_detection_criteria.py",),
-    "brinell.criteria.verdict": ("tests/laws/test_criteria.py", "tests/laws/test_detection.py"),
-    "brinell.criteria.detection": ("tests/laws/test_detection_criteria.py",),
-    "brinell.runs.statistics": ("tests/test_statistics.py",),
-    "brinell.runs.quantiles": ("tests/test_statistics.py",),
-    "brinell.runs.ranking": ("tests/test_statistics.py", "tests/test_reading.py"),
-    "brinell.comparison.paired": ("tests/test_paired.py",),
-    "brinell.comparison.resampling": ("tests/test_paired.py",),
-    "brinell.lenses.knob.search": ("tests/test_knob_lens.py",),
-    "brinell.lenses.fragility.minimal": ("tests/test_fragility_lens.py",),
-    "brinell.lenses.highlights.faintest": ("tests/test_highlight_lens.py",),
+    "brinell.criteria.classification": ("tests/laws/test_criteria_boundaries.py", "tests/laws/test_criteria.py"),
+    "brinell.criteria.criterion": ("tests/laws/test_criteria_boundaries.py", "tests/laws/test_criteria.py"),
+    "brinell.criteria.distance": ("tests/laws/test_criteria_boundaries.py", "tests/laws/test_detection_criteria.py"),
+    "brinell.criteria.verdict": ("tests/laws/test_criteria_boundaries.py", "tests/laws/test_criteria.py"),
+    "brinell.criteria.detection": ("tests/laws/test_criteria_boundaries.py", "tests/laws/test_detection_criteria.py"),
+    "brinell.runs.statistics": ("tests/test_reference_values.py", "tests/test_statistics.py"),
+    "brinell.runs.quantiles": ("tests/test_reference_values.py", "tests/test_statistics.py"),
+    "brinell.runs.ranking": ("tests/test_reference_values.py", "tests/test_statistics.py"),
+    "brinell.comparison.paired": ("tests/test_reference_values.py", "tests/test_paired.py"),
+    "brinell.comparison.resampling": ("tests/test_reference_values.py", "tests/test_paired.py"),
+    "brinell.lenses.knob.search": ("tests/laws/test_searches.py",),
+    "brinell.lenses.fragility.minimal": ("tests/laws/test_local_searches.py",),
+    "brinell.lenses.highlights.faintest": ("tests/laws/test_local_searches.py",),
+    "brinell.lenses.geometry.manifool": ("tests/laws/test_motion_searches.py",),
+    "brinell.lenses.geometry.manitest": ("tests/laws/test_motion_searches.py",),
 }
+OPTIONS = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow")
 _SWAPS: dict[type[Any], type[Any]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -57,18 +60,31 @@ _SWAPS: dict[type[Any], type[Any]] = {
 }  # fmt: skip
 
 
-def mutants(source: str) -> Iterator[tuple[str, str]]:
-    """Yield each mutant's description and its source."""
+def mutants(source: str) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield each mutant's name, and a function that returns its source."""
     tree = ast.parse(source)
     skipped = _texts(tree)
-    for number, node in enumerate(ast.walk(tree)):
-        if id(node) in skipped:
-            continue
-        for label, change in _changes(node):
-            mutated = copy.deepcopy(tree)
-            target = next(each for index, each in enumerate(ast.walk(mutated)) if index == number)
-            change(target)
-            yield f"line {node.lineno}: {label}", ast.unparse(ast.fix_missing_locations(mutated))  # type: ignore[attr-defined]
+    seen: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        for label, change in () if id(node) in skipped else _changes(node):
+            name = f"line {node.lineno}: {label}"  # type: ignore[attr-defined]
+            seen[name] += 1
+            yield f"{name} ({seen[name]})" if seen[name] > 1 else name, partial(_mutate, tree, node, change)
+
+
+def _mutate(tree: ast.AST, node: ast.AST, change: Callable[[Any], Any]) -> str:
+    """Return the source of a tree with one node changed, and change it back."""
+    kind, before = (
+        node.__class__,
+        {name: value[:] if isinstance(value, list) else value for name, value in vars(node).items()},
+    )
+    change(node)
+    try:
+        return ast.unparse(ast.fix_missing_locations(tree))
+    finally:
+        node.__class__ = kind  # type: ignore[assignment]
+        vars(node).clear()
+        vars(node).update(before)
 
 
 def _texts(tree: ast.AST) -> set[int]:
@@ -80,6 +96,10 @@ def _texts(tree: ast.AST) -> set[int]:
             parts = [node]
         elif isinstance(node, ast.AnnAssign):
             parts = [node.annotation]
+        elif isinstance(node, ast.ClassDef):
+            parts = [*node.decorator_list]
+        elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            parts = [node]
         elif isinstance(node, ast.FunctionDef):
             arguments = [*node.args.args, *node.args.kwonlyargs]
             parts = [node.returns, *(argument.annotation for argument in arguments), *node.decorator_list]
@@ -112,6 +132,14 @@ def _unwrap(node: ast.UnaryOp) -> None:
     node.test, node.body, node.orelse = ast.Constant(True), operand, operand  # type: ignore[attr-defined]
 
 
+class Module(NamedTuple):
+    """A module to mutate, and the tests that know what it should do."""
+
+    name: str
+    path: Path
+    tests: tuple[str, ...]
+
+
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports one module from another source."""
 
@@ -131,38 +159,69 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self.source, str(self.path), "exec"), module.__dict__)
 
 
-def start(name: str, path: Path, source: str, tests: tuple[str, ...]) -> int:
-    """Run tests on a mutant in a forked process, and return its id."""
+def _run_tests(tests: tuple[str, ...], seconds: int | None) -> int:
+    """Run tests in this process, which is a fork, quietly; stop at the first failure."""
+    if seconds is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    import pytest
+
+    return int(pytest.main([*OPTIONS, *tests]))
+
+
+def _in_fork(work: Callable[[], int]) -> tuple[bool, float]:
+    """Do work in a forked process; return whether it returned 0, and its seconds of computing."""
     child = os.fork()
-    if child:
-        return child
-    code = 1
-    with contextlib.suppress(BaseException):
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
-        sys.meta_path.insert(0, _Finder(name, path, source))
-        import pytest
-
-        options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow"]
-        code = int(pytest.main([*options, *tests]))
-    os._exit(code)
+    if not child:
+        code = 1
+        with contextlib.suppress(BaseException):
+            code = work()
+        os._exit(code)
+    _, status, used = os.wait4(child, 0)
+    return status == 0, used.ru_utime + used.ru_stime
 
 
-def survivors(
-    name: str, path: Path, tests: tuple[str, ...], chosen: Iterable[tuple[str, str]], jobs: int
-) -> Iterator[tuple[str, bool]]:
-    """Yield which mutants survive their tests, several at a time."""
-    running: dict[int, str] = {}
-    waiting = iter(chosen)
-    while True:
-        while len(running) < jobs and (one := next(waiting, None)) is not None:
-            running[start(name, path, one[1], tests)] = one[0]
-        if not running:
-            return
-        child, status = os.wait()
-        yield running.pop(child), os.waitstatus_to_exitcode(status) == 0
+def survivors(module: Module, chosen: Iterable[tuple[str, str]], seconds: int | None) -> Iterator[tuple[str, bool, float]]:
+    """Yield which mutants survive the tests, and their seconds of computing; each imports the module and the tests anew."""
+
+    def work(mutated: str) -> int:
+        sys.meta_path.insert(0, _Finder(module.name, module.path, mutated))
+        return _run_tests(module.tests, seconds)
+
+    for label, mutated in chosen:
+        yield label, *_in_fork(lambda mutated=mutated: work(mutated))  # type: ignore[misc]
+
+
+def patched_survivors(module: Module, chosen: list[tuple[str, dict[str, CodeType]]]) -> Iterator[tuple[str, bool]]:
+    """Yield which mutants of functions survive. A fork imports the module and the tests, and is forked for each mutant."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException), os.fdopen(writing, "w") as answers:
+            _answer_all(module, chosen, answers)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answers:
+        for (label, _), line in zip(chosen, answers, strict=False):
+            yield label, line.strip() == "lives"
+    os.waitpid(child, 0)
+
+
+def _answer_all(module: Module, chosen: list[tuple[str, dict[str, CodeType]]], answers: IO[str]) -> None:
+    import pytest
+
+    with Path(os.devnull).open("w") as quiet, contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+        pytest.main([*OPTIONS, "--collect-only", *module.tests])
+    seconds = TIMES * _in_fork(lambda: _run_tests(module.tests, None))[1] + MORE
+
+    def work(codes: dict[str, CodeType]) -> int:
+        return _run_tests(module.tests, int(seconds)) if patch(module.name, codes) else 1
+
+    for _, codes in chosen:
+        lives, _ = _in_fork(lambda codes=codes: work(codes))  # type: ignore[misc]
+        print("lives" if lives else "killed", file=answers, flush=True)
 
 
 def main() -> None:
@@ -170,7 +229,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="part of a module's name")
     parser.add_argument("--each", type=int, default=10_000, help="most mutants of a module, chosen at random")
-    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
     parser.add_argument("--minutes", type=float, default=60)
     given = parser.parse_args()
     os.chdir(ROOT)
@@ -181,34 +239,41 @@ def main() -> None:
     ends = time.monotonic() + 60 * given.minutes
     for name, tests in TARGETS.items():
         if given.only in name:
-            _try_module(name, tests, results, ends=ends, each=given.each, jobs=given.jobs)
+            _try_module(name, tests, results, ends=ends, each=given.each)
 
 
-def _sample(source: str, most: int) -> list[tuple[str, str]]:
-    """Return some mutants of a source by their names; which ones, is always the same."""
-    found: dict[str, str] = {}
-    for label, mutated in mutants(source):
-        number = sum(name.partition(" (")[0] == label for name in found)
-        found[f"{label} ({number + 1})" if number else label] = mutated
+def sample(source: str, most: int) -> list[tuple[str, Callable[[], str]]]:
+    """Return some mutants of a source; which ones, is always the same."""
+    found = dict(mutants(source))
     order = sorted(found, key=lambda name: hashlib.blake2b(name.encode()).digest())
     return [(name, found[name]) for name in order[:most]]
 
 
-def _try_module(name: str, tests: tuple[str, ...], results: dict[str, Any], *, ends: float, each: int, jobs: int) -> None:
-    path = ROOT / "src" / f"{name.replace('.', '/')}.py"
-    source = path.read_text(encoding="utf-8")
+def _try_module(name: str, tests: tuple[str, ...], results: dict[str, Any], *, ends: float, each: int) -> None:
+    module = Module(name, ROOT / "src" / f"{name.replace('.', '/')}.py", tests)
+    source = module.path.read_text(encoding="utf-8")
     digest = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
     held = results.get(name, {})
-    tried: dict[str, bool] = held.get("tried", {}) if held.get("source") == digest else {}
-    if not tried and not next(survivors(name, path, tests, [("none", source)], 1))[1]:
+    names = {key for key, _ in mutants(source)}
+    stored: dict[str, bool] = held.get("tried", {}) if held.get("source") == digest else {}
+    tried = {key: lives for key, lives in stored.items() if key in names}
+    _, passes, seconds = next(survivors(module, [("none", source)], None))
+    if not passes:
         print(f"{name}: its tests fail without a mutant")
         return
-    new = ((key, mutated) for key, mutated in _sample(source, each) if key not in tried)
-    in_time = itertools.takewhile(lambda _: time.monotonic() < ends, new)
-    for key, lives in survivors(name, path, tests, in_time, jobs):
+    chosen = [(key, make) for key, make in sample(source, each) if tried.get(key, True)]  # later tests may kill survivors
+    new = [(key, make()) for key, make in chosen]
+    plain = ast.unparse(ast.parse(source))
+    patches = {key: changed_functions(plain, mutated) for key, mutated in new}
+    quick = [(key, codes) for key, _ in new if (codes := patches[key]) is not None]
+    slow = [(key, mutated) for key, mutated in new if patches[key] is None]
+    again = ((key, lives) for key, lives, _ in survivors(module, slow, int(TIMES * seconds + MORE)))
+    for key, lives in itertools.chain(patched_survivors(module, quick), again):
         tried[key] = lives
-        results[name] = {"source": digest, "tried": tried}
+        results[name] = {"source": digest, "mutants": len(names), "tried": tried}
         RESULTS.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+        if time.monotonic() > ends:
+            break
     alive = [key for key, lives in tried.items() if lives]
     print(f"{name}: {len(tried) - len(alive)} of {len(tried)} killed", *alive, sep="\n  ", flush=True)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+_DEADLINE = [math.inf]
 Scenario = Callable[[Path, Random, float], "Result"]
 
 
@@ -40,3 +42,13 @@ class Result:
         """Note a problem unless something holds."""
         if not holds:
             self.broken.append(problem)
+
+
+def stop_after(minutes: float) -> None:
+    """Let scenarios that repeat themselves end after some minutes."""
+    _DEADLINE[0] = time.monotonic() + 60 * minutes
+
+
+def time_is_up() -> bool:
+    """Whether a scenario that repeats itself should end."""
+    return time.monotonic() > _DEADLINE[0]

@@ -44,6 +44,7 @@ FORMAT = 1  # of a run's folder; others are refused with instructions
 UNFINISHED = "unfinished"  # folder of the answers of long units so far
 _FEW = 32  # files that are looked for one by one, without listing all of them
 _SMALL = 32_000_000  # bytes of row files that are read into memory at once
+_PARTS = ("identity", "models", "operators", "versions", "execution")  # of a manifest, all mappings
 _TABLES = {"samples": SAMPLES, "clean": CLEAN}
 
 
@@ -163,8 +164,9 @@ class Store:
         """Return the manifest, or raise if it is not that of a run of this format."""
         try:
             content: dict[str, Any] = json.loads(self.read("manifest.json"))
-            content["identity"]
-        except (ValueError, KeyError, TypeError):
+            if not all(isinstance(content.get(part, {}), dict) for part in _PARTS) or "identity" not in content:
+                raise ValueError
+        except (ValueError, AttributeError):
             raise RunError(f"the manifest.json in {self.url} is not that of a brinell run; use another folder") from None
         if content.get("format") != FORMAT:
             version = content.get("versions", {}).get("brinell", "of that time")

@@ -14,6 +14,7 @@ from brinell.viewer.names import escape
 from brinell.viewer.server import HEADERS, static_files
 
 IMAGES, POINTS = 12, 12  # images with pictures, and pictures of each of their sequences
+UNFINISHED = ".unfinished"  # marks a bundle that may be written again after an interruption
 Say = Callable[[str], None]
 
 
@@ -23,9 +24,9 @@ def write_bundle(content: Content, folder: Path, *, images: int = IMAGES, say: S
     The grid, all figures and thumbnails are there for every image; sequences, maps and pictures for the `images` of each
     run that break most easily.
     """
-    if folder.exists() and any(folder.iterdir()) and not (folder / "api" / "site.json").exists():
-        raise RunError(f"{folder} holds other files; give an empty folder with --bundle")
+    _require_own(folder)
     bundle = _Bundle(content, folder, images)
+    bundle.write(UNFINISHED, b"")
     bundle.write_static()
     content.site |= {"bundle": True, "live": False, "pictured": bundle.pictured, "boxed": bundle.boxed}
     bundle.copy("runs.json")
@@ -34,7 +35,18 @@ def write_bundle(content: Content, folder: Path, *, images: int = IMAGES, say: S
             say(f"bundling {identity} …")
             bundle.write_run(identity)
     bundle.copy("site.json")
-    return bundle.count
+    (folder / UNFINISHED).unlink()
+    return bundle.count - 1
+
+
+def _require_own(folder: Path) -> None:
+    """Raise if a folder holds something other than a bundle or a part of one."""
+    try:
+        own = not folder.exists() or not any(folder.iterdir())
+    except OSError as error:
+        raise RunError(f"can't write {folder}: {error.strerror or error}") from error
+    if not own and not any((folder / mark).exists() for mark in (UNFINISHED, "api/site.json")):
+        raise RunError(f"{folder} holds other files; give an empty folder with --bundle")
 
 
 class _Bundle:
@@ -49,8 +61,11 @@ class _Bundle:
     def write(self, path: str, data: bytes) -> None:
         """Write one file."""
         file = self.folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        except OSError as error:
+            raise RunError(f"can't write {file}: {error.strerror or error}; give the same command again") from error
         self.count += 1
 
     def write_static(self) -> None:
@@ -116,7 +131,8 @@ class _Bundle:
                 self.write_boxes(identity, model, lens, operator, image, point)
         sequence["points"] = pictured or kept
         path = "/".join(escape(part) for part in ("runs", identity, *parts))
-        (self.folder / "api" / path).write_bytes(json.dumps(sequence, separators=(",", ":")).encode())
+        self.write(f"api/{path}", json.dumps(sequence, separators=(",", ":")).encode())
+        self.count -= 1  # it was there before, with all points
 
     def write_boxes(self, identity: str, model: str, lens: str, operator: str, image: str, point: dict[str, Any]) -> None:
         """Write the boxes on a picture, if its model is a detector that can be opened."""

@@ -113,9 +113,9 @@ def defocus_blur(images: Tensor, constants: Row) -> Tensor:
     height, width = images.shape[2:]
     if images.device.type == "cpu":
         made = torch.empty_like(images, memory_format=torch.contiguous_format)
-        parts, box = _disc_parts(*constants)
+        shifted, box = _disc_parts(*constants)
         for image, target in zip(images, made, strict=True):
-            add_shifted(image, parts, cv2.BORDER_REFLECT_101, target, box)
+            add_shifted(image, shifted, cv2.BORDER_REFLECT_101, target, box)
         return made.mul_(unit)
     rows, columns = (_reflected(side, reach, images.device) for side in (height, width))
     sums = images.index_select(2, rows).index_select(3, columns).cumsum(3)

@@ -45,7 +45,7 @@ def add_shifted(images: Tensor, parts: Sequence[Part], border: int, out: Tensor,
 
 def cut(weights: np.ndarray, first: Shift) -> Iterator[Part]:
     """Yield weights (h, w) in parts that OpenCV sums up exactly, without zeros around them."""
-    rows, columns = (weights.any(axis).nonzero()[0] for axis in (1, 0))
+    rows, columns = (np.flatnonzero(weights.any(axis)) for axis in (1, 0))
     if not len(rows):
         return
     found = weights[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
