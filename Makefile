@@ -2,8 +2,8 @@
 # make check  format, lint, types, layers                                  make test-all  all tests
 # make bench  docs/performance.md                                          make test-zoo  timm, torchvision, Hugging Face, MAITE …
 # make chaos  docs/reliability.md: faults on purpose                       make fidelity  docs/fidelity.md
-# make test-browser  the viewer and the report in Chromium                 make hashed    install for CI, by hashes
-# make audit  compare the pinned versions with known vulnerabilities (needs pypi.org)
+# make test-browser  the viewer and the report in Chromium                 make docs      the documentation site, in site/html
+# make audit  compare pins with known vulnerabilities (needs pypi.org)    make hashed    install for CI, by hashes
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,7 +12,7 @@ ZOO := .venv-zoo
 PARALLEL := --numprocesses 2 --dist loadscope
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all test-browser check format test-zoo bench fidelity chaos hashed audit clean
+.PHONY: demo test test-all test-browser check format test-zoo bench fidelity chaos docs hashed audit clean
 
 demo: $(VENV)/demo
 	$(VENV)/bin/brinell demo
@@ -72,6 +72,9 @@ audit:
 	$(VENV)-audit/bin/pip-audit --requirement constraints-hashed.txt --require-hashes --disable-pip
 	$(VENV)-audit/bin/pip-audit --requirement constraints-zoo.txt --no-deps --disable-pip
 
+docs: $(VENV)/docs
+	$(VENV)/bin/python -m website
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "brinell needs Python 3.11 or newer: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
@@ -88,6 +91,10 @@ $(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt
 	$(VENV)/bin/python $(PIP) --constraint constraints.txt --requirement benchmarks/requirements.txt
 	touch $@
 
+$(VENV)/docs: $(VENV)/dev website/requirements.txt
+	$(VENV)/bin/python $(PIP) --constraint constraints.txt --requirement website/requirements.txt
+	touch $@
+
 $(VENV)/chaos: $(VENV)/dev chaos/requirements.txt
 	$(VENV)/bin/python $(PIP) --constraint constraints.txt --requirement chaos/requirements.txt
 	touch $@
@@ -99,4 +106,4 @@ $(ZOO)/zoo: pyproject.toml constraints-zoo.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(ZOO) runs
+	rm -rf $(VENV) $(VENV)-audit $(ZOO) runs site

@@ -1,35 +1,33 @@
 """`python -m benchmarks.corruptions [--device cuda] [--source FOLDER] [--data PHOTOS]`: the speed of the corruptions.
 
-Compares with imgcorr where it is installed, and with a checkout of imagecorruptions in FOLDER, on one core; on an
-accelerator there are no peers. Each figure is the mean over severities 1 to 5 of the best of several rounds, of 224×224
-images. Times on a CPU are CPU times, so that other programs matter less. Writes benchmarks/results/corruptions_DEVICE.json.
+Compares with other packages (`corruption_peers`) where they are installed, and with a checkout of imagecorruptions in
+FOLDER, on one core; on an accelerator there are no peers. torchvision needs the environment of `make test-zoo`, with
+benchmarks/requirements.txt and `--data` of one's own. Each figure is the mean over severities 1 to 5 of the best of several
+rounds, in which the packages alternate, of 224×224 images. Times on a CPU are CPU times, so that other programs matter
+less. Writes benchmarks/results/corruptions_DEVICE.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
+import os
 import time
-import types
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+import cv2
 import torch
-from PIL import Image
 from torch import Tensor
 
 import brinell
+from benchmarks.corruption_peers import Corrupt, peers
 from brinell.models.preprocess import Preprocess
 from brinell.perturb.corruptions.severity import CORRUPTIONS, STANDARD
 from brinell.perturb.operator import find_operator
 
 RESULTS = Path(__file__).parent / "results"
-ROUNDS, CPU_BATCH, BATCH = 3, 8, 512
-Corrupt = Callable[[str, int], object]
+ROUNDS, CPU_BATCH, BATCH = 5, 2, 512
 
 
 def main() -> None:
@@ -40,23 +38,32 @@ def main() -> None:
     parser.add_argument("--data", default="demo-photos")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    cv2.setNumThreads(1)
     device = torch.device(options.device)
     images = photographs(options.data, CPU_BATCH if device.type == "cpu" else BATCH).to(device)
-    ways = {"brinell": (len(images), ours(images))}
+    ways = {"brinell": ours(images)}
     if device.type == "cpu":
-        ways |= {name: (2, way) for name, way in peers(images[:2], options.source).items()}
+        ways |= peers(images, options.source)
     rates: dict[str, dict[str, float]] = {}
     for name in CORRUPTIONS:
-        rates[name] = {package: _rate(way, name, count, device) for package, (count, way) in ways.items()}
+        rates[name] = _rates(ways, name, len(images), device)
         print(f"{name:28}", "  ".join(f"{package} {rate:,.0f}" for package, rate in rates[name].items()), flush=True)
     standard = [name for name in rates if CORRUPTIONS[name].family == STANDARD]
     means = {
         package: len(standard) / sum(1 / rates[name][package] for name in standard)
         for package in ways
-        if all(rates[name][package] > 0 for name in standard)
+        if all(package in rates[name] for name in standard)
     }
     print("harmonic mean over the 15:", {package: round(rate) for package, rate in means.items()})
-    content = {"device": str(device), "batch": len(images), "rates": rates, "means": means}
+    content = {
+        "device": str(device),
+        "batch": len(images),
+        "load": round(os.getloadavg()[0], 1),
+        "packages": list(ways),
+        "standard": standard,
+        "rates": rates,
+        "means": means,
+    }
     (RESULTS / f"corruptions_{device.type}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
@@ -77,58 +84,30 @@ def ours(images: Tensor) -> Corrupt:
     return corrupt
 
 
-def peers(images: Tensor, source: Path | None) -> dict[str, Corrupt]:
-    """Return what other packages have, one image after the other."""
-    pictures = list(images.permute(0, 2, 3, 1).contiguous().numpy())
-    found: dict[str, Corrupt] = {}
-    try:
-        import imgcorr
-
-        found["imgcorr"] = lambda name, severity: [imgcorr.corrupt(one, severity, name) for one in pictures]
-    except ImportError:
-        print("imgcorr is not installed")
-    if source is not None:
-        module = _open_source(source)
-        found["imagecorruptions"] = lambda name, severity: [
-            np.uint8(getattr(module, name)(Image.fromarray(one), severity)) for one in pictures
-        ]
-    return found
-
-
-def _open_source(folder: Path) -> Any:
-    """Import a checkout of imagecorruptions; names that current packages no longer have are put back."""
-    from scipy import ndimage
-
-    resources, old = types.ModuleType("pkg_resources"), types.ModuleType("scipy.ndimage.interpolation")
-    resources.resource_filename = lambda package, name: str(folder / "imagecorruptions" / name)  # type: ignore[attr-defined]
-    old.map_coordinates = ndimage.map_coordinates  # type: ignore[attr-defined]
-    sys.modules.setdefault("pkg_resources", resources)
-    sys.modules.setdefault("scipy.ndimage.interpolation", old)
-    sys.path.insert(0, str(folder))
-    from imagecorruptions import corruptions
-
-    return corruptions
-
-
-def _rate(corrupt: Corrupt, name: str, count: int, device: torch.device) -> float:
-    """Return images per second over all severities, or 0 where a package doesn't have the corruption."""
-    clock = time.perf_counter if device.type == "cuda" else time.process_time
-    total = 0.0
+def _rates(ways: dict[str, Corrupt], name: str, count: int, device: torch.device) -> dict[str, float]:
+    """Return images per second over all severities, by package; packages that don't have the corruption are left out."""
+    totals = dict.fromkeys(ways, 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for severity in range(1, 6):
-            best = float("inf")
+            best = dict.fromkeys(totals, float("inf"))
             for _ in range(ROUNDS):
-                try:
-                    start = clock()
-                    corrupt(name, severity)
-                    if device.type == "cuda":
-                        torch.cuda.synchronize()
-                    best = min(best, clock() - start)
-                except (AttributeError, KeyError, ValueError):
-                    return 0.0
-            total += best
-    return 5 * count / total
+                for package in list(best):
+                    try:
+                        best[package] = min(best[package], _seconds(ways[package], name, severity, device))
+                    except (AttributeError, KeyError, ValueError):  # how packages say that they don't have it
+                        del best[package]
+            totals = {package: totals[package] + seconds for package, seconds in best.items()}
+    return {package: 5 * count / total for package, total in totals.items()}
+
+
+def _seconds(corrupt: Corrupt, name: str, severity: int, device: torch.device) -> float:
+    clock = time.perf_counter if device.type == "cuda" else time.process_time
+    start = clock()
+    corrupt(name, severity)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return clock() - start
 
 
 if __name__ == "__main__":

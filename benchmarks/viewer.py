@@ -129,7 +129,7 @@ def measure_pages(run: brinell.Run) -> dict[str, float]:
         def change(number: int) -> None:
             image = digest.images["id"][number + 1]
             page.keyboard.press("ArrowRight")
-            page.wait_for_selector(f".picture.changed img[data-src*='{image}']")
+            page.wait_for_selector(f".picture.changed img[src*='{image}']")
 
         times["image"] = _median(change)
         page.goto(f"{viewer.url}#/explore")

@@ -22,7 +22,7 @@ from brinell.comparison.paired import mean_effects, ratio_effects, share_effects
 from brinell.comparison.ranks import mean_over_operators
 from brinell.runs.statistics import Estimate, first_below, mean, proportion, ratio
 from fidelity.sample_page import SAMPLES, sample_tables
-from fidelity.samples import cover_all, simulate
+from fidelity.samples import BUDGETS, cover_all, measure_curves, simulate
 from fidelity.words import grid
 
 HERE = Path(__file__).parent
@@ -60,6 +60,7 @@ class Coverage:
 def measure(simulations: int = SIMULATIONS) -> Iterator[Coverage]:
     """Yield the coverage of every figure, by where it lies and by the number of images."""
     for images in COUNTS:
+        print(images, "images", flush=True)
         generator = np.random.default_rng(images)
         size = (simulations, images)
         for where, share in SHARES.items():
@@ -166,11 +167,14 @@ def page(found: list[Coverage]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure and write the page; `page` alone writes it from the stored results, `samples` measures budgets alone."""
-    if arguments != ["page"]:
-        found = [one for measured in simulate(BREAKS, SHARES, LEVELS) for one in cover_all(*measured, COUNTS, SIMULATIONS)]
-        SAMPLES.write_text(json.dumps([vars(one) for one in found], indent=1) + "\n", encoding="utf-8")
-    if not arguments:
+    """Measure and write the page; `page` alone writes it from the stored results, `full` and `samples` measure a part.
+
+    Coverage under a budget is measured where results/samples.json has none yet: remove the file to begin again.
+    """
+    if arguments in ([], ["samples"]):
+        populations = sorted(simulate(BREAKS, SHARES, LEVELS), key=lambda one: one[0] is measure_curves)  # longest last
+        cover_all(populations, COUNTS, BUDGETS[1:], SAMPLES, SIMULATIONS)
+    if arguments in ([], ["full"]):
         RESULTS.write_text(json.dumps([vars(one) for one in measure()], indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page([Coverage(**one) for one in json.loads(RESULTS.read_text(encoding="utf-8"))]), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(HERE.parent)}")

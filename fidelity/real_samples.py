@@ -1,7 +1,7 @@
 """Real full runs as populations, of which samples are drawn under budgets: `python -m fidelity.real_samples RUNS`.
 
-RUNS is a folder of runs: cifar-profile and photos-profile (profile), cifar-highlights (highlights), cifar-motions
-(geometry, random), cifar-knob (knob) and cifar-fragility (fragility). Those that are missing are left out.
+RUNS is the folder that `python -m fidelity.sample_runs RUNS` wrote; runs that are missing are left out. Cells that
+results/real_samples.json holds are not measured again: remove it to begin again.
 """
 
 from __future__ import annotations
@@ -9,30 +9,36 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from brinell.lenses.fragility.fragile import find_fragile
+from brinell.lenses.fragility.maps import read_maps
 from brinell.results import Run
 from fidelity.samples import (
     BUDGETS,
     Array,
+    Figures,
     Generator,
     Population,
-    cover,
+    cover_all,
     measure_areas,
     measure_curves,
     measure_searches,
     measure_spots,
+    measure_windows,
 )
 
 RESULTS = Path(__file__).parent / "results" / "real_samples.json"
-COUNTS = (10, 24, 100)  # more images than a run has would be drawn often
-SIMULATIONS = 100
+PASSES = Path(__file__).parent / "results" / "real_passes.json"
+COUNTS = (10, 24, 100, 1000)
+SIMULATIONS = 2000
+WIDTH_IMAGES = 200
+Measure = Callable[..., Figures]
 _PROFILE = """
-    select operator, image, level, correct::double from rows where lens = 'profile'
+    select operator, image, level, correct::double from rows where lens = 'profile' and model = '{model}'
     and operator not in (select operator from rows where lens = 'profile' group by all having count(distinct level) < 31)
 """
 _SPOTS = """
@@ -48,22 +54,6 @@ _KNOB = """
     select operator, image, 0, min(case when status = 'survived' then 1.0 else abs(severity) end)::double from rows
     where lens = 'knob' and status in ('broken', 'survived') group by all
 """
-_FRAGILITY = """
-    select operator, image, 0, (fragile / windows)::double from rows where lens = 'fragility' and status = 'measured'
-    and kind = 'loose shift' and judged_by = 'correct' and windows > 0
-"""
-
-
-@dataclass(frozen=True)
-class Width:
-    """The mean width of a figure's interval over all images of a run, and the passes that it takes."""
-
-    run: str
-    figure: str
-    share: float
-    images: int
-    passes: int
-    width: float
 
 
 def tables_of(run: Run, sql: str) -> dict[str, Array]:
@@ -89,57 +79,67 @@ def _population(source: str, where: str, table: Array, truth: Any) -> Population
     return Population(source, where, draw, truth)
 
 
-def _is_finished(folder: Path) -> bool:
-    return (folder / "manifest.json").exists() and Run(folder).finished
+def _opened(folder: Path, *names: str) -> Iterator[tuple[str, Run]]:
+    for name in names:
+        if (folder / name / "manifest.json").exists() and Run(folder / name).finished:
+            yield name, Run(folder / name)
 
 
-def populations(folder: Path) -> Iterator[tuple[Callable[..., Any], Population, int]]:
+def populations(folder: Path) -> Iterator[tuple[Measure, Population, int]]:
     """Yield what is measured, a population, and the passes that one image of a full run takes."""
-    for name in ("cifar-profile", "photos-profile"):
-        if _is_finished(folder / name):
-            tables = tables_of(Run(folder / name), _PROFILE)
-            ranked = sorted(tables, key=lambda operator: float(tables[operator].mean()))
-            for operator in dict.fromkeys((ranked[0], ranked[len(ranked) // 2], ranked[-1])):
-                truth = tables[operator].mean(0)
-                population = _population(
-                    name, f"{operator.partition(':')[0]} ({truth.mean():.0%})", tables[operator], truth
-                )
-                yield measure_areas, population, len(truth) - 1
-                yield measure_curves, population, len(truth) - 1
-    for name, sql in (("cifar-highlights", _SPOTS), ("cifar-motions", _MOTIONS)):
-        if _is_finished(folder / name):
-            for operator, table in tables_of(Run(folder / name), sql).items():
-                part = np.nansum(table[:, : table.shape[1] // 4]) / np.nansum(table)
-                truth = float(np.nanmean(np.nanmean(table, 1))), float(part)
-                yield measure_spots, _population(name, operator.partition(":")[0], table, truth), table.shape[1]
-    for name, sql in (("cifar-knob", _KNOB), ("cifar-fragility", _FRAGILITY)):
-        if _is_finished(folder / name):
-            for operator, table in tables_of(Run(folder / name), sql).items():
-                yield (
-                    measure_searches,
-                    _population(name, operator, table, float(np.nanmean(table))),
-                    _queries(Run(folder / name), operator),
-                )
+    for name, run in _opened(folder, "digits-profile"):
+        tables = tables_of(run, _PROFILE.format(model=next(iter(run.models))))
+        ranked = sorted(tables, key=lambda operator: float(tables[operator].mean()))
+        for operator in dict.fromkeys((ranked[0], ranked[len(ranked) // 2], ranked[-1])):
+            truth = tables[operator].mean(0)
+            where = f"{operator.partition(':')[0]} ({truth.mean():.0%})"
+            population = _population(name, where, tables[operator], truth)
+            yield measure_areas, population, len(truth) - 1
+            yield measure_curves, population, len(truth) - 1
+    for name, run in _opened(folder, "digits-highlights", "digits-motions"):
+        for operator, table in tables_of(run, _SPOTS if "highlights" in run.lenses else _MOTIONS).items():
+            part = np.nansum(table[:, : table.shape[1] // 4]) / np.nansum(table)
+            truth = float(np.nanmean(np.nanmean(table, 1))), float(part)
+            yield measure_spots, _population(name, operator.partition(":")[0], table, truth), table.shape[1]
+    for name, run in _opened(folder, "digits-knob"):
+        for operator, table in tables_of(run, _KNOB).items():
+            population = _population(name, operator.partition(":")[0], table, float(np.nanmean(table)))
+            yield measure_searches, population, _queries(run, operator)
+    for name, run in _opened(folder, "digits-fragility"):
+        yield from _windows(name, run)
+
+
+def _windows(name: str, run: Run) -> Iterator[tuple[Measure, Population, int]]:
+    """Yield which windows of each image flip after a shift, by size."""
+    samples = run.query(
+        "select distinct image, height, width from samples join clean using (index) where kept order by image"
+    )
+    for operator in sorted({operator for (operator,) in run.query("select distinct operator from rows")}):
+        flips = []
+        for image, height, width in samples:
+            maps = read_maps(run, next(iter(run.models)), operator, image)
+            flips.append(find_fragile(maps.windows(height, width), maps.large, maps.large, "shift").loose)
+        table = np.stack(flips).astype(np.float64)
+        population = _population(name, operator, table.reshape(len(table), -1), (float(table.mean()), table.shape[1:]))
+        assert maps.small is not None
+        yield measure_windows, population, len(maps.large.grid) + len(maps.small.grid)
 
 
 def _queries(run: Run, operator: str) -> int:
-    """Return the mean number of queries of an image under a search, or of its windows and the smaller ones inside."""
-    what = "2 * windows" if "fragility" in run.lenses else "queries"
-    return round(run.query(f"select avg({what}) from rows where operator = $operator", {"operator": operator})[0][0])
+    """Return the mean number of queries of an image under a search."""
+    return round(run.query("select avg(queries) from rows where operator = $operator", {"operator": operator})[0][0])
 
 
 def main(folder: str) -> None:
-    """Measure coverage and widths, and store them."""
-    covered, widths = [], []
-    for measure, population, passes in populations(Path(folder)):
-        for share in BUDGETS[1:] if measure is measure_curves else BUDGETS:  # full runs are not smoothed
-            for images in COUNTS:
-                covered += [vars(one) for one in cover(measure, population, images, share, SIMULATIONS)]
-            for one in cover(measure, population, 200, share, SIMULATIONS):
-                where = f"{population.source}, {population.where}"
-                widths.append(vars(Width(where, one.figure, share, 200, round(200 * share * passes), one.width)))
-        print(population.source, population.where, flush=True)
-        RESULTS.write_text(json.dumps({"covered": covered, "widths": widths}, indent=1) + "\n", encoding="utf-8")
+    """Measure coverage and widths, and store them; smoothed curves take longest, and come last."""
+    found = list(populations(Path(folder)))
+    stored = json.loads(PASSES.read_text(encoding="utf-8")) if PASSES.exists() else []
+    passes = {tuple(key): count for *key, count in stored}
+    passes |= {(measure.__name__, one.source, one.where): count for measure, one, count in found}
+    PASSES.write_text(json.dumps([[*key, count] for key, count in passes.items()], indent=1) + "\n", encoding="utf-8")
+    curves, others = ([one[:2] for one in found if (one[0] is measure_curves) == smoothed] for smoothed in (True, False))
+    for measured, counts in ((others, (WIDTH_IMAGES,)), (others, COUNTS), (curves, COUNTS)):
+        cover_all(measured, counts, BUDGETS, RESULTS, SIMULATIONS)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fidelity.real_samples import COUNTS as REAL_COUNTS
-from fidelity.real_samples import RESULTS, SIMULATIONS
+from fidelity.real_samples import COUNTS, PASSES, RESULTS, SIMULATIONS, WIDTH_IMAGES
 from fidelity.words import grid
 
 SAMPLES = Path(__file__).parent / "results" / "samples.json"
@@ -18,15 +17,19 @@ Row = Mapping[str, Any]
 
 def sample_tables(counts: Sequence[int]) -> dict[str, Any]:
     """Return what the page says about budgets, from stored results."""
-    simulated, real = (json.loads(file.read_text(encoding="utf-8")) for file in (SAMPLES, RESULTS))
-    lowest = {images: min(row["covered"] for row in simulated if row["images"] == images) for images in counts}
+    simulated, real, passes = (
+        json.loads(file.read_text(encoding="utf-8")) if file.exists() else [] for file in (SAMPLES, RESULTS, PASSES)
+    )
+    by_count = {images: [row["covered"] for row in simulated if row["images"] == images] for images in counts}
+    real_by_count = {images: [row["covered"] for row in real if row["images"] == images] for images in COUNTS}
     return {
         "sampled": _coverage(simulated, counts),
-        "real": _coverage(real["covered"], REAL_COUNTS),
-        "sampled_lowest": lowest,
+        "real": _coverage([row for row in real if row["images"] in COUNTS], COUNTS),
+        "sampled_lowest": {images: min(found) for images, found in by_count.items() if found},
+        "real_lowest": {images: min(found) for images, found in real_by_count.items() if found},
         "real_simulations": SIMULATIONS,
-        "widths": _widths(real["widths"]),
-        "width_images": real["widths"][0]["images"],
+        "widths": _widths([row for row in real if row["images"] == WIDTH_IMAGES], {tuple(key): n for *key, n in passes}),
+        "width_images": WIDTH_IMAGES,
     }
 
 
@@ -48,18 +51,20 @@ def _cell(row: Row | None) -> str:
     return "–" if row is None or math.isnan(row["covered"]) else f"{100 * row['covered']:.1f} ({row['width']:.3f})"
 
 
-def _widths(found: Iterable[Row]) -> str:
+def _widths(found: Iterable[Row], passes: Mapping[tuple[str, ...], int]) -> str:
     """Return a table of widths by run and figure."""
     table: dict[tuple[str, str], dict[float, Row]] = {}
     for row in found:
-        table.setdefault((row["run"], row["figure"]), {})[row["share"]] = row
+        every = WIDTH_IMAGES * passes[row["of"], row["source"], row["where"]]
+        place = f"{row['source']}: {row['where']}"
+        table.setdefault((place, row["figure"]), {})[row["share"]] = {**row, "passes": round(every * row["share"])}
     rows = []
-    for (run, figure), by in table.items():
+    for (place, figure), by in sorted(table.items()):
         if 1.0 not in by:
             continue
         cells = [f"{by[share]['width']:.3f} ({by[share]['passes']:,})" for share in sorted(by, reverse=True)]
         worth = [_worth(by[1.0], by[share]) for share in sorted(by, reverse=True) if share < 1]
-        rows.append([run, figure, *cells, *worth])
+        rows.append([place, figure, *cells, *worth])
     return grid(["run", "figure", "full (passes)", "0.3", "0.1", "worth at 0.3", "worth at 0.1"], rows)
 
 

@@ -6,8 +6,11 @@ cells are chosen by the code that chooses them in a run, and figures are compute
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from brinell.comparison.paired import mean_effects
+from brinell.lenses.fragility.lattice import pattern_of
 from brinell.lenses.profile.sampled import estimates
 from brinell.lenses.profile.smoothing import choose_bandwidth, smooth
 from brinell.lenses.sampling import Sampling, count_images
@@ -26,6 +30,7 @@ Draw = Callable[[Generator, int], Array]  # answers (images, cells), or values (
 BUDGETS = (1.0, 0.3, 0.1)
 THRESHOLD = 0.5
 AT_ONCE = 100_000  # images that are drawn together
+POOL = 50_000  # images whose cells are chosen once
 LATER = 2  # levels by which the other model breaks later
 
 
@@ -76,8 +81,14 @@ def take_samples(population: Population, generator: Generator, size: tuple[int, 
 
 def draw_weights(generator: Generator, images: int, cells: int, share: float) -> Array:
     """Return the weights (images, cells) of a sample of cells."""
-    ids = torch.from_numpy(generator.integers(-(2**62), 2**62, images))
-    chosen = Sampling(0, share).choose("operator", ids, cells)
+    known = _weights(cells, share)
+    return known[generator.integers(0, len(known), images)]
+
+
+@lru_cache(8)
+def _weights(cells: int, share: float) -> Array:
+    """Return the weights of the cells of many images, as a run chooses them."""
+    chosen = Sampling(0, share).choose("operator", torch.arange(POOL) * 7919 + 13, cells)
     weights: Array = (chosen.cells / chosen.inclusion.clamp(min=1e-9)[:, None]).numpy()
     return weights
 
@@ -147,6 +158,24 @@ def measure_spots(population: Population, generator: Generator, size: tuple[int,
     }
 
 
+def measure_windows(population: Population, generator: Generator, size: tuple[int, int], share: float) -> Figures:
+    """Return the share of windows that flip; the windows of an image (tops x lefts) are judged on a random lattice."""
+    whole, shape = population.truth
+    flips = population.draw(generator, size[0] * size[1])
+    if share < 1:
+        pattern = pattern_of(shape, 1)
+        counts = np.array([pattern.count(share, draw) for draw in generator.random(len(flips))])
+        first, places = int(counts.min()), np.arange(flips.shape[1]).reshape(shape)
+        masks = np.stack([(pattern.complete <= count).ravel() for count in range(first, int(counts.max()) + 1)])
+        down, across = (generator.integers(0, side, len(flips)) for side in shape)
+        rows, columns = np.divmod(places.ravel(), shape[1])
+        shifted = (rows - down[:, None]) % shape[0] * shape[1] + (columns - across[:, None]) % shape[1]
+        flips = np.where(np.take_along_axis(masks[counts - first], shifted, 1), flips, np.nan)
+    with np.errstate(invalid="ignore"):
+        own = np.nansum(flips, 1) / (~np.isnan(flips)).sum(1)
+    return {"share of windows that flip": _means(own.reshape(size), whole)}
+
+
 def measure_searches(population: Population, generator: Generator, size: tuple[int, int], share: float) -> Figures:
     """Return a mean over images whose searches can't be divided: over fewer images."""
     many, images = size[0], count_images(share, size[1])
@@ -195,12 +224,27 @@ def cover(
 
 
 def cover_all(
-    measure: Callable[..., Figures], population: Population, counts: Sequence[int], simulations: int
-) -> Iterator[SampleCoverage]:
-    """Yield the coverage under the budgets, for all numbers of images."""
-    for images in counts:
-        for share in BUDGETS[1:]:
-            yield from cover(measure, population, images, share, simulations)
+    measured: Sequence[tuple[Callable[..., Figures], Population]],
+    counts: Sequence[int],
+    shares: Sequence[float],
+    file: Path,
+    simulations: int,
+) -> None:
+    """Store the coverage of all populations in a file; what it holds already is not measured again.
+
+    A cell depends on its own number of images and its share alone, so that a file can be completed in several goes.
+    """
+    found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    known = {(row["of"], row["source"], row["where"], row["images"], row["share"]) for row in found}
+    for measure, population in measured:
+        for images in counts:
+            for share in shares:
+                cell = (measure.__name__, population.source, population.where, images, share)
+                if cell not in known and not (measure is measure_curves and share == 1):  # full runs are not smoothed
+                    rows = cover(measure, population, images, share, simulations)
+                    found += [{"of": measure.__name__, **vars(row)} for row in rows]
+                    file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                    print(*cell, flush=True)
 
 
 def simulate(breaks: dict[str, tuple[float, float]], shares: dict[str, float], levels: int) -> Iterator[Any]:

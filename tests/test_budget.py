@@ -13,7 +13,9 @@ import pytest
 
 import brinell
 from brinell.config.budget import Budget
+from brinell.engine.growth import Check, _time_left
 from brinell.errors import BrinellError
+from brinell.lenses.sample import _describe_part, describe_sample
 from brinell.validation import validate
 
 PLAIN = brinell.Execution(runtime="torch", batch=4, shard=5)
@@ -110,9 +112,14 @@ LENSES = {
         "radii": [0.3, 0.6],
         "grid_motions": 9,
     },
-    "fragility": {"sizes": [0.8], "stride": 4},
+    "fragility": {"operators": ["all"], "sizes": [0.9], "stride": 2, "beam": 2},
 }
 OWN = ("seconds", "queries")  # columns that depend on how a run is carried out
+
+
+def _size(table: pa.Table) -> int:
+    """Number of rows, or of the windows that they count."""
+    return sum(table["windows"].drop_null().to_pylist()) if "windows" in table.column_names else len(table)
 
 
 @pytest.mark.parametrize("name", LENSES)
@@ -123,7 +130,7 @@ def test_every_lens_grows_to_the_full_run(greys: Path, tmp_path: Path, name: str
     for budget in (0.2, 0.6, None):
         run = measure(data, tmp_path / "grown", budget, lens=lens)
         assert same(run, measure(data, tmp_path / f"at-once-{budget}", budget, lens=lens), OWN), budget
-        sizes.append(sum(len(table) for table in tables(run).values()))
+        sizes.append(sum(_size(table) for table in tables(run).values()))
         assert run.summary().verdict("grey") and json.dumps(run.to_json()) and Path(run.report()).exists()
     assert same(run, full, OWN)
     assert sizes[0] < sizes[1] < sizes[2]
@@ -157,10 +164,10 @@ def test_rows_do_not_depend_on_shards_and_the_order_of_images(greys: Path, tmp_p
 
 
 def test_an_interrupted_extension_is_resumed(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from brinell.engine import runner
+    from brinell.engine import measuring
 
     run = measure(greys, tmp_path / "run", 0.1)
-    write, written = runner.write_rows, []
+    write, written = measuring.write_rows, []
 
     def fail_after_three(*given: Any) -> None:
         if len(written) == 3:
@@ -168,7 +175,7 @@ def test_an_interrupted_extension_is_resumed(greys: Path, tmp_path: Path, monkey
         written.append(given)
         write(*given)
 
-    monkeypatch.setattr(runner, "write_rows", fail_after_three)
+    monkeypatch.setattr(measuring, "write_rows", fail_after_three)
     with pytest.raises(KeyboardInterrupt):
         measure(greys, tmp_path / "run", 0.4)
     assert not brinell.Run(tmp_path / "run").finished
@@ -195,13 +202,32 @@ def test_a_number_of_queries_is_kept_to(greys: Path, tmp_path: Path) -> None:
 def test_a_target_width_grows_the_run_until_it_is_reached(greys: Path, tmp_path: Path) -> None:
     run = measure(greys, tmp_path / "run", "±1%")
     assert run.manifest["budget"] == {"share": 0.1, "images": 12, "of": 12, "cells": 0.1}  # all images, a tenth of each
+    assert describe_sample(run).startswith("Sampled under a budget: 10% of each image's levels (profile), chosen")
     full = measure(greys, tmp_path / "run")
     assert not full.sampled and same(full, measure(greys, tmp_path / "full"))
+
+
+def test_the_time_to_a_target_is_estimated() -> None:
+    """From how wide the interval is, at the pace so far; all images are enough."""
+    images, kept = ["a"] * 100, [None] * 1000
+    wide = Check(False, "±4%", times=4.0, target="±2%")
+    assert _time_left(wide, images, kept, 0.2) == "; ±2% in about 1:00"  # type: ignore[arg-type]
+    assert _time_left(Check(False, "", 400.0, "±1%"), images, kept, 1.0) == "; ±1% in about 15:00"  # type: ignore[arg-type]
+    assert _time_left(Check(True, "", 0.9, "±1%"), images, kept, 1.0) == ""  # type: ignore[arg-type]
+    assert _time_left(Check(False, "undecided"), images, kept, 1.0) == ""  # type: ignore[arg-type]
+
+
+def test_a_run_that_stopped_early_names_its_images() -> None:
+    budget = {"share": 0.02, "images": 300, "of": 1500, "cells": 0.1}
+    assert _describe_part(budget, "levels") == "10% of each image's levels, 300 of 1,500 images"
+    assert _describe_part(budget, None) == "300 of 1,500 images"
+    assert _describe_part({"share": 0.3, "images": 30, "of": 100}, "spots of light") == "30% of each image's spots of light"
 
 
 # ---- figures ----
 
 
+@pytest.mark.slow
 def test_areas_are_unbiased(greys: Path, tmp_path: Path) -> None:
     """Over many seeds, the mean of sampled areas is the full area."""
     full = measure(greys, tmp_path / "full", lens={"name": "profile", "operators": ["fade_black"]}).summary()
@@ -214,8 +240,6 @@ def test_areas_are_unbiased(greys: Path, tmp_path: Path) -> None:
 
 
 def test_a_summary_says_what_was_sampled(greys: Path, tmp_path: Path) -> None:
-    from brinell.lenses.sample import describe_sample
-
     run = measure(greys, tmp_path / "run", 0.1)
     assert describe_sample(run).startswith("Sampled under a budget: 10% of each image's levels (profile)")
     found = run.summary()

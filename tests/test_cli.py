@@ -85,8 +85,8 @@ def ran(here: Path, brinell: Call) -> Path:
 
 def test_the_commands() -> None:
     known = (
-        "card compare corrupt curate decide demo export-moved gate harden human leaderboard ls plan report rows run "
-        "saliency serve show"
+        "card check compare corrupt curate decide demo evidence export-moved gate harden human leaderboard ls plan "
+        "report rows run saliency serve show"
     )
     assert sorted(COMMANDS) == [*known.split(), "summary", "track", "verify", "view"]
 

@@ -539,6 +539,7 @@ def network(assets: Path, bits: int | None = None) -> Any:
     return brinell.wrap(net, size=32, classes=classes, name="resnet20", execution=QUICK)
 
 
+@pytest.mark.slow
 def test_a_gate_on_real_networks(assets: Path, tmp_path: Path) -> None:
     """No alarm between two seeds of one model, nor for 8 bits; alarm for 3 bits."""
     lens = {"name": "profile", "operators": ["noise", "boxes"], "levels": 2}
@@ -563,6 +564,7 @@ def test_a_gate_on_real_networks(assets: Path, tmp_path: Path) -> None:
     assert {check.rule.measure for check in bad.failed} == {"area", "clean"}
 
 
+@pytest.mark.slow
 def test_swapping_a_real_network_is_an_alarm(assets: Path, tmp_path: Path) -> None:
     """MobileNet V2 against SqueezeNet 1.1, on 40 photographs: one of 86 % and one of 64 %."""
     lens = {"name": "profile", "operators": ["jpeg", "white_fog"], "levels": 1}

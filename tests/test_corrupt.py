@@ -208,6 +208,7 @@ def test_an_interrupted_copy_is_resumed_to_the_same_bytes(
     assert len(files_of(part)) == (26 if layout == "imagefolder" else 6)
 
 
+@pytest.mark.slow
 def test_a_killed_copy_is_resumed_to_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "brinell", "corrupt", str(folder)]
     options = ["--operator", "pixel_exchange", *(word for level in range(1, 31) for word in ("--level", str(level)))]

@@ -290,7 +290,7 @@ def test_the_command(greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     capsys.readouterr()
     main(["curate", run.folder, "-o", str(tmp_path / "out"), "--operator", "fade_black", "--limit", "5", "--fail", "1"])
     printed = capsys.readouterr().out
-    assert printed.startswith("5 images of 5 originals, 1 operators and 1 classes") and str(tmp_path / "out") in printed
+    assert printed.startswith("5 images of 5 originals, 1 operator and 1 class") and str(tmp_path / "out") in printed
     with pytest.raises(SystemExit):
         main(["curate", run.folder, "-o", str(tmp_path / "out")])
     assert capsys.readouterr().err.startswith("error: ")

@@ -178,6 +178,7 @@ def check_answers(model: brinell.Model, picture: Tensor, record: dict[str, Any])
     assert float(said.max()) == pytest.approx(failure["after"]["confidence"], abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("short_side", [None, 36])
 def test_moved_images_are_what_the_model_saw(short_side: int | None, unlabelled: dict[str, Any], tmp_path: Path) -> None:
     model = watched(short_side)
@@ -290,6 +291,7 @@ def test_boxes_follow_motions_and_windows(short_side: int | None) -> None:
 # ---- real networks ----
 
 
+@pytest.mark.slow
 def test_real_networks_fail_on_the_written_images(assets: Path, tmp_path: Path) -> None:
     names = ("cifar10_resnet20", "cifar10_resnet56")
     models = [f"onnx:{assets}/models/{name}.onnx?classes={assets}/models/cifar10.txt" for name in names]

@@ -66,6 +66,7 @@ def test_a_rule_is_decided_by_its_interval(content: dict[str, Any], low: float, 
     assert check.state == state
 
 
+@pytest.mark.slow
 def test_a_clear_drop_is_found_early_and_a_rerun_measures_nothing(digits: Path, models: list[str], tmp_path: Path) -> None:
     rules = {"rules": [{"measure": "area", "operators": "noise", "drop": 1}]}
     result = decide(models, digits, rules, tmp_path / "run")

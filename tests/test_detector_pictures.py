@@ -183,6 +183,7 @@ def count_blue(picture: Image.Image) -> int:
     return int((np.abs(np.asarray(picture.convert("RGB")).astype(int) - (31, 111, 214)).sum(2) < 40).sum())
 
 
+@pytest.mark.slow
 def test_saliency_pictures_have_boxes(tmp_path: Path) -> None:
     data = {"source": str(spots.__wrapped__(tmp_path)), "preferred": "spot"}  # type: ignore[attr-defined]
     lenses = [

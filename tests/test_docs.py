@@ -27,6 +27,7 @@ from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.config.saliency import SaliencyOptions
 from brinell.criteria.criterion import find_criterion
+from brinell.evidence.plan import Plan
 from brinell.hardening.options import AugmentOptions, HardenConfig, TrainingOptions, load_harden_config
 from brinell.lenses.lens import LENSES
 from brinell.lenses.profile.precision import PRECISION
@@ -94,15 +95,29 @@ def test_commands_can_be_parsed(line: str) -> None:
 def test_yaml_is_valid(page: Path) -> None:
     for text in blocks(page_id(page), "yaml"):
         content = yaml.safe_load(text)
-        if page.name == "harden.md":
+        if page.name == "ci.md":
+            _check_job(content)
+        elif page.name == "evidence.md":
+            validate(Plan, content)
+        elif page.name == "harden.md":
             load_harden_config(content)
-        elif page.name in ("compare.md", "gate.md"):
+        elif page.name in ("compare.md", "gate.md", "slices.md", "tutorial.md"):
             validate(Gate, content)
         elif page.name == "remote.md":
             validate(ServiceMapping, content)
         else:
             for lens in load_config(content).lenses:
                 find_criterion(lens.criterion)
+
+
+def _check_job(workflow: dict[Any, Any]) -> None:
+    """Check that a job of GitHub or GitLab has commands, and that brinell's can be parsed."""
+    (job,) = workflow["jobs"].values() if "jobs" in workflow else workflow.values()
+    lines = (
+        [step["run"] for step in job["steps"] if "run" in step] if "steps" in job else job["script"] + job["after_script"]
+    )
+    ours = [line for line in lines if line.startswith("brinell ")]
+    assert [parse(line)[0] for line in ours] == ["run", "gate", "report"]
 
 
 def test_flags_override_the_config() -> None:
@@ -246,3 +261,8 @@ def test_the_catalogue_is_up_to_date() -> None:
     stored = json.loads((ROOT / "src" / "brinell" / FILE).read_text(encoding="utf-8"))
     built = {kind: [asdict(entry) for entry in entries] for kind, entries in build().items()}
     assert stored == json.loads(json.dumps(built)), "run python -m brinell.catalogue"
+
+
+def test_every_command_is_listed() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    assert [command.name for command in all_commands() if f"`brinell {command.name}" not in text] == []

@@ -15,9 +15,12 @@ from brinell.api import open_setup
 from brinell.cli.main import main
 from brinell.engine import pace
 from brinell.engine import plan as planning
-from brinell.engine.costs import cheaper_line, estimate_line, format_time, rounded
+from brinell.engine.costs import budget_table, cheaper_line, estimate_line, format_time, rounded
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.plan import Cost, Plan, plan, plan_run
 from brinell.engine.runner import execute
+from brinell.engine.setup import RunSetup
+from brinell.lenses.method import Trials
 from conftest import PLAIN
 
 GIVEN = ["--model", "fake:grey:0.25", "--operator", "fade_black", "--levels", "5", "--runtime", "torch", "--batch", "4"]
@@ -121,6 +124,20 @@ def test_an_estimate_is_one_line() -> None:
     )
 
 
+def test_budgets_are_a_table() -> None:
+    plan = Plan("runs/x", (cost(cells=30), cost(lens="profile"), cost(model="other", cells=30)))
+    heads, *rows = budget_table(plan)
+    assert heads == ("budget", "time", "passes", "knob", "profile")
+    assert [row[0] for row in rows] == ["0.03", "0.1", "0.3", "all"]
+    assert rows[-1] == ("all", "about 8.3 h", "120,000", "±4.9", "±4.9")
+    knob, profile = ([float(row[column][1:]) for row in rows] for column in (3, 4))
+    assert knob == sorted(knob, reverse=True) and profile == sorted(profile, reverse=True)
+    assert knob[1] < 1.2 * knob[-1] < profile[1], "where images are chosen, a tenth of the queries is a tenth of the images"
+    service = cost(queries=4_100, seconds=0.0, images_per_second=None, most=True)
+    assert budget_table(Plan("runs/x", (service,)))[2][1:3] == ("as long as the service takes", "500")
+    assert budget_table(Plan("runs/x", (cost(trials=0),))) == []
+
+
 def test_the_cheaper_command_is_one_line() -> None:
     long = Plan("runs/x", (cost(),))
     words = {"preset": "--preset quick", "limit": "--limit {}"}
@@ -203,17 +220,21 @@ class Clocked(nn.Module):
         return torch.cat([-light, light], 1) * 8
 
 
+def clocked_setup(greys: Path, out: Path, search: str) -> RunSetup:
+    execution = PLAIN.model_copy(update={"batch": 8})
+    model = brinell.wrap(
+        Clocked(), size=16, mean=(0, 0, 0), std=(1, 1, 1), classes=("dark", "light"), name="slow", execution=execution
+    )
+    lens = {"name": "knob", "operators": ["brightness", "contrast", "fog"], "points": 40, "search": search}
+    return open_setup(model, greys, {"lens": lens, "out": out}, execution)
+
+
 @pytest.mark.usefixtures("always_probed")
 @pytest.mark.parametrize("search", ["exact", "bracket"])
 def test_an_estimate_knows_that_few_images_fill_no_batch(
     search: str, greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    execution = PLAIN.model_copy(update={"batch": 8})
-    model = brinell.wrap(
-        Clocked(), size=16, mean=(0, 0, 0), std=(1, 1, 1), classes=("dark", "light"), name="slow", execution=execution
-    )
-    lens = {"name": "knob", "operators": ["brightness", "contrast", "fog", "gaussian_noise"], "search": search}
-    setup = open_setup(model, greys, {"lens": lens, "out": tmp_path / "run"}, execution)
+    setup = clocked_setup(greys, tmp_path / "run", search)
     monkeypatch.setattr(planning, "_speed", lambda model, batch: (8, 8 / BATCH))
     monkeypatch.setattr(pace.time, "perf_counter", lambda: BATCH * len(BATCHES))
     (cost,) = plan(setup).costs
@@ -222,3 +243,28 @@ def test_an_estimate_knows_that_few_images_fill_no_batch(
     execute(setup)
     taken = BATCH * len(BATCHES)
     assert taken / 1.3 < cost.seconds < taken * 1.3, (cost.seconds, taken)
+
+
+@pytest.mark.usefixtures("always_probed")
+@pytest.mark.parametrize("compiling", [{"cpu"}, set()])
+def test_compiling_kernels_is_not_taken_for_their_speed(
+    compiling: set[str], greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = clocked_setup(greys, tmp_path / "run", "exact")
+    compiled: set[str] = set()  # changes, by the first query that has them
+    own = Evaluator.query
+
+    def query(self: Evaluator, trials: Trials) -> Any:
+        compiled.add(trials.change.id)
+        return own(self, trials)
+
+    monkeypatch.setattr(Evaluator, "query", query)
+    monkeypatch.setattr(pace, "COMPILING", compiling)
+    monkeypatch.setattr(planning, "_speed", lambda model, batch: (8, 8 / BATCH))
+    monkeypatch.setattr(pace.time, "perf_counter", lambda: BATCH * len(BATCHES) + 20 * len(compiled))
+    (cost,) = plan(setup).costs
+    monkeypatch.undo()
+    BATCHES.clear()
+    execute(setup)
+    taken = BATCH * len(BATCHES)
+    assert (cost.seconds < taken * 2) == bool(compiling), (cost.seconds, taken)

@@ -81,6 +81,32 @@ def test_fiftyone_reads_it(exported: tuple[brinell.Run, Path]) -> None:
     check_import(exported[1], "grey_0_25")
 
 
+def test_fiftyone_loads_and_queries_it(exported: tuple[brinell.Run, Path]) -> None:
+    """With FiftyOne's database: its own mongod, or the one that FIFTYONE_DATABASE_URI names."""
+    fiftyone = pytest.importorskip("fiftyone", reason="needs fiftyone", exc_type=ImportError)
+    try:
+        fiftyone.list_datasets()
+    except Exception as error:  # fiftyone-db downloads its mongod when it is installed, which needs the internet
+        pytest.skip(f"FiftyOne has no database: {error}; set FIFTYONE_DATABASE_URI")
+    run, folder = exported
+    kind = fiftyone.types.FiftyOneDataset
+    dataset = fiftyone.Dataset.from_dir(str(folder), dataset_type=kind, name="brinell-test", overwrite=True)
+    try:
+        one = fiftyone.ViewField
+        wanted = (one("operator") == "fade_black:published") & (one("level") == 3)
+        view = dataset.filter_labels("grey_0_25", wanted)
+        sql = "select count(*) from rows where operator = 'fade_black:published' and level = 3 and {}"
+        [(right,)], [(wrong,)] = (run.rows(sql.format(text)).fetchall() for text in ("correct", "not correct"))
+        counts = view.count_values("grey_0_25.classifications.correct")
+        assert len(dataset) == 12 and (counts.get(True, 0), counts.get(False, 0)) == (right, wrong)
+        assert dataset.count_values("ground_truth.label") == {"light": 12}
+        assert {"operator", "level", "amount", "correct", "confidence"} <= set(
+            dataset.first().grey_0_25.classifications[0].field_names
+        )
+    finally:
+        dataset.delete()
+
+
 def check_import(folder: Path, field: str) -> None:
     """Read an export with FiftyOne's own importer, which needs no database."""
     from fiftyone.utils.data.importers import LegacyFiftyOneDatasetImporter

@@ -52,9 +52,9 @@ def measure(model: brinell.Model, data: Any, out: Path, groups: list[str], **exe
 @pytest.mark.parametrize(
     ("source", "runtime", "file", "group"),
     [
-        (RESNET, "torch", "cifar10_test_2000.npz", "rotation_scale"),
+        pytest.param(RESNET, "torch", "cifar10_test_2000.npz", "rotation_scale", marks=pytest.mark.slow),
         (LENET, "torch", "mnist_test.npz", "rotation_translation"),
-        (LENET, "onnxruntime", "mnist_test.npz", "rotation_translation"),
+        pytest.param(LENET, "onnxruntime", "mnist_test.npz", "rotation_translation", marks=pytest.mark.slow),
     ],
     ids=["resnet20", "lenet5", "lenet5-onnxruntime"],
 )
@@ -136,7 +136,7 @@ main(sys.argv[3:])
 """
 
 
-@pytest.mark.parametrize(("stop", "every"), [("SIGINT", "20"), ("SIGKILL", "0")])
+@pytest.mark.parametrize(("stop", "every"), [("SIGINT", "20"), pytest.param("SIGKILL", "0", marks=pytest.mark.slow)])
 def test_an_interrupted_search_resumes_inside_its_unit(
     assets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str, every: str
 ) -> None:

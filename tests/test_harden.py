@@ -79,6 +79,7 @@ def same_weights(one: Path, two: Path) -> bool:
 # ---- it works ----
 
 
+@pytest.mark.slow
 def test_a_real_network_gets_better_at_what_it_is_trained_on(assets: Path, tmp_path: Path) -> None:
     factory = tmp_path / "factory.py"
     factory.write_text(
@@ -389,6 +390,7 @@ def test_a_folder_may_not_name_code_to_run(tmp_path: Path) -> None:
     assert brinell.Run(run.folder).saliency({"pairs": 2}, trust=True, quiet=True).models
 
 
+@pytest.mark.slow
 def test_half_precision_chains_and_consistency_train(tmp_path: Path) -> None:
     augment = {"operators": ["noise", "crop", "highlight", "rotation"], "depth": 2, "width": 2, "consistency": 3}
     measure = [

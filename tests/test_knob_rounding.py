@@ -69,6 +69,7 @@ def test_rows_are_of_float_images(unlabelled: dict[str, Any], tmp_path: Path) ->
     assert other > table.num_rows / 2, "rounding would have given other answers"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian_blur", "rotation"])
 def test_the_search_agrees_with_a_plain_scan_of_floats_on_a_real_network(name: str, assets: Path, tmp_path: Path) -> None:
     spec = f"onnx:{assets}/models/squeezenet1_1.onnx?classes={assets}/models/imagenet_classes.txt"

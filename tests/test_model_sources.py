@@ -253,8 +253,8 @@ def test_checkpoints_that_can_t_be_opened(tmp_path: Path) -> None:
     assert build_with_checkpoint(network, tmp_path / "w.pth", 1000, trust=True)[1] == 7, "a pickled module, trusted"
     with pytest.raises(ModelError, match=r"there is no weights file .*none\.pth"):
         build_with_checkpoint(network, tmp_path / "none.pth", 1000)
-    with pytest.raises(ConfigError, match=r"checkpoint is an option of timm:NAME or torchvision:NAME, not of fake:"):
-        open_model("fake:grey?checkpoint=w.pth")
+    with pytest.raises(ConfigError, match=r"checkpoint is an option of timm:, torchvision:, open_clip:, not of hf:"):
+        open_model("hf:x?checkpoint=w.pth")
 
 
 def test_options_of_checkpoints_are_checked_before_a_library_is_imported(tmp_path: Path) -> None:

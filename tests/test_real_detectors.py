@@ -79,6 +79,7 @@ def test_a_wrong_box_format_is_said_in_one_line(assets: Path, tmp_path: Path, ca
     )
 
 
+@pytest.mark.slow
 def test_images_are_selected_as_in_the_paper(assets: Path, tmp_path: Path) -> None:
     """Objects of one class on at least 5 % of the image, found by all models."""
     data = {"source": str(assets / "images" / "coco_val_128" / "instances.json"), "preferred": "person", "min_area": 0.05}
@@ -143,3 +144,16 @@ def test_average_precision_is_reported_everywhere(coco_run: brinell.Run) -> None
     page = Path(coco_run.report()).read_text()
     assert "mAP (IoU 0.5 to 0.95), on clean images" in page and "target class missing" in page
     assert coco_run.rows("select count(*) from precision").fetchall() == [(2,)]
+
+
+def test_a_real_detector_under_a_letterbox(assets: Path) -> None:
+    """Boxes on the letterboxed input are where the image's own are, on the input and back."""
+    model = brinell.open_model(detector_source(assets, DETECTORS[0], "&resize=letterbox"))
+    dataset = brinell.open_dataset(assets / "images" / "coco_val_128" / "instances.json")
+    sample = next(dataset[index] for index in range(10) if dataset[index].name == "000000000285.jpg")
+    assert model.detector is not None and sample.boxes is not None and model.preprocess.fill == 114
+    detections = model.answer(model.preprocess.model_input(sample.image)[None])[1]
+    assert detections is not None
+    best = model.detector.found(detections).boxes[0, :1]
+    assert float(box_iou(best, model.preprocess.map_boxes(sample.boxes, *sample.image.shape[1:])).max()) > 0.7
+    assert float(box_iou(model.preprocess.unmap_boxes(best, *sample.image.shape[1:]), sample.boxes).max()) > 0.7

@@ -184,6 +184,7 @@ print(open_model("twin:grey:0.3").classes.names, open_dataset("letters:word"), f
 """
 
 
+@pytest.mark.slow
 def test_an_installed_package_adds_models_datasets_and_criteria(tmp_path: Path) -> None:
     (tmp_path / "my_parts.py").write_text(PLUGIN)
     (tmp_path / "my_parts-1.0.dist-info").mkdir()

@@ -106,6 +106,7 @@ def test_the_budget_is_for_all_services_of_a_run(greys: Path, tmp_path: Path) ->
         assert len(server.requests) == 20
 
 
+@pytest.mark.slow
 def test_a_killed_run_sends_nothing_twice(greys: Path, tmp_path: Path) -> None:
     def slow(handler: Handler, body: bytes) -> Any:
         time.sleep(0.05)

@@ -84,6 +84,7 @@ def test_a_real_detector_finds_the_same_over_http(
     torch.testing.assert_close(found.boxes[:, : there.shape[1]][there], here.boxes[there], rtol=1e-4, atol=1e-2)
 
 
+@pytest.mark.slow
 def test_a_run_over_http_has_the_same_rows_as_a_local_one(
     detector: Model, behind_http: Server, assets: Path, tmp_path: Path
 ) -> None:

@@ -89,6 +89,7 @@ def stage(run: Path) -> str:
     return "all" if (run / "exhibits.json").exists() else "no exhibits"
 
 
+@pytest.mark.slow
 def test_killed_anywhere_it_goes_on_to_the_same_rows(greys: Path, tmp_path: Path) -> None:
     """Killed while reading images, between writes and inside them, again and again; each time a few files later."""
     never_killed = rows(quick(greys, tmp_path / "whole"))
@@ -106,6 +107,7 @@ def test_killed_anywhere_it_goes_on_to_the_same_rows(greys: Path, tmp_path: Path
     assert brinell.Run(run).manifest["finished"]
 
 
+@pytest.mark.slow
 def test_a_real_network_killed_and_started_again(assets: Path, tmp_path: Path) -> None:
     data = f"{assets}/images/cifar10_test_2000.npz"
     model = f"onnx:{assets}/models/cifar10_resnet20.onnx?classes={assets}/models/cifar10.txt"
@@ -128,6 +130,7 @@ def test_a_real_network_killed_and_started_again(assets: Path, tmp_path: Path) -
     assert rows(run) == rows(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_loses_nothing(greys: Path, tmp_path: Path) -> None:
     """The system refuses to write large files: first the manifest, then the samples, the rows, and at last the report."""
     run, log = tmp_path / "run", tmp_path / "log"
@@ -361,6 +364,7 @@ def test_selection_keeps_the_images_that_models_get_right(greys: Path, tmp_path:
     assert (sentence in Path(run.report()).read_text()) == (len(kept) < 12)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
     """800 inputs of 224 × 224 take 120 MB; a shard of 16 takes 2."""
     image = np.full((16, 16, 3), 200, np.uint8)

@@ -208,6 +208,7 @@ def test_a_port_in_use_raises(server: Server, model: Model) -> None:
         Server(model, port=port)
 
 
+@pytest.mark.slow
 def test_the_command_prints_its_usage_and_stops_on_ctrl_c(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "brinell", "serve", "fake:grey", "--port", "0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -38,11 +38,15 @@ def test_intervals_of_many_values_are_student_s(most: float) -> None:
 
 
 def test_a_ratio_over_clusters_of_one_size_is_a_mean() -> None:
-    shares = np.random.default_rng(0).integers(0, 6, 24) / 5
-    a, b = 5 * shares, np.full(24, 5.0)
-    found = ratio(a.sum(), b.sum(), (a * a).sum(), (a * b).sum(), (b * b).sum(), 24)
-    expected = mean(float(shares.mean()), float(shares.std(ddof=1)), 24, most=1)
-    assert vars(found) == pytest.approx(vars(expected))
+    """Up to the observations that are added, which matter less the more clusters there are."""
+    for count, close in ((24, 0.05), (2400, 1e-3)):
+        shares = np.random.default_rng(0).integers(0, 6, count) / 5
+        a, b = 5 * shares, np.full(count, 5.0)
+        found = ratio(a.sum(), b.sum(), (a * a).sum(), (a * b).sum(), (b * b).sum(), count)
+        expected = mean(float(shares.mean()), float(shares.std(ddof=1)), count, most=1)
+        assert found.value == pytest.approx(expected.value)
+        assert found.high - found.low == pytest.approx(expected.high - expected.low, rel=2 * close)
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=close)
 
 
 @pytest.mark.parametrize("count", [10, 24, 100])

@@ -201,6 +201,7 @@ def test_a_run_is_a_parent_and_a_nested_run_for_each_lens_model_and_operator(
     assert set(json.loads((files / "summary.json").read_text())) == set(found)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("plain")
 def test_logging_twice_is_logging_once(server: str, greys: Path, tmp_path: Path, capsys: Any) -> None:
     run = measured(greys, tmp_path / "run", ["fake:grey:0.25"], LENSES[:2])

@@ -274,3 +274,12 @@ def test_originals_are_served_as_they_are(viewer: Viewer, viewed_run: brinell.Ru
         picture = Image.open(BytesIO(response.read()))
     ((width, height),) = viewed_run.query("select width, height from samples where image = $image", {"image": image})
     assert picture.size == (width, height) and response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_hardness_is_that_of_the_report(viewed_run: brinell.Run) -> None:
+    """Of every lens, also where one of its operators counts only without the others."""
+    measured = viewed_run.hardness()
+    for one in headline(read_digest(viewed_run)):
+        assert [each["lens"] for each in one["hardness"]] == list(measured)
+        for each in one["hardness"]:
+            assert each["value"] == pytest.approx(measured[each["lens"]][one["model"]].value.value, abs=1e-3)

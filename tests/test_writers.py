@@ -129,6 +129,9 @@ class Flaky:
         self.fs, self.failures = fsspec.filesystem("memory"), failures
         self.left: dict[str, int] = {}
 
+    def invalidate_cache(self) -> None:
+        """Forget folders, for which nothing is sent."""
+
     def __getattr__(self, name: str) -> Any:
         def call(*given: Any, **options: Any) -> Any:
             left = self.left.setdefault(name, self.failures)
@@ -138,6 +141,32 @@ class Flaky:
             return getattr(self.fs, name)(*given, **options)
 
         return call
+
+
+class Lost:
+    """A file system at a URL that loses the answer to its first rename."""
+
+    protocol = ("lost",)
+
+    def __init__(self) -> None:
+        self.fs, self.lost = fsspec.filesystem("memory"), False
+
+    def mv(self, path: str, target: str) -> None:
+        self.fs.mv(path, target)
+        if not self.lost:
+            self.lost = True
+            raise ConnectionResetError("connection reset")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.fs, name)
+
+
+def test_a_rename_whose_answer_is_lost_has_succeeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "PAUSE", 0.001)
+    store = Store("memory://lost")
+    store.fs = Lost()
+    store.write(b"content", "folder", "file")
+    assert store.read("folder", "file") == b"content" and store.names("folder") == ["file"]
 
 
 def test_operations_at_a_url_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ from brinell.hardening.harden import harden as run_hardening
 from brinell.hardening.options import HardenConfig, load_harden_config
 from brinell.lenses.lens import default_lens
 from brinell.models.model import Description, Model
-from brinell.models.modules import from_module
+from brinell.models.modules import from_module, segmenter_from_module
 from brinell.models.preprocess import Preprocess
 from brinell.report.page import Shown
 from brinell.results import Run
@@ -76,7 +76,7 @@ def run(
     `name` and options, or a list of them (default: profile). `preset` names options that are not given: "quick", "full" or
     a paper's (`brinell ls presets`). `budget` is a share of the queries (0.1), their number (20000) or how narrow the
     headline interval has to be ("±1%"); a larger one adds to the same run. `saliency` (True, or options) also compares
-    where torch models look.
+    where torch models look. With a part in `execution`, the run is finished once all parts are.
     """
     options = {"lens": lens, "preset": preset, "select": select, "seed": seed, "budget": budget}
     options |= {"saliency": saliency, "out": out}
@@ -150,7 +150,7 @@ def execute_setup(
     store = execute(setup, progress, on_lens, early).store
     finished = opened[0] if opened else Run(store)
     finished.refresh()
-    if setup.config.saliency is not None:
+    if setup.config.saliency is not None and finished.finished:
         run_comparison(finished, setup, setup.config.saliency, progress)
         finished.refresh("saliency")
         show(finished.shown_of("saliency"))
@@ -169,13 +169,14 @@ def wrap(
     short_side: int | None = None,
     interpolation: Interpolation = "bicubic",
     detection: Mapping[str, Any] | Decoding | None = None,
+    segmentation: bool = False,
     execution: Execution | None = None,
 ) -> Model:
     """Wrap a torch module as a model: it gets images as (x/255 - mean) / std at `size` and returns class scores (N, K).
 
     `short_side` resizes the shorter side to that and crops the centre; without it images are stretched, in either case by
     `interpolation`. `detection` makes it a detector and says how its boxes and scores are decoded (see `Decoding`): {} for
-    the defaults.
+    the defaults. With `segmentation` it is a segmenter, which returns scores (N, K, h, w) or classes (N, h, w) of pixels.
     """
     height, width = (size, size) if isinstance(size, int) else size
     own = copy.deepcopy(module)  # it is frozen, moved and cast, and the caller's may still be trained
@@ -185,6 +186,8 @@ def wrap(
         classes=classes if classes is None or isinstance(classes, Classes) else Classes(tuple(classes)),
         source=f"object:{type(module).__qualname__}",
     )
+    if segmentation:
+        return segmenter_from_module(own, description, execution or Execution())
     decoding = detection if isinstance(detection, Decoding | None) else validate(Decoding, dict(detection))
     return from_module(own, description, execution or Execution(), decoding)
 

@@ -10,6 +10,8 @@ from brinell.errors import LabelError
 from brinell.registry import nearest
 from brinell.types import Label
 
+NO_ANSWER = "no valid answer"  # the class of what a chat model says that is none of its choices
+
 
 @dataclass(frozen=True)
 class Classes:

@@ -12,9 +12,11 @@ from brinell.comparison.compare import Comparison, compare_runs
 from brinell.comparison.gates import GateResult, check_gate, check_run, store_gate
 from brinell.comparison.leaderboard import Leaderboard, rank_models
 from brinell.comparison.rules import Gate, read_gate
+from brinell.comparison.slices import list_slices
 from brinell.errors import RunError
 from brinell.results import Run
 from brinell.runs.run import Run as OpenedRun
+from brinell.runs.slices import Slice
 
 
 def compare(
@@ -53,11 +55,28 @@ def gate(
     return result
 
 
-def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) -> Leaderboard:
+def leaderboard(
+    *runs: Run | str | os.PathLike[str],
+    other_draws: bool = False,
+    slice: str | None = None,
+) -> Leaderboard:
     """Rank the models of several runs over everything that they were measured by.
 
-    Folders that hold no run, unfinished runs and those that can't be compared are skipped, and listed in `skipped`.
+    Folders that hold no run, unfinished runs and those that can't be compared are skipped, and listed in `skipped`. With a
+    `slice`, COLUMN=VALUE of the images' metadata or of `class`, its images alone count.
     """
+    opened, skipped = _open(runs)
+    board = rank_models(opened, other_draws=other_draws, slice=None if slice is None else Slice.parse(slice))
+    return replace(board, skipped={**skipped, **board.skipped})
+
+
+def slices(*runs: Run | str | os.PathLike[str], column: str) -> list[str]:
+    """Return the slices of a column, as COLUMN=VALUE: of the images' metadata, or of `class`."""
+    return [str(one) for one in list_slices(_open(runs)[0], column)]
+
+
+def _open(runs: Sequence[Run | str | os.PathLike[str]]) -> tuple[list[OpenedRun], dict[str, str]]:
+    """Return the runs, and why some folders hold none."""
     opened: list[OpenedRun] = []
     skipped = {}
     for one in runs:
@@ -71,5 +90,4 @@ def leaderboard(*runs: Run | str | os.PathLike[str], other_draws: bool = False) 
             skipped[folder] = str(error).removeprefix(f"{folder} is ")
     if not opened:
         raise RunError("; ".join(skipped.values()) or "no run was given; give the folders of finished runs")
-    board = rank_models(opened, other_draws=other_draws)
-    return replace(board, skipped={**skipped, **board.skipped})
+    return opened, skipped

@@ -8,14 +8,17 @@ Names are hashed in two stages. `key` hashes words to 64 bits on the host; `Draw
 64-bit key per image with the finaliser of splitmix64 (Steele, Lea, Flood 2014). `Draws.bits` then hashes a counter under
 that key with triple32 (Wellons, "Prospecting for hash functions", 2018: three multiply-xorshift rounds, bias under 0.021),
 adding one half of the key before the first round and the other half after it. int32 and int64 arithmetic wraps the same way
-on every device; masks make right shifts logical.
+on every device; masks make right shifts logical. On a CPU the same is computed in NumPy, whose unsigned integers need no
+masks.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +27,7 @@ _GOLDEN64 = 0x9E3779B97F4A7C15
 _GOLDEN32 = 0x9E3779B1
 # distance between the counters of two purposes, so that they share no element
 _PURPOSE_STRIDE = 0x632BE5AB
+_FACTORS = (0xED5AD4BB, 0xAC4C1B51, 0x31848BAB)  # of triple32
 
 
 def _signed(value: int, width: int) -> int:
@@ -65,20 +69,7 @@ class Draws:
 
     def bits(self, purpose: int, count: int) -> Tensor:
         """Return 32 random bits per element, int32 (B, count)."""
-        first = self.keys.to(torch.int32)[:, None]
-        second = (self.keys >> 32).to(torch.int32)[:, None]
-        counter = torch.arange(count, dtype=torch.int32, device=self.keys.device)
-        counter = counter.mul_(_signed(_GOLDEN32, 32)).add_(_signed(purpose * _PURPOSE_STRIDE, 32))
-        x = counter + first
-        spare = torch.empty_like(x)
-        _xor_shift(x, spare, 17)
-        x.mul_(_signed(0xED5AD4BB, 32)).add_(second)
-        _xor_shift(x, spare, 11)
-        x.mul_(_signed(0xAC4C1B51, 32))
-        _xor_shift(x, spare, 15)
-        x.mul_(_signed(0x31848BAB, 32))
-        _xor_shift(x, spare, 14)
-        return x
+        return (_bits_on_host if self.keys.device.type == "cpu" else _bits_in_tensors)(self.keys, purpose, count)
 
     def below(self, purpose: int, count: int, bound: int) -> Tensor:
         """Return uniform integers in [0, bound), int64 (B, count); the bias is below bound / 2**32."""
@@ -91,6 +82,44 @@ class Draws:
     def between(self, purpose: int, count: int, low: int, high: int) -> Tensor:
         """Return uniform integers in [low, high], like the papers' randint, int64 (B, count)."""
         return self.below(purpose, count, high - low + 1).add_(low)
+
+
+def _bits_in_tensors(keys: Tensor, purpose: int, count: int) -> Tensor:
+    first, second = keys.to(torch.int32)[:, None], (keys >> 32).to(torch.int32)[:, None]
+    counter = torch.arange(count, dtype=torch.int32, device=keys.device)
+    counter = counter.mul_(_signed(_GOLDEN32, 32)).add_(_signed(purpose * _PURPOSE_STRIDE, 32))
+    x = counter + first
+    spare = torch.empty_like(x)
+    _xor_shift(x, spare, 17)
+    x.mul_(_signed(_FACTORS[0], 32)).add_(second)
+    _xor_shift(x, spare, 11)
+    x.mul_(_signed(_FACTORS[1], 32))
+    _xor_shift(x, spare, 15)
+    x.mul_(_signed(_FACTORS[2], 32))
+    _xor_shift(x, spare, 14)
+    return x
+
+
+def _bits_on_host(keys: Tensor, purpose: int, count: int) -> Tensor:
+    """Return the same bits, twice as fast as torch on a CPU."""
+    both = keys.numpy().view(np.uint64)[:, None]
+    first, second = both.astype(np.uint32), (both >> np.uint64(32)).astype(np.uint32)
+    x = _counters(count) + (first + np.uint32(purpose * _PURPOSE_STRIDE & _LOW32))
+    spare = np.right_shift(x, 17)
+    x ^= spare
+    x *= np.uint32(_FACTORS[0])
+    x += second
+    x ^= np.right_shift(x, 11, out=spare)
+    x *= np.uint32(_FACTORS[1])
+    x ^= np.right_shift(x, 15, out=spare)
+    x *= np.uint32(_FACTORS[2])
+    x ^= np.right_shift(x, 14, out=spare)
+    return torch.from_numpy(x.view(np.int32))
+
+
+@lru_cache(16)
+def _counters(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.uint32) * np.uint32(_GOLDEN32)
 
 
 def permutation(count: int, seed: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The integer arithmetic of random draws: keys from names, and two mixing functions. No torch.
+"""The integer arithmetic of random draws: keys from names, and two mixing functions; and hashes of files. No torch.
 
 Tensors and NumPy arrays of integers wrap alike, so that `brinell.draws` and `brinell.comparison.resampling` draw the same
 numbers from the same names.
@@ -7,6 +7,7 @@ numbers from the same names.
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any, TypeVar
 
 Integers = TypeVar("Integers", bound=Any)  # a tensor or an array of int64
@@ -34,3 +35,9 @@ def mix64(x: Integers) -> Integers:
     x = (x ^ ((x >> 27) & ((1 << 37) - 1))) * to_signed(0x94D049BB133111EB, 64)
     mixed: Integers = x ^ ((x >> 31) & ((1 << 33) - 1))
     return mixed
+
+
+def file_sha256(file: Path) -> str:
+    """Return the SHA-256 of a file, in hex."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -23,6 +23,9 @@ from brinell.lenses.lens import LENSES, default_lens
 from brinell.registry import nearest
 from brinell.validation import Location, validate
 
+COSTLY = "chat:"  # how the sources of models begin that are costly to query
+COSTLY_BUDGET = "0.1"
+
 
 def one_lens(value: Any) -> Any:
     """Return the options of a lens from its name, or from a mapping with its name and options."""
@@ -76,12 +79,32 @@ def _track(value: Any) -> Any:
     return {"to": value} if isinstance(value, str) else value
 
 
+def _spare(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a config with the defaults for costly models if it has one: a budget, and the frugal options of lenses."""
+    models = value.get("models", ())
+    sources = [one.get("source", "") if isinstance(one, Mapping) else getattr(one, "source", one) for one in models]
+    if not any(str(source).startswith(COSTLY) for source in sources):
+        return value
+    lenses = value.get("lenses", [default_lens()])
+    if isinstance(lenses, (list, tuple)):
+        value["lenses"] = [_spare_lens(lens) for lens in lenses]
+    return {"budget": COSTLY_BUDGET, **value}
+
+
+def _spare_lens(lens: Any) -> Any:
+    """Return a lens with its frugal options, unless it has a preset or was built already."""
+    lens = {"name": lens} if isinstance(lens, str) else lens
+    if not isinstance(lens, Mapping) or lens.get("name") not in LENSES or "preset" in lens:
+        return lens
+    return {**LENSES[lens["name"]].options.costly, **lens}
+
+
 class RunConfig(BaseModel):
     """What `brinell run` runs.
 
     `select`: "all" images, the "correct" ones (that every model gets right), or "correct:MODEL" (that one model does).
     `budget` leaves out queries; a larger one adds to the same rows, up to those of a run without one. `saliency` compares
-    where the models look, after all rows are written. Rows depend neither on it nor on `track`.
+    where the models look, after all rows are written. Rows depend neither on it nor on `track` nor on `plan`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -98,7 +121,12 @@ class RunConfig(BaseModel):
     budget: Budget | None = Field(
         None,
         description="Queries to make: a share (0.1), a number (20000), or as many as the headline interval needs (±1%); "
-        "rerun with a larger budget to add to it (default: all).",
+        "rerun with a larger budget to add to it (default: all; 0.1 with chat models).",
+    )
+    plan: str | None = Field(
+        None,
+        min_length=1,
+        description="Test plan, a YAML file: its hash is stored in the run, as `brinell evidence` needs.",
     )
     saliency: SaliencyOptions | None = None
     track: Annotated[TrackOptions | None, BeforeValidator(_track)] = None
@@ -124,13 +152,18 @@ class RunConfig(BaseModel):
             value["lenses"] = lay_preset(lenses, preset)
         elif preset is not None:
             raise ConfigError(f"expected the name of a preset (see `brinell ls presets`), got {preset!r}")
-        return value
+        return _spare(value)
 
     @model_validator(mode="after")
     def _distinct(self) -> RunConfig:
         labels = [model.label for model in self.models]
         if len(set(labels)) < len(labels):
             raise ConfigError(f"two models have the same name ({', '.join(labels)}); give them others with ?name=…")
+        free = next((model.label for model in self.models if model.task == "answer"), None)
+        if free is not None and self.data.labels != "prediction":
+            raise ConfigError(
+                f"{free} answers freely, so its answers to the clean images are the labels; add --labels prediction"
+            )
         names = [lens.name for lens in self.lenses]
         if len(set(names)) < len(names):
             raise ConfigError(f"a lens is listed twice ({', '.join(names)}); make two runs of it")
@@ -140,10 +173,11 @@ class RunConfig(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Return what the rows depend on, as plain data: the config without output and execution options."""
-        content = self.model_dump(mode="json", exclude={"out", "execution", "saliency", "track", "budget"})
+        content = self.model_dump(mode="json", exclude={"out", "execution", "saliency", "track", "budget", "plan"})
         content["lenses"] = [lens.identity() for lens in self.lenses]
         if content["data"]["pattern"] is None:  # so that runs from before this option resume
             del content["data"]["pattern"]
+        del content["data"]["metadata"]  # rows don't depend on it
         content["precision"] = self.execution.precision
         return content
 

@@ -71,6 +71,8 @@ def _table(columns: Mapping[str, str]) -> Schema:
 def _column(kind: str) -> Schema:
     if kind.endswith("[]"):
         return {"type": "array", "items": _column(kind[:-2])}
+    if kind == "text{}":
+        return {"type": "object", "additionalProperties": {"type": "string"}}
     return {"type": _TYPES[kind.rstrip("0123456789")]}
 
 

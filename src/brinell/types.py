@@ -7,7 +7,8 @@ Boxes are float32 (K, 4): xyxy, in pixels of the image they belong to.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class Sample:
     """One image at its native size, with its label, name and boxes.
 
     `original` names the scene that a photograph shows and `variant` tells the photographs of a scene apart; the original
-    itself has no variant.
+    itself has no variant. `metadata` is what else is known about the image, such as the weather, by which results can be
+    sliced.
     """
 
     image: Tensor
@@ -32,6 +34,7 @@ class Sample:
     box_labels: tuple[Label, ...] = ()
     original: str | None = None
     variant: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,9 @@ class Dataset(Protocol):
 
     Some members are optional: `origin(index)` returns the `Origin` of an image that was derived from another one, or None;
     `credits(index)` returns what is known about an image's author and licence, as a mapping of strings; `unlabelled` says
-    that no image has a label, so that a run can refuse them before it reads any; `annotations()` returns the content of
-    the COCO file that a dataset was read from, or None, so that copies keep what samples don't hold.
+    that no image has a label, so that a run can refuse them before it reads any; `mask(index)` returns the class of each
+    pixel of an image, int16 (H, W), as an index into `classes` or -1, or None if it has no mask; `annotations()` returns
+    the content of the COCO file that a dataset was read from, or None, so that copies keep what samples don't hold.
     """
 
     @property

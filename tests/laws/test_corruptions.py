@@ -20,6 +20,7 @@ ROUNDED = 0.5 + 0.1  # of a grey level: results are rounded, and blurs have whol
 # positions are rounded to parts of a pixel; where a value lies on a threshold or an edge, another neighbour may count
 COARSE = {
     "shot_noise": (1.01, 0.0),
+    "zoom_blur": (0.75, 0.0),
     "elastic_transform": (3.0, 0.02),
     "spatter": (ROUNDED, 0.005),
     "snow": (1.6, 0.002),

@@ -38,7 +38,7 @@ def test_rank_is_the_position_in_the_sorted_scores(data: st.DataObject) -> None:
 SCORES = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.05, 0.05, 0.9]])
 LABELS = torch.tensor([0, 0, 0])
 NAMES = Classes(("x", "a, b", "y"))
-OF_CLASSIFIERS = [name for name in CRITERIA if not CRITERIA[name].__module__.endswith("detection")]
+OF_CLASSIFIERS = [name for name in CRITERIA if CRITERIA[name].__module__.endswith("classification")]
 
 
 def make_answer(scores: torch.Tensor, labels: torch.Tensor) -> Answer:

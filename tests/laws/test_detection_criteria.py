@@ -129,7 +129,7 @@ def explained(name: str, now: Detections, clean: Detections, threshold: float = 
     seen = dataclasses.replace(scene(found, clean), score_threshold=threshold)
     probabilities = now.class_scores(4)
     answer = Answer(verdict_of_detector(probabilities, seen.labels), probabilities, seen)
-    criterion = find_criterion(name, outputs=4, detector=True)
+    criterion = find_criterion(name, outputs=4, task="detection")
     assert criterion.cause is not None and criterion.explain is not None and bool(criterion(answer).all())
     texts = criterion.explain(answer, NAMES.__getitem__)
     return [(CAUSES[code], text) for code, text in zip(criterion.cause(answer).tolist(), texts, strict=True)]

@@ -116,7 +116,7 @@ def digit_metrics(assets: Path, group: Group, half: Tensor, steps: Tensor) -> Te
     return torch.stack(found)
 
 
-@pytest.mark.parametrize("dimension", [2, 3])
+@pytest.mark.parametrize("dimension", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_distances_across_faces_are_never_larger_than_those_of_a_heap(assets: Path, dimension: int) -> None:
     """A heap makes a node final before all of its faces are known; a shell updates its nodes until none changes."""
     group = GROUPS["translation" if dimension == 2 else "rotation_translation"]

@@ -23,7 +23,11 @@ MEASURE, INSPECT, DECIDE, IMPROVE, INTEGRATE = "Measure", "Inspect", "Decide", "
 COMMANDS = (
     Command("run", MEASURE, "Test models on data; rerun to resume.", "brinell.cli.measure:run"),
     Command("plan", MEASURE, "Estimate what a run would cost, without running it.", "brinell.cli.measure:plan"),
+    Command("check", MEASURE, "Check that a model sees images as it was trained to.", "brinell.cli.check:check"),
     Command("demo", MEASURE, "Run five lenses on a few photographs and write a report.", "brinell.cli.measure:demo"),
+    Command(
+        "status", INSPECT, "Print how far a run is, and which parts are missing or stuck.", "brinell.cli.status:status"
+    ),
     Command("summary", INSPECT, "Print what a run found.", "brinell.cli.inspect:summary"),
     Command("report", INSPECT, "Write a run's HTML report: one file that opens anywhere.", "brinell.cli.inspect:report"),
     Command("card", INSPECT, "Write each model's hardness card: SVG, PNG, Markdown.", "brinell.cli.inspect:card"),
@@ -37,6 +41,7 @@ COMMANDS = (
     Command("decide", DECIDE, "Measure models until rules are decided, with few queries.", "brinell.cli.deciding:decide"),
     Command("compare", DECIDE, "Compare runs image by image, and gate a release.", "brinell.cli.decide:compare"),
     Command("leaderboard", DECIDE, "Rank the models of several runs.", "brinell.cli.decide:leaderboard"),
+    Command("evidence", DECIDE, "Write a dated test record of a run, to be filed.", "brinell.cli.evidence:evidence"),
     Command("curate", IMPROVE, "Make a dataset of the images that models fail on.", "brinell.cli.improve:curate"),
     Command("harden", IMPROVE, "Fine-tune a model on failures, and measure the effect.", "brinell.cli.improve:harden"),
     Command("corrupt", IMPROVE, "Write a copy of a dataset under operators.", "brinell.cli.corrupt:corrupt"),

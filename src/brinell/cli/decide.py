@@ -105,18 +105,42 @@ def compare(
         raise typer.Exit(GATE_FAILED)
 
 
-def leaderboard(runs: Runs, other_draws: OtherDraws = False, as_json: AsJson = False) -> None:
+def leaderboard(
+    runs: Runs,
+    other_draws: OtherDraws = False,
+    slice_: Annotated[
+        str | None,
+        typer.Option(
+            "--slice",
+            metavar="COLUMN[=VALUE]",
+            help="Rank by the images of a slice alone, or of every slice of a column: of the metadata, or class.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Rank the models of several runs by their mean rank over measures and operators.
 
     Example: [bold]brinell leaderboard runs/*[/]
     """
     from brinell.decisions import leaderboard as rank_models
+    from brinell.decisions import slices
 
-    board = rank_models(*runs, other_draws=other_draws)
+    chosen = [None] if slice_ is None else slices(*runs, column=slice_)
+    boards = [rank_models(*runs, other_draws=other_draws, slice=one) for one in chosen]
     if as_json:
-        print_json({"version": JSON_VERSION, **board.to_json()})
+        content = [{"version": JSON_VERSION, **board.to_json()} for board in boards]
+        print_json(content[0] if slice_ is None or "=" in slice_ else content)
         return
+    for board in boards:
+        _print_board(board)
+
+
+def _print_board(board: Leaderboard) -> None:
+    if board.slice is not None:
+        out.print(f"\n{board.slice}", style="bold")
     out.print(_board_table(board), board.verdict(), sep="\n")
+    if any(row.overall for row in board.rows):
+        out.print(_overall_table(board))
     for measure in board.measures:
         out.print(f"{measure.name}: {board.heading(measure)} ({format_operators(board, measure)})")
     say(*(f"left out: {note}" for note in board.left_out))
@@ -130,6 +154,8 @@ def _print(comparison: Comparison, result: GateResult | None) -> None:
         for measure in comparison.measures(number):
             if not measure.by_level:
                 out.print(_measure_table(comparison, number, measure))
+        for table in (one for one in comparison.tables.get(number, ()) if one.brief):
+            out.print(Grid(table.heads, table.rows, table.title, table.note, frozenset({0, 1, len(table.heads) - 1})))
         out.print(comparison.verdict(number))
     say(*(f"left out: {note}" for note in comparison.left_out))
     if result is not None:
@@ -186,3 +212,17 @@ def _board_table(board: Leaderboard) -> Grid:
         "the mean over operators. Brackets: 95 % intervals over images."
     )
     return Grid(heads, tuple(rows), note=note)
+
+
+def _overall_table(board: Leaderboard) -> Grid:
+    """Return figures that are not ranked, a row for each, with the models side by side."""
+    names = dict.fromkeys(name for row in board.rows for name in row.overall)
+    rows = [(name, *(_overall(name, row.overall.get(name)) for row in board.rows)) for name in names]
+    note = "Not ranked; see docs/corruptions.md. Effective robustness is against the first model that was given."
+    return Grid(("over all degradations", *(row.model for row in board.rows)), tuple(rows), note=note)
+
+
+def _overall(name: str, value: Estimate | None) -> str:
+    if value is None:
+        return ""
+    return format_mean(value) if name == "nll" else format_share(value)

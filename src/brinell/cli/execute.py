@@ -13,7 +13,7 @@ from brinell.engine.checks import check_config
 from brinell.lenses.sample import describe_sample
 from brinell.report.page import Shown
 from brinell.run_config import RunConfig
-from brinell.runs.queries import describe_queries
+from brinell.runs.queries import describe_invalid, describe_queries
 from brinell.runs.store import Store
 
 if TYPE_CHECKING:
@@ -82,7 +82,14 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
         if confirm is not None:
             confirm(setup, progress)
         finished = execute_setup(setup, progress, show)
-    say(*filter(None, [describe_sample(finished)]), *describe_queries(finished.manifest), f"report: {finished.report()}")
+    if not finished.finished:  # a part, and others are not done
+        return
+    say(
+        *filter(None, [describe_sample(finished)]),
+        *describe_queries(finished.manifest),
+        *describe_invalid(finished),
+        f"report: {finished.report()}",
+    )
     if server is not None:
         say(describe_tracked(finished.track(server)))
 

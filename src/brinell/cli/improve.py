@@ -24,6 +24,7 @@ from brinell.hardening.options import (
     load_harden_config,
 )
 from brinell.report.grid import Grid
+from brinell.units import format_amount
 
 #: sections of a config that have flags of their own, or hold lists that only a file can give
 HARDEN_SECTIONS = (
@@ -60,9 +61,10 @@ def _curate(
     with resuming(lambda: Store(folder).exists(UNFINISHED)):
         found = curate_runs(runs, folder, options, data=data, execution=Execution(device=device, trust=trust))
     models = ", ".join(f"{model} fails on {count:,}" for model, count in found.models.items())
+    images, originals = format_amount(found.images, "images"), format_amount(found.originals, "originals")
+    operators, classes = format_amount(len(found.operators), "operators"), format_amount(len(found.classes), "classes")
     say(
-        f"{found.images:,} images of {found.originals:,} originals, {len(found.operators)} operators and "
-        f"{len(found.classes)} classes: {models}",
+        f"{images} of {originals}, {operators} and {classes}: {models}",
         f"dataset: {found.folder}",
     )
 

@@ -9,14 +9,16 @@ from typing import Annotated
 import typer
 
 from brinell.cli.console import out, print_findings, print_json, say
+from brinell.errors import ConfigError
 from brinell.lenses.sample import describe_sample
 from brinell.report.rows import shown_by_lens, sql_errors
 from brinell.results import Run, merge
 from brinell.runs.plain import to_plain
-from brinell.runs.queries import describe_queries
+from brinell.runs.queries import describe_invalid, describe_queries
 
 NOT_VERIFIED = 1  # exit code
 Folder = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a run.")]
+Verified = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a run, or the folder of a test record.")]
 
 
 def report(
@@ -89,7 +91,7 @@ def summary(
     analyses = run.shown()
     found = run.findings(**options)
     print_findings([(show, name, found[name]) for show, name, _ in analyses] if options else analyses)
-    say(*filter(None, [describe_sample(run)]), *describe_queries(run.manifest))
+    say(*filter(None, [describe_sample(run)]), *describe_queries(run.manifest), *describe_invalid(run))
 
 
 def rows(
@@ -128,7 +130,7 @@ def rows(
 
 
 def verify(
-    folder: Folder,
+    folder: Verified,
     sample: Annotated[
         int, typer.Option(min=0, help="Pairs of an image and an operator to measure again; 0 opens no model.")
     ] = 12,
@@ -136,15 +138,25 @@ def verify(
     trust: Annotated[
         bool, typer.Option("--trust", help="Allow the run's models to run code when they are opened.")
     ] = False,
+    run: Annotated[str | None, typer.Option(help="Where the run of a test record is now, if it moved.")] = None,
+    signers: Annotated[
+        Path | None, typer.Option(help="File of those who may sign a test record (allowed_signers of ssh-keygen).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Check that a run is complete, undamaged and repeatable. Exit code 1 if it is not.
+    """Check that a run is complete, undamaged and repeatable; or a test record and all that it rests on.
 
-    Example: [bold]brinell verify runs/first --sample 50[/]
+    Exit code 1 if something is wrong.
+
+    Examples: [bold]brinell verify runs/first --sample 50[/] or [bold]brinell verify evidence/[/]
     """
     from brinell.engine.verification import describe_checks
+    from brinell.evidence.verification import is_evidence, verify_evidence
 
-    checks = Run(folder).verify(sample, seed=seed, trust=trust, quiet=as_json)
+    if is_evidence(Path(folder)):
+        checks = verify_evidence(Path(folder), run=run, sample=sample, trust=trust, signers=signers)
+    else:
+        checks = Run(folder).verify(sample, seed=seed, trust=trust, quiet=as_json)
     if as_json:
         print_json({"version": 1, "run": folder, "checks": [asdict(check) for check in checks]})
     else:
@@ -182,11 +194,16 @@ def show(
 
 def ls(
     what: Annotated[str, typer.Argument(metavar="KIND", help="lenses, presets, operators, models, datasets or criteria.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A kind of model, such as onnx, whose options to list.")
+    ] = None,
 ) -> None:
-    """List lenses, presets, operators, models, datasets or criteria.
+    """List lenses, presets, operators, models, datasets or criteria; or the options of a kind of model.
 
-    Example: [bold]brinell ls operators[/]
+    Example: [bold]brinell ls models onnx[/]
     """
-    from brinell.cli.listing import listing
+    from brinell.cli.listing import listing, model_options
 
-    out.print(listing(what))
+    if name is not None and what != "models":
+        raise ConfigError(f"only models have options to list; use brinell ls {what}")
+    out.print(listing(what) if name is None else model_options(name))

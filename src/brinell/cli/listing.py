@@ -82,6 +82,21 @@ def _models() -> Table:
     return table
 
 
+def model_options(kind: str) -> Table:
+    """Return a table of the options of a kind of model."""
+    from brinell.models.sources import DETECTION, SOURCES
+
+    source = SOURCES[kind.partition(":")[0]]
+    table = _table("option", "meaning")
+    table.title, table.title_justify = f"{source.form}: {source.description}", "left"
+    options = source.options()
+    for key, description in options.items():
+        table.add_row(key, description)
+        if key == max(options.keys() - DETECTION, key=list(options).index):
+            table.add_section()  # options of detectors follow
+    return table
+
+
 def _datasets() -> Table:
     from brinell.datasets.sources import SOURCES
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,9 @@ from brinell.cli.config_flags import config_of, run_flags
 from brinell.cli.console import out, say
 from brinell.cli.execute import confirm_cost, execute
 from brinell.cli.flags import with_flags
+from brinell.config.part import scheduled_part
 from brinell.engine.checks import check_config
+from brinell.evidence.plan import read_plan
 from brinell.report.grid import Grid
 from brinell.run_config import RunConfig
 
@@ -34,7 +37,19 @@ def _run(
     def quick() -> RunConfig:
         return config_of(config, {**given, "preset": "quick"})
 
-    execute(config_of(config, given), partial(confirm_cost, quick=quick, yes=yes))
+    loaded = _scheduled(config_of(config, given))
+    if loaded.plan is not None:
+        read_plan(Path(loaded.plan))  # a mistake is found before hours are spent
+    execute(loaded, partial(confirm_cost, quick=quick, yes=yes))
+
+
+def _scheduled(config: RunConfig) -> RunConfig:
+    """Return a config with the part that an array job's scheduler names, unless one is given."""
+    if config.execution.part is not None or (found := scheduled_part(os.environ)) is None:
+        return config
+    part, variable = found
+    say(f"{part.words} ({variable}); --part 1/1 measures everything here")
+    return config.model_copy(update={"execution": config.execution.model_copy(update={"part": str(part)})})
 
 
 def _plan(given: Mapping[str, Any], config: File = None) -> None:
@@ -44,7 +59,7 @@ def _plan(given: Mapping[str, Any], config: File = None) -> None:
     """
     loaded = config_of(config, given)
     check_config(loaded, loaded.models)
-    from brinell.engine.costs import HEADS, budget_lines, plan_rows, plan_totals
+    from brinell.engine.costs import BUDGET_NOTE, HEADS, budget_table, plan_rows, plan_totals
     from brinell.engine.plan import plan, under_budget
     from brinell.engine.setup import assemble
 
@@ -52,7 +67,9 @@ def _plan(given: Mapping[str, Any], config: File = None) -> None:
     shown = under_budget(estimate, loaded.budget)
     out.print(Grid(HEADS, tuple(plan_rows(shown)), left=frozenset({0, 1})))
     say(*plan_totals(shown))
-    out.print(*budget_lines(estimate), sep="\n")
+    heads, *budgets = budget_table(estimate) or [()]
+    if budgets:
+        out.print(Grid(heads, tuple(budgets), "Budgets", BUDGET_NOTE))
 
 
 run = with_flags(_run, run_flags())

@@ -34,7 +34,7 @@ _GAP, _LABEL, _HEAD, _MARK_TEXT = 6, 18, 20, 13
 
 
 @dataclass(frozen=True)
-class _Cell:
+class Cell:
     """An image with its caption, and what a detector finds in it."""
 
     caption: str
@@ -43,11 +43,11 @@ class _Cell:
 
 
 @dataclass(frozen=True)
-class _Row:
-    """One operator or property: its title, and its images."""
+class Row:
+    """A row, such as an operator: its title, and its images."""
 
     title: str
-    cells: list[_Cell]
+    cells: list[Cell]
 
 
 def contact_sheet(
@@ -68,11 +68,11 @@ def contact_sheet(
     preprocess = opened.preprocess if opened is not None else Preprocess(size, size, channels=len(image))
     renderer = _renderer(image, preprocess, seed, opened)
     artist = _Artist(renderer, opened)
-    rows = [_Row("a spot of light", artist.draw_spots(spots))] if spots else []
+    rows = [Row("a spot of light", artist.draw_spots(spots))] if spots else []
     for change in changes:
         for title, examples in change.examples(preprocess.height, preprocess.width, sorted(set(levels))):
-            rows.append(_Row(title, [artist.draw(caption, change, values) for caption, values in examples]))
-    return _drawn(rows)
+            rows.append(Row(title, [artist.draw(caption, change, values) for caption, values in examples]))
+    return draw_rows(rows)
 
 
 def save(sheet: Image.Image, file: Path) -> None:
@@ -100,22 +100,22 @@ class _Artist:
     renderer: Renderer
     model: Model | None
 
-    def draw(self, caption: str, change: Change, values: Sequence[float]) -> _Cell:
+    def draw(self, caption: str, change: Change, values: Sequence[float]) -> Cell:
         """Draw the image under a change."""
         parameters, sample = torch.tensor([values], dtype=torch.float64), torch.tensor([0])
         image = self.renderer.images(change, sample, parameters)
         if self.clean is None or self.model is None:
-            return _Cell(caption, image[0].cpu())
+            return Cell(caption, image[0].cpu())
         move = Move(change, parameters, self.renderer.layout(sample))
         before = replace(self.clean, boxes=move.boxes(self.clean.boxes))
         _, detections = self.model.answer(image)
         assert detections is not None
-        return _Cell(caption, image[0].cpu(), marker_of(self.model).mark_changed(detections, before))
+        return Cell(caption, image[0].cpu(), marker_of(self.model).mark_changed(detections, before))
 
-    def draw_spots(self, spots: Sequence[str]) -> list[_Cell]:
+    def draw_spots(self, spots: Sequence[str]) -> list[Cell]:
         """Draw spots of light on the original, each given as X,Y,SIGMA or X,Y,SIGMA,STRENGTH."""
         marks = () if self.clean is None or self.model is None else marker_of(self.model).mark_clean(self.clean)
-        cells = [_Cell("clean", self.renderer.inputs[0].cpu(), marks)]
+        cells = [Cell("clean", self.renderer.inputs[0].cpu(), marks)]
         for text in spots:
             x, y, sigma, strength = _read_spot(text)
             caption = f"{x:g}, {y:g}, sigma {sigma:g}"
@@ -140,7 +140,8 @@ def _read_spot(text: str) -> tuple[float, float, float, float]:
     return x, y, sigma, strength
 
 
-def _drawn(rows: list[_Row]) -> Image.Image:
+def draw_rows(rows: list[Row]) -> Image.Image:
+    """Draw rows of images of one size, with their captions."""
     height, width = rows[0].cells[0].image.shape[-2:]
     tall = _HEAD + _LABEL + height + _GAP
     columns = max(len(row.cells) for row in rows)

@@ -17,9 +17,10 @@ from brinell.comparison.measures import (
     image_values,
     measures_of,
 )
-from brinell.comparison.paired import MIN_IMAGES, Effects, holm, mean_effects, ratio_effects, share_effects
+from brinell.comparison.paired import MIN_IMAGES, Effects, holm, paired_effects
 from brinell.comparison.pairing import Pair, pair_models
 from brinell.comparison.resampling import RESAMPLES, Array
+from brinell.comparison.slices import slice_tables
 from brinell.errors import RunError
 from brinell.lenses.lens import LENSES
 from brinell.lenses.reader import AVERAGE, ComparisonTable, Measure
@@ -184,30 +185,33 @@ def compare_runs(
     left_out: list[str] = []
     for number, pair in enumerate(matched):
         for measure in measures_of(pair.lenses):
-            found, alone = _compare(number, pair, measure, seed)
+            found, alone = compare_measure(number, pair, measure, seed)
             deltas += found
             if alone and not measure.by_level:
                 left_out.append(f"{pair.title}, {measure.what}: {', '.join(alone)} (measured in one run only)")
     if not any(delta.measure.lens for delta in deltas):
         raise RunError("the runs have no operator in common; run both with the same --operator")
-    tables = {number: _tables(pair, [one for one in deltas if one.pair == number]) for number, pair in enumerate(matched)}
+    tables = {
+        number: (*_tables(pair, [one for one in deltas if one.pair == number]), *slice_tables(pair, seed, alpha))
+        for number, pair in enumerate(matched)
+    }
     return Comparison(tuple(matched), tuple(deltas), tables, tuple(left_out), alpha, seed)
 
 
 def _tables(pair: Pair, deltas: list[Delta]) -> tuple[ComparisonTable, ...]:
     """Return what the pair's lenses add to a comparison."""
-    found: list[ComparisonTable] = []
+    found: list[ComparisonTable | None] = []
     if pair.old.run.sampled or pair.new.run.sampled:  # its tables are by level, of which each has few images
         return ()
     for lens in (LENSES[name] for name in pair.lenses if name in LENSES):
         own = [delta for delta in deltas if delta.measure.lens == lens.name]
-        table = lens.reader.compare(own) if lens.reader.compare is not None and own else None
-        if table is not None:
-            found.append(table)
-    return tuple(found)
+        reader, sides = lens.reader, [(side.run, side.model) for side in (pair.old, pair.new)]
+        found += [] if reader.compare is None or not own else [reader.compare(own)]
+        found += [] if reader.compare_overall is None or not own else [reader.compare_overall(sides[0], sides[1])]
+    return tuple(table for table in found if table is not None)
 
 
-def _compare(number: int, pair: Pair, measure: Measure, seed: int) -> tuple[list[Delta], list[str]]:
+def compare_measure(number: int, pair: Pair, measure: Measure, seed: int) -> tuple[list[Delta], list[str]]:
     """Return the deltas of one measure, and the titles of the operators that only one side has."""
     both = [image_values(side.run, measure, side.model, list(pair.images)) for side in (pair.old, pair.new)]
     columns = [column for column in both[0] if column in both[1]]
@@ -220,7 +224,7 @@ def _compare(number: int, pair: Pair, measure: Measure, seed: int) -> tuple[list
         counted = [index for index, (operator, _) in enumerate(columns) if operator in averaged]
         columns = [*columns, (AVERAGE, None)]
         old, new = (np.column_stack([each, each[:, counted].mean(1)]) for each in (old, new))
-    effects = _effects(measure, old, new, seed)
+    effects = paired_effects(measure.unit, old, new, yes_or_no=measure.yes_or_no, seed=seed)
     deltas = [
         _delta(number, pair, measure, column, (old[:, k], new[:, k]), _at(effects, k)) for k, column in enumerate(columns)
     ]
@@ -236,22 +240,6 @@ def adjust_p_values(deltas: Sequence[Delta]) -> list[float]:
     distinct = list(dict.fromkeys(tests))
     adjusted = dict(zip(distinct, holm(np.array([p for *_, p in distinct])).tolist(), strict=True))
     return [adjusted[test] for test in tests]
-
-
-def _effects(measure: Measure, old: Array, new: Array, seed: int) -> Effects:
-    """Return the effects by the right test: an average over operators is a mean, whatever it averages."""
-    if measure.unit == "percent":
-        return ratio_effects(old, new, seed=seed)
-    if not measure.yes_or_no:
-        return mean_effects(old, new, seed=seed)
-    whole = ~((np.nan_to_num(old) % 1).any(0) | (np.nan_to_num(new) % 1).any(0))
-    shares = share_effects(old, new)
-    if whole.all():
-        return shares
-    means = mean_effects(old[:, ~whole], new[:, ~whole], seed=seed)
-    for name in ("value", "low", "high", "p"):
-        getattr(shares, name)[~whole] = getattr(means, name)
-    return shares
 
 
 def _at(effects: Effects, column: int) -> tuple[Estimate, float]:

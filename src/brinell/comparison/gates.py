@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
-from brinell.comparison.compare import Comparison, Delta, adjust_p_values, format_change
+import numpy as np
+
+from brinell.comparison.compare import Comparison, Delta, adjust_p_values, compare_measure, format_change
 from brinell.comparison.limits import check_limits, matches
+from brinell.comparison.paired import holm
 from brinell.comparison.rules import ALL, Gate, Rule
 from brinell.errors import ConfigError
 from brinell.registry import nearest
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
+from brinell.runs.slices import Slice, find_slices
 from brinell.runs.store import GATE
 
 State = Literal["passed", "failed", "untested"]
@@ -72,11 +76,13 @@ class DropCheck:
     subject: str
     adjusted: float
     state: State
+    slice: str = ""
 
     @property
     def title(self) -> str:
-        """Operator and level, for people."""
-        return self.delta.title if self.delta.level is None else f"{self.delta.title}, level {self.delta.level}"
+        """Operator, level and slice, for people."""
+        level = "" if self.delta.level is None else f"level {self.delta.level}"
+        return ", ".join(filter(None, (self.delta.title, level, self.slice)))
 
     doubt = ""  # a drop that may be chance passes
 
@@ -99,6 +105,7 @@ class DropCheck:
             "pair": self.delta.pair,
             "operator": self.delta.operator,
             "level": self.delta.level,
+            "slice": self.slice or None,
             "drop": self.rule.drop,
             "effect": to_plain(self.delta.effect),
             "adjusted": to_plain(self.adjusted),
@@ -224,19 +231,36 @@ def check_gate(gate: Gate, comparison: Comparison) -> GateResult:
         for number, pair in enumerate(comparison.pairs):
             if not {ALL, pair.new.model} & set(rule.models):
                 continue
-            deltas = _select(rule, comparison, number)
-            adjusted = adjust_p_values(deltas)
+            named, deltas = _list_deltas(rule, comparison, number)
+            adjusted = holm(np.array([delta.p for delta in deltas])).tolist() if rule.slices else adjust_p_values(deltas)
             alpha = rule.alpha or gate.alpha
             checks += [
-                DropCheck(rule, delta, pair.title, p, _state(rule, delta, p, alpha))
-                for delta, p in zip(deltas, adjusted, strict=True)
+                DropCheck(rule, delta, pair.title, p, _state(rule, delta, p, alpha), name)
+                for name, delta, p in zip(named, deltas, adjusted, strict=True)
             ]
     return GateResult(gate, tuple(checks))
 
 
-def _select(rule: Rule, comparison: Comparison, pair: int) -> list[Delta]:
-    """Return the deltas that a rule is about."""
-    deltas = [delta for delta in comparison.deltas if (delta.pair, delta.measure.name) == (pair, rule.measure)]
+def _list_deltas(rule: Rule, comparison: Comparison, number: int) -> tuple[list[str], list[Delta]]:
+    """Return the deltas that a rule is about, with the names of their slices; those of slices are computed here."""
+    measured = [delta for delta in comparison.deltas if (delta.pair, delta.measure.name) == (number, rule.measure)]
+    whole = _select(rule, comparison, number, measured)
+    if not rule.slices:
+        return [""] * len(whole), whole
+    pair, names, deltas = comparison.pairs[number], [], []
+    for text in rule.slices:
+        for one, members in find_slices(pair.old.run, Slice.parse(text), pair.old.model).items():
+            inside = set(members)
+            part = replace(pair, images=tuple(image for image in pair.images if image in inside))
+            own = compare_measure(number, part, whole[0].measure, comparison.seed)[0] if part.images else []
+            found = _select(rule, comparison, number, own) if own else []
+            names += [str(one)] * len(found)
+            deltas += found
+    return names, deltas
+
+
+def _select(rule: Rule, comparison: Comparison, pair: int, deltas: list[Delta]) -> list[Delta]:
+    """Return those deltas that a rule is about."""
     if not deltas:
         known = ", ".join(measure.name for measure in comparison.measures(pair))
         raise ConfigError(

@@ -12,14 +12,17 @@ import numpy as np
 
 from brinell.comparison.cells import share_smallest
 from brinell.comparison.measures import TITLES, Column, describe_measure, format_estimate, image_values, measures_of
+from brinell.comparison.overall import read_overall
 from brinell.comparison.paired import MIN_IMAGES
 from brinell.comparison.pairing import Subject, require_pairable, shorten_folders
 from brinell.comparison.ranks import mean_over_operators, percentile_intervals, rank_values
 from brinell.comparison.resampling import RESAMPLES, Array, resampled_sums
+from brinell.comparison.slices import images_of
 from brinell.errors import ConfigError, RunError
 from brinell.lenses.reader import Measure
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
+from brinell.runs.slices import Slice
 from brinell.runs.statistics import CONFIDENCE, Estimate
 from brinell.runs.words import join_names, note_few
 
@@ -29,7 +32,8 @@ class LeaderboardRow:
     """One model: its mean rank (1 is best) over measures, within each of which operators count equally, and its figures.
 
     `position` is 1 + the number of models that are clearly better: models that can't be told apart share a position.
-    `figures` are means over operators and `ranks` mean ranks over operators, by measure. Intervals are over images.
+    `figures` are means over operators and `ranks` mean ranks over operators, by measure; `overall` are further figures that
+    don't count in ranks, such as mPC and calibration. Intervals are over images.
     """
 
     model: str
@@ -37,13 +41,15 @@ class LeaderboardRow:
     ranks: dict[str, float]
     figures: dict[str, Estimate]
     position: int = 1
+    overall: dict[str, Estimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Leaderboard:
     """The models, the best first. `measures` are the columns, with the titles of their operators and numbers of images.
 
-    `skipped` are runs that could not be ranked with the others, by folder, with the reason.
+    `skipped` are runs that could not be ranked with the others, by folder, with the reason. `slice` names the images that
+    counted, if not all.
     """
 
     rows: tuple[LeaderboardRow, ...]
@@ -52,6 +58,7 @@ class Leaderboard:
     images: Mapping[str, int]
     left_out: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
+    slice: str | None = None
 
     def verdict(self) -> str:
         """Return which models are ahead, in a sentence."""
@@ -83,6 +90,7 @@ class Leaderboard:
                 }
                 for measure in self.measures
             },
+            "slice": self.slice,
             "left_out": list(self.left_out),
             "skipped": dict(self.skipped),
         }
@@ -111,11 +119,17 @@ class _Values:
 
 
 def rank_models(
-    runs: Sequence[Run], *, seed: int = 0, resamples: int = RESAMPLES, other_draws: bool = False
+    runs: Sequence[Run],
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    other_draws: bool = False,
+    slice: Slice | None = None,
 ) -> Leaderboard:
     """Rank the models of some runs. The same model, by name and content, may be in several runs of different lenses.
 
-    Runs that are not finished, or did not measure the same on the same images, are skipped.
+    Runs that are not finished, or did not measure the same on the same images, are skipped. With a `slice`, its images
+    alone count.
     """
     runs, skipped = select_rankable(runs, other_draws=other_draws)
     runs = share_smallest(runs)
@@ -125,6 +139,8 @@ def rank_models(
         others = f" (and {len(skipped) - 1} more)" if len(skipped) > 1 else ""
         raise ConfigError(f"a leaderboard needs two models or more; give the runs of several models{first}{others}")
     images = list(dict.fromkeys(image for run in runs for image in run.image_names))
+    if slice is not None:
+        images = images_of(slice, runs)
     found: list[_Values] = []
     left_out = []
     for measure in (one for one in measures_of(lens for run in runs for lens in run.lenses) if one.ranked):
@@ -134,7 +150,8 @@ def rank_models(
         else:
             left_out.append(f"{measure.name}: the models have no operator in common")
     if not found:
-        return _rank_by_one_lens(runs, entries, skipped, seed=seed, resamples=resamples, other_draws=other_draws)
+        options = {"seed": seed, "resamples": resamples, "other_draws": other_draws, "slice": slice}
+        return _rank_by_one_lens(runs, entries, skipped, **options)
     overall, ranks, figures, better = _rank(found, seed, resamples)
     rows = [
         LeaderboardRow(
@@ -143,6 +160,7 @@ def rank_models(
             {one.measure.name: ranks[k][index] for k, one in enumerate(found)},
             {one.measure.name: figures[k][index] for k, one in enumerate(found)},
             1 + int(better[:, index].sum()),
+            {} if slice is not None else read_overall(entries[model], next(iter(entries.values()))),
         )
         for index, model in enumerate(entries)
     ]
@@ -153,6 +171,7 @@ def rank_models(
         {one.measure.name: int((~np.isnan(one.values)).all((1, 2)).sum()) for one in found},
         tuple(left_out),
         skipped,
+        None if slice is None else str(slice),
     )
 
 

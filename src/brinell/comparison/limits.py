@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from brinell.comparison.measures import CLEAN_IMAGES, TITLES, averaged_operators
@@ -14,6 +14,7 @@ from brinell.lenses.reader import AVERAGE, Measure, Reading
 from brinell.registry import VariantId, nearest
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
+from brinell.runs.slices import Slice, find_slices
 from brinell.runs.statistics import Estimate, mean, proportion
 
 SLACK = 1e-9  # of comparisons with a limit: an accuracy of 80 % is at least 80 %
@@ -96,6 +97,7 @@ class LimitCheck:
                 "operator": reading.operator,
                 "level": reading.level,
                 "detail": reading.detail,
+                "slice": reading.slice or None,
                 "images": reading.images,
                 "min": self.rule.min,
                 "max": self.rule.max,
@@ -114,7 +116,7 @@ def check_limits(gate: Gate, run: Run, models: Sequence[str] | None = None) -> l
     known: dict[tuple[Any, ...], list[Reading]] = {}
     checks: list[LimitCheck] = []
     for rule in gate.limits:
-        source = rule.measure, rule.amount, rule.threshold
+        source = rule.measure, rule.amount, rule.threshold, rule.slices
         if source not in known:
             order = list(run.models)
             known[source] = sorted(_read(rule, run), key=lambda one: order.index(one.model))
@@ -210,7 +212,7 @@ def _title(rule: Rule, run: Run, reading: Reading) -> str:
         parts.append(run.format(reading.operator, rule.amount))
     if reading.level is not None:
         parts.append(f"level {reading.level}")
-    return ", ".join([*parts, reading.detail] if reading.detail else parts)
+    return ", ".join([*parts, *(text for text in (reading.detail, reading.slice) if text)])
 
 
 # ---- readings ----
@@ -220,24 +222,40 @@ def _read(rule: Rule, run: Run) -> list[Reading]:
     """Return what a rule's measure or statistic is in a run, for all models and operators."""
     figure = rule.figure
     if isinstance(figure, Measure):
-        return _read_measure(figure, run, rule.amount)
+        return _read_slices(rule, figure, run) if rule.slices else _read_measure(figure, run, rule.amount)
     share = (HALF if rule.threshold is None else rule.threshold) / 100
     return figure.read(run, run.lens(figure.lens), share)
 
 
-def _read_measure(measure: Measure, run: Run, amount: float | None) -> list[Reading]:
-    """Return the mean of a measure for each model and operator (and level), and the average over operators."""
+def _read_slices(rule: Rule, measure: Measure, run: Run) -> list[Reading]:
+    """Return the readings of each slice that a rule names."""
+    readings: dict[tuple[str, str], list[Reading]] = {}
+    for model in run.models:
+        for text in rule.slices:
+            for one, images in find_slices(run, Slice.parse(text), model).items():
+                found = _read_measure(measure, run, rule.amount, images)
+                readings[model, str(one)] = [replace(each, slice=str(one)) for each in found if each.model == model]
+    return [reading for own in readings.values() for reading in own]
+
+
+def _read_measure(measure: Measure, run: Run, amount: float | None, images: list[str] | None = None) -> list[Reading]:
+    """Return the mean of a measure for each model and operator (and level), and the average over operators.
+
+    It is over all images, or over some of them.
+    """
     if amount is None or measure.by_amount is None:
         sql = measure.sql.format(**run.lens(measure.lens)) if measure.lens else measure.sql
         level = "level" if measure.by_level else "null"
     else:
         sql, level = measure.by_amount(run, amount), "null"
     columns = f"model, operator, {level}, count(*), sum(value), avg(value), stddev_samp(value)"
-    kept = f"(select * from ({sql}) where value is not null)"
+    only = "" if images is None else "semi join (select unnest($images) as image) using (image)"
+    given: dict[str, Any] = {} if images is None else {"images": images}
+    kept = f"(select * from ({sql}) {only} where value is not null)"
     readings = [
         Reading(model, operator, _estimate(measure, total, value, deviation, count), count, at)
         for model, operator, at, count, total, value, deviation in run.query(
-            f"select {columns} from {kept} group by all order by all"
+            f"select {columns} from {kept} group by all order by all", given
         )
     ]
     operators = averaged_operators(measure, run, dict.fromkeys(one.operator for one in readings))
@@ -247,7 +265,7 @@ def _read_measure(measure: Measure, run: Run, amount: float | None) -> list[Read
                  where list_contains($operators, operator) group by all having count(distinct operator) = $count"""
     averages = run.query(
         f"select model, level, count(*), avg(value), stddev_samp(value) from ({within}) group by all order by all",
-        {"operators": operators, "count": len(operators)},
+        {"operators": operators, "count": len(operators), **given},
     )
     return readings + [
         Reading(model, AVERAGE, mean(value, deviation, count, most=1), count, at)

@@ -12,7 +12,7 @@ from brinell.comparison.compare import Comparison, Delta, format_change
 from brinell.comparison.gates import GateResult
 from brinell.comparison.measures import describe_measure, format_value
 from brinell.errors import ConfigError
-from brinell.lenses.reader import Measure
+from brinell.lenses.reader import ComparisonTable, Measure
 from brinell.report.page import render_template
 from brinell.versions import package_version
 
@@ -77,6 +77,8 @@ def comparison_markdown(comparison: Comparison, gate: GateResult | None = None) 
         for measure in comparison.measures(number):
             if not measure.by_level:
                 lines += _measure_markdown(comparison, number, measure)
+        for table in (one for one in comparison.tables.get(number, ()) if one.brief):
+            lines += _table_markdown(table)
     lines += [f"*Left out: {note}.*\n" for note in comparison.left_out]
     lines.append(
         "Changes are new minus old over the same images, with 95 % intervals; p-values are adjusted for all operators of a "
@@ -113,6 +115,11 @@ def _measure_markdown(comparison: Comparison, number: int, measure: Measure) -> 
         lines.append(f"| {_cell(delta.title)} | {before} | {after} | {format_change(delta)} | {p} | {verdict} |")
     lines += ["", *([_describe_unpaired(deltas), ""] if measure.unit == "percent" else [])]
     return lines
+
+
+def _table_markdown(table: ComparisonTable) -> list[str]:
+    rows = [table.heads, ["---", *["--:"] * (len(table.heads) - 1)], *table.rows]
+    return [f"### {_cell(table.title)}", "", *(f"| {' | '.join(map(_cell, row))} |" for row in rows), "", table.note, ""]
 
 
 def _describe_unpaired(deltas: list[Delta]) -> str:

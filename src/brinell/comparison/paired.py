@@ -19,6 +19,7 @@ from brinell.runs.statistics import CONFIDENCE, mean
 MIN_IMAGES = 10  # with a value in both; a bootstrap of the mean of fewer says little
 
 FEW = 10  # images that differ; a bootstrap of fewer misses changes that were not drawn
+SKEWED = 0.75  # how much of the relative error of a mean distance intervals of a change grow by; by simulation
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,16 @@ def _joint(one: float, other: float, correlation: float) -> float:
 
 
 def ratio_effects(old: Array, new: Array, *, seed: int = 0, resamples: int = RESAMPLES) -> Effects:
-    """Return the relative change of means (0.1: a tenth more), by a paired bootstrap of the logarithm of their ratio."""
+    """Return the relative change of means (0.1: a tenth more), by a paired bootstrap of the logarithm of their ratio.
+
+    A few skewed distances rarely include the largest, so that resamples of them differ too little: the interval is longer
+    by a part of the relative error of the old mean (docs/statistics.md).
+    """
     known = ~np.isnan(old) & ~np.isnan(new)
     with np.errstate(divide="ignore", invalid="ignore"):
         before, after = (np.where(known, each, 0).sum(0) / known.sum(0) for each in (old, new))
-        found = _bootstrap(old, new, _log_ratio, new / after - old / before, seed, resamples)
+        relative = np.sqrt(np.where(known, (old / before - 1) ** 2, 0).sum(0)) / known.sum(0)
+        found = _bootstrap(old, new, _log_ratio, new / after - old / before, seed, resamples, longer=1 + SKEWED * relative)
     return Effects(np.expm1(found.value), np.expm1(found.low), np.expm1(found.high), found.p)
 
 
@@ -127,9 +133,17 @@ def _log_ratio(sums: Sums) -> tuple[Array, Array]:
 
 
 def _bootstrap(
-    old: Array, new: Array, effect: Callable[[Sums], tuple[Array, Array]], each: Array, seed: int, resamples: int
+    old: Array,
+    new: Array,
+    effect: Callable[[Sums], tuple[Array, Array]],
+    each: Array,
+    seed: int,
+    resamples: int,
+    longer: Array | float = 1.0,
 ) -> Effects:
     """Return the symmetric bootstrap-t (Hall 1988) of an effect; `each` is an image's contribution to it.
+
+    The interval is made some times `longer`.
 
     As in Bonett and Price's interval, the error counts two more images, one in each direction as far out as the farthest:
     if few images differ, resamples without any of them would otherwise have no error at all.
@@ -147,7 +161,7 @@ def _bootstrap(
     with np.errstate(divide="ignore", invalid="ignore"):
         value, error = studentise(columns.sum(0))
         found, errors = studentise(resampled_sums(columns, seed, resamples))
-        away = np.nan_to_num(np.abs((found - value) / errors), nan=math.inf, posinf=math.inf)
+        away = np.nan_to_num(longer * np.abs((found - value) / errors), nan=math.inf, posinf=math.inf)
         away[:, error == 0] = 0  # no image differs, in any resample
         here = np.where(error > 0, np.abs(value / error), 0.0)
         rank = min(resamples, math.ceil(CONFIDENCE * (resamples + 1)))
@@ -168,3 +182,22 @@ def holm(p: Array) -> Array:
     steps = np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)) if len(order) else p[order]
     adjusted[order] = np.minimum(1.0, steps)
     return adjusted
+
+
+# ---- any of them ----
+
+
+def paired_effects(unit: str, old: Array, new: Array, *, yes_or_no: bool, seed: int) -> Effects:
+    """Return the effects of values in a unit, points or percent, by the right test: an average of shares is a mean."""
+    if unit == "percent":
+        return ratio_effects(old, new, seed=seed)
+    if not yes_or_no:
+        return mean_effects(old, new, seed=seed)
+    whole = ~((np.nan_to_num(old) % 1).any(0) | (np.nan_to_num(new) % 1).any(0))
+    shares = share_effects(old, new)
+    if whole.all():
+        return shares
+    means = mean_effects(old[:, ~whole], new[:, ~whole], seed=seed)
+    for name in ("value", "low", "high", "p"):
+        getattr(shares, name)[~whole] = getattr(means, name)
+    return shares

@@ -199,8 +199,8 @@ def _refuse_other_labels(first: Run, run: Run, old: str, new: str) -> None:
 
 
 def _refuse_other_criterion(first: Run, run: Run, old: str, new: str) -> None:
-    """Raise for a detector and a classifier without a common criterion: their default criteria differ."""
-    kinds = [first.models[old].detector, run.models[new].detector]
+    """Raise for models of different tasks without a common criterion: their default criteria differ."""
+    kinds = [first.models[old].task, run.models[new].task]
     by_default = any(options["criterion"] == DEFAULT_CRITERION for options in first.lenses.values())
     if kinds[0] != kinds[1] and by_default:
         rules = " and ".join(f"{name} by {default_criterion(kind)}" for name, kind in zip((old, new), kinds, strict=True))

@@ -12,6 +12,7 @@ from brinell.comparison.compare import ALPHA
 from brinell.comparison.measures import Figure, find_figure, find_measure
 from brinell.errors import ConfigError
 from brinell.lenses.reader import AVERAGE, Measure
+from brinell.runs.slices import Slice
 from brinell.validation import read_yaml, validate
 
 ALL = "all"
@@ -32,9 +33,11 @@ Levels = Annotated[tuple[int, ...], BeforeValidator(_listed)]
 class Rule(BaseModel):
     """A limit on a measure of one run (`min`, `max`), or on how much worse it may get between two runs (`drop`).
 
-    `operators` are names, "all" (each of them) or "average"; `models` are names or "all". A limit is met if the whole
-    95 % interval meets it, or the figure alone (`require`: "interval" or "estimate"). A `significant` drop fails only if
-    it is more than chance, by the rule's tests of all its operators together (Holm). Shares are in percent.
+    `operators` are names, "all" (each of them) or "average"; `models` are names or "all"; `slices` are images to look at by
+    themselves: COLUMN=VALUE, or COLUMN for each of its values, where the column is one of metadata or `class`. A limit is
+    met if the whole 95 % interval meets it, or the figure alone (`require`: "interval" or "estimate"). A `significant`
+    drop fails only if it is more than chance, by the rule's tests of all its operators and slices together (Holm). Shares
+    are in percent.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,6 +45,7 @@ class Rule(BaseModel):
     measure: str
     operators: Names = (ALL,)
     models: Names = (ALL,)
+    slices: Names = ()
     levels: Levels = ()
     amount: float | None = None
     threshold: float | None = Field(None, gt=0, lt=100)
@@ -72,6 +76,10 @@ class Rule(BaseModel):
             self._check_limit(find_figure(self.measure))
         else:
             self._check_drop(find_measure(self.measure))
+        for one in self.slices:
+            Slice.parse(one)
+        if self.slices and not isinstance(self.figure, Measure):
+            raise ConfigError(f"{self.measure} is not measured image by image; leave slices out of its rule")
         if self.levels and self.amount is not None:
             raise ConfigError(f"a rule about {self.measure} has levels and an amount; give one of them")
         if self.levels and not self.figure.by_level:
@@ -127,6 +135,7 @@ class Rule(BaseModel):
         what = figure.what.format(threshold=HALF if self.threshold is None else self.threshold)
         named = "any operator" if named == ALL else "operators on average" if named == AVERAGE else named
         under = "" if figure.lens is None else f" under {named}{self._place}"
+        under += f" for {' and '.join(self.slices)}" if self.slices else ""
         if self.drop is None:
             return f"{what}{under}: {self.limit}"
         unit = "%" if figure.unit == "percent" else "point" if self.drop == 1 else "points"

@@ -134,6 +134,11 @@ def require_sequential(gate: Gate, models: Sequence[str]) -> None:
     if gate.drops and len(models) < 2:
         raise ConfigError(f"a rule about a drop needs two models, the old one first; got {', '.join(models)}")
     for rule in gate.rules:
+        if rule.slices:
+            raise ConfigError(
+                f"a rule about {rule.measure} is about slices, whose images come too rarely to decide it while images are "
+                "measured; measure both models in full and use brinell compare --gate"
+            )
         if not isinstance(rule.figure, Measure) or rule.figure.unit != "points" or rule.amount is not None:
             raise ConfigError(
                 f"a rule about {rule.measure} can't be decided while images are measured, as it is no share; "

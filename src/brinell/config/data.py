@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 
 class DataOptions(BaseModel):
@@ -41,11 +41,28 @@ class DataOptions(BaseModel):
         le=1,
         description="Smallest share of the image that this object must cover; images without such an object are left out.",
     )
+    ignore_zero: bool | None = Field(
+        None,
+        description="Masks count their classes from 1, and 0 is no class (default: only in a folder of ADE20K, which has "
+        "an objectInfo150.txt).",
+    )
     pattern: str | None = Field(
         None,
         description="Regular expression on file names, with the groups original and variant, that says which photographs "
         "are variants of which original.",
     )
+    metadata: str | None = Field(
+        None,
+        description="Table of further facts about the images (.csv, .jsonl or .parquet, with their file names), by which "
+        "results are sliced; rows don't depend on it.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _serialise(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = plain(self)
+        if self.ignore_zero is None:  # so that runs from before this option resume
+            content.pop("ignore_zero", None)
+        return content
 
     @model_validator(mode="before")
     @classmethod

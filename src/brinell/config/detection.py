@@ -26,7 +26,11 @@ class Decoding(BaseModel):
         description="Name of the output that holds the scores: (N, A, classes), or (N, A) if there are labels "
         "(default: found by its shape).",
     )
-    labels: str | None = Field(None, description="Name of the output that holds the labels, (N, A), if there is one.")
+    labels: str | None = Field(
+        None,
+        description='Name of the output that holds the labels, (N, A), if there is one, or "column" if a single output has '
+        "the six columns box, score and class.",
+    )
     objectness: str | None = Field(
         None,
         description='Name of the output that holds the objectness, (N, A), or "column" if it is the fifth column of a '

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from brinell.config.devices import parse_devices
+from brinell.config.part import PartOfRun, parse_part
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 Runtime = Literal["auto", "torch", "onnxruntime"]
@@ -29,6 +32,14 @@ class Execution(BaseModel):
         None, ge=1, le=10_000_000, description="Images per unit of work, fixed for a run when it starts (default: auto)."
     )
     workers: int | None = Field(None, ge=1, le=1024, description="Number of worker threads (default: auto).")
+    part: str | None = Field(
+        None,
+        description="Part of the run to measure, as i/n: any number of processes or machines can share a run's folder "
+        "(default: as an array job of SLURM, Kubernetes, AWS Batch or Google Batch says, else everything).",
+    )
+    devices: str | None = Field(
+        None, description="Several devices of this machine, a process for each: 0-7, 0,2, cuda:1 or cpu,cpu."
+    )
     trust: bool = Field(False, description="Allow model files and repositories to run code when they are loaded.")
     strict: bool = Field(False, description="Stop at the first unreadable image instead of skipping it.")
     max_queries: int | None = Field(
@@ -40,3 +51,18 @@ class Execution(BaseModel):
     answers: str | None = Field(
         None, description="File that caches the responses of models behind HTTP (default: one file for all runs of a user)."
     )
+
+    @field_validator("part")
+    @classmethod
+    def _check_part(cls, value: str | None) -> str | None:
+        return None if value is None else str(parse_part(value))
+
+    @field_validator("devices")
+    @classmethod
+    def _check_devices(cls, value: str | None) -> str | None:
+        return None if value is None else ",".join(parse_devices(value))
+
+    def part_of_run(self) -> PartOfRun | None:
+        """Return the part to measure; None: everything."""
+        part = None if self.part is None else parse_part(self.part)
+        return None if part is None or part.count == 1 else part

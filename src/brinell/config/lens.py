@@ -33,6 +33,7 @@ class LensOptions(BaseModel):
 
     without_gradients: ClassVar[str] = "leave out one of the two"  # what to do if a model has no gradients
     presets: ClassVar[Mapping[str, Preset]] = {}
+    costly: ClassVar[Mapping[str, Any]] = {}  # defaults for models whose queries cost money or seconds
 
     name: str = Field(description="Name of the lens.")
     preset: str = Field(DEFAULT_PRESET, description="Preset that gives the options that are not given here.")
@@ -43,7 +44,7 @@ class LensOptions(BaseModel):
     criterion: str = Field(
         DEFAULT_CRITERION,
         description="What counts as broken: NAME, NAME(argument) or several joined by & (default: misclassification; for "
-        "detectors, a missing target).",
+        "detectors, a missing target; for segmenters, a mean IoU below 0.5).",
     )
 
     @model_validator(mode="before")

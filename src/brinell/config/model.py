@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from brinell.config.criterion import Task
 from brinell.config.detection import Decoding
 from brinell.errors import ConfigError
 from brinell.types import Interpolation
@@ -44,6 +45,14 @@ WEIGHTS = frozenset({".onnx", ".safetensors", ".pt", ".pth", ".bin"})
 URLS = ("http://", "https://")
 
 
+#: prompts of zero-shot models by name: one plain prompt, and CLIP's 80 for ImageNet and the 7 best of them
+PROMPT_SETS = ("photo", "clip-80", "clip-7")
+#: options that are written only if they are set, so that runs from before them resume
+_LATER = frozenset({"checkpoint", "weights", "prompts", "scoring", "fill", "bgr", "layout"}) | frozenset(
+    {"model", "question", "key", "quantise", "calibration", "gallery", "match"}
+)
+
+
 class ModelOptions(Decoding):
     """Which model is tested, and what can't be read from the model itself.
 
@@ -68,10 +77,15 @@ class ModelOptions(Decoding):
         description="Standard deviation that pixel values are divided by: one number, or one per channel (default: the "
         "model's own).",
     )
-    resize: Literal["stretch", "crop"] | None = Field(
+    resize: Literal["stretch", "crop", "letterbox"] | None = Field(
         None,
-        description="How images get to the size of the model input: stretch, or crop (resize the shorter side to "
-        "short_side, then crop the centre) (default: the model's own).",
+        description="How images get to the size of the model input: stretch, crop (resize the shorter side to "
+        "short_side, then crop the centre) or letterbox (resize to fit, then add grey bars) (default: the model's own).",
+    )
+    fill: int | None = Field(None, ge=0, le=255, description="Grey level of a letterbox's bars (default: 114).")
+    bgr: bool | None = Field(
+        None,
+        description="Whether the model takes channels as blue, green and red (default: the model's own).",
     )
     short_side: int | None = Field(
         None, description="Length in pixels that the shorter side is resized to before the centre crop."
@@ -79,6 +93,9 @@ class ModelOptions(Decoding):
     interpolation: Interpolation | None = Field(
         None,
         description="Interpolation of the resize: nearest, bilinear, bicubic or lanczos (default: the model's own).",
+    )
+    layout: Literal["nchw", "nhwc"] | None = Field(
+        None, description="Order of the axes of an ONNX file's input: nchw or nhwc (default: by its shape)."
     )
     classes: Annotated[str | None, BeforeValidator(_to_text)] = Field(
         None,
@@ -96,8 +113,48 @@ class ModelOptions(Decoding):
         None, description="YAML file that describes the requests and responses of a service behind HTTP."
     )
     pretrained: bool = Field(True, description="Load pretrained weights; false: random weights.")
-    task: Literal["classification", "detection"] | None = Field(
-        None, description="Task: classification or detection (default: what the model is known for, else classification)."
+    task: Literal["classification", "detection", "segmentation", "embedding", "zero-shot", "answer"] | None = Field(
+        None,
+        description="Task: classification, detection, segmentation, embedding, zero-shot, or answer (free, of a chat "
+        "model) (default: what the model is known for, else classification).",
+    )
+    gallery: str | None = Field(
+        None,
+        description="Folder with a folder of images for each class, which make classes of embeddings (default: embeddings "
+        "are compared with that of the clean image).",
+    )
+    match: Literal["nearest", "linear"] | None = Field(
+        None,
+        description="How a gallery makes classes of embeddings: nearest (neighbour by cosine) or linear (probe) (default: "
+        "nearest).",
+    )
+    weights: str | None = Field(None, description="Name of pretrained weights, for a network that has several (open_clip).")
+    prompts: str | None = Field(
+        None,
+        description="Prompts of a zero-shot model: photo, clip-80, clip-7, or a file with one prompt per line and {} in "
+        "the place of the class name (default: photo).",
+    )
+    scoring: Literal["softmax", "sigmoid"] | None = Field(
+        None, description="Scores of a zero-shot model: softmax or sigmoid (default: as it was trained)."
+    )
+
+    quantise: Literal["int8", "fp8"] | None = Field(
+        None, description="Test a quantised copy: int8 (weights and activations) or fp8 (weights)."
+    )
+    calibration: str | None = Field(
+        None,
+        description="Folder of images that int8 activations are calibrated on (default: their range is measured for each "
+        "image).",
+    )
+    model: str | None = Field(None, description="Name of a chat model at its server.")
+    question: str | None = Field(
+        None,
+        description="File with the question to a chat model, with {choices} in the place of the classes (default: which of "
+        "them the image shows).",
+    )
+    votes: int = Field(1, ge=1, le=128, description="Answers of a chat model per image, whose shares are the scores.")
+    key: str | None = Field(
+        None, pattern=r"^\w+$", description="Environment variable that holds the API key of a chat model's server."
     )
 
     @model_validator(mode="before")
@@ -115,9 +172,17 @@ class ModelOptions(Decoding):
         """Return the options as data; some are included only if they differ from their defaults."""
         content: dict[str, Any] = plain(self)
         changed = self.changed()
-        if self.checkpoint is None:  # so that runs from before this option resume
-            content.pop("checkpoint", None)
-        return {key: value for key, value in content.items() if key not in Decoding.model_fields or key in changed}
+        unset = {key for key in _LATER if content.get(key) is None} | ({"votes"} if self.votes == 1 else set())
+        return {
+            key: value
+            for key, value in content.items()
+            if key not in unset and (key not in Decoding.model_fields or key in changed)
+        }
+
+    def chosen(self) -> set[str]:
+        """Return the options that differ from their defaults."""
+        fields = type(self).model_fields
+        return {key for key in self.model_fields_set - {"source"} if getattr(self, key) != fields[key].default}
 
     @property
     def class_count(self) -> int | None:
@@ -129,18 +194,37 @@ class ModelOptions(Decoding):
         """The model's name in rows and reports."""
         if self.name is not None:
             return self.name
+        return self._short_source() + ("" if self.quantise is None else f"-{self.quantise}")
+
+    def _short_source(self) -> str:
+        """Return the end of the source."""
         if self.source.startswith(URLS):
             parts = urlsplit(self.source)
             return parts.path.removesuffix("/infer").rstrip("/").rpartition("/")[2] or parts.netloc
         kind, _, rest = self.source.partition(":")
+        if kind == "chat" and self.model is not None:
+            rest = self.model
         last = (rest or kind).rstrip("/").rpartition("/")[2]
         if kind == "torch" and ":" in last:
             last = last.rpartition(":")[2]  # the factory
         return last.removesuffix(Path(last).suffix) if Path(last).suffix in WEIGHTS else last
 
+    def task_or(self, known: Task) -> Task:
+        """Return the task, by what is `known` about the model if it is not set; raise for options of another task."""
+        chosen = self.task
+        task = known if chosen is None or chosen == "zero-shot" or chosen == "answer" else chosen
+        self.is_detector(task == "detection")
+        return task
+
+    def is_segmenter(self, known: bool = False) -> bool:
+        """Whether the model is a segmenter: by `task` if it is set, otherwise by what is `known` about the model."""
+        return known if self.task is None else self.task == "segmentation"
+
     def is_detector(self, known: bool = False) -> bool:
         """Whether the model is a detector: by `task` if it is set, otherwise by what is `known` about the model."""
         detector = known if self.task is None else self.task == "detection"
+        if self.task != "embedding" and (self.gallery is not None or self.match is not None):
+            raise ConfigError("gallery and match are options of embedders; set task=embedding to use them")
         if not detector and self.changed():
             raise ConfigError(f"{next(iter(self.changed()))} is an option of detectors; set task=detection to use it")
         return detector

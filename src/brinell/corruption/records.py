@@ -35,6 +35,7 @@ class Record:
     credits: dict[str, str] = field(default_factory=dict)
     box_labels: list[Label] | None = None
     boxes: list[list[list[float] | None]] = field(default_factory=list)
+    metadata: dict[str, str] = field(default_factory=dict)
 
     def objects(self, setting: int) -> list[tuple[int, Label, list[float]]]:
         """Return the number, label and box (xyxy) of each object that is in the image at a setting."""
@@ -46,7 +47,7 @@ class Record:
     def facts(self) -> dict[str, Any]:
         """Return what metadata says about the original."""
         label = self.label if self.class_name is None else self.class_name
-        return {"label": label, "original": self.original, "original_id": self.original_id, **self.credits}
+        return {**self.metadata, "label": label, "original": self.original, "original_id": self.original_id, **self.credits}
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ class Renderer:
             width=width,
             credits=dict(dataset.credits(original.index)) if hasattr(dataset, "credits") else {},
             box_labels=None if boxes is None else list(sample.box_labels),
+            metadata=dict(sample.metadata),
             boxes=[] if boxes is None else [_place(boxes, one.perturbation, height, width) for one in self.copy.settings],
         )
 

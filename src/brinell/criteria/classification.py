@@ -26,6 +26,12 @@ def misclassification() -> Criterion:
     return Criterion("misclassification", lambda answer: answer.verdict.rank > 0, scores=False, cause=_other_class)
 
 
+@CRITERIA.register("same_answer")
+def same_answer() -> Criterion:
+    """The answer is not the same as to the clean image (with --labels prediction; for models that answer freely)."""
+    return Criterion("same_answer", lambda answer: answer.verdict.rank > 0, scores=False, clean=True)
+
+
 @CRITERIA.register("top_k_misclassification")
 def top_k_misclassification(k: float = 5) -> Criterion:
     """The label is not among the k best classes."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from brinell.classes import Classes, align
-from brinell.config.criterion import DEFAULT_CRITERION, default_criterion
+from brinell.config.criterion import DEFAULT_CRITERION, Task, default_criterion
 from brinell.errors import ConfigError
 from brinell.registry import Registry
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from brinell.boxes import Detections
     from brinell.criteria.verdict import Verdict
+    from brinell.masks import Overlap
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,27 @@ class Scene:
 
 @dataclass(frozen=True)
 class Answer:
-    """A batch of predictions: the verdict on them, all probabilities (N, K), and what a detector found."""
+    """A batch of predictions: the verdict on them, all probabilities (N, K), what a detector found, and how a segmenter's
+    masks agree with the true ones, and the cosine `distance` of an embedder's vectors from those of the clean images (N,).
+    """
 
     verdict: Verdict
     probabilities: Tensor
     found: Scene | None = None
+    masks: Overlap | None = None
+    distance: Tensor | None = None
 
     @property
     def scene(self) -> Scene:
         """What a detector found; only for detectors."""
         assert self.found is not None
         return self.found
+
+    @property
+    def overlap(self) -> Overlap:
+        """How a segmenter's masks agree with the true ones; only for segmenters."""
+        assert self.masks is not None
+        return self.masks
 
 
 Rule = Callable[[Answer], "Tensor"]
@@ -71,16 +82,21 @@ class Criterion:
     """Decides for each image of a batch whether the model is broken.
 
     `scores`: it needs more than the predicted label, which is all that some services return. `detections`: it needs a
-    detector. It may explain itself: `cause` returns indices into `CAUSES` (N,), and `explain` a text for each image;
-    both speak of broken images alone. A criterion without `explain` is one that the predictions themselves explain.
+    detector. `masks`: it needs a segmenter. `embeddings`: it needs an embedder. It may explain itself: `cause` returns
+    indices into `CAUSES` (N,), and `explain` a text for each image; both speak of broken images alone. A criterion without
+    `explain` is one that the predictions themselves explain. `clean`: it compares with the answer to the clean image, which
+    must then be the label.
     """
 
     name: str
     rule: Rule
     scores: bool = True
     detections: bool = False
+    masks: bool = False
+    embeddings: bool = False
     cause: Rule | None = None
     explain: Explanation | None = None
+    clean: bool = False
 
     def __call__(self, answer: Answer) -> Tensor:
         """Return for which images the model is broken, (N,)."""
@@ -92,8 +108,11 @@ class Criterion:
             lambda answer: self(answer) & other(answer),
             self.scores or other.scores,
             self.detections or other.detections,
+            self.masks or other.masks,
+            self.embeddings or other.embeddings,
             self.cause or other.cause,
             _join_explanations([each for each in (self.explain, other.explain) if each is not None]),
+            self.clean or other.clean,
         )
 
 
@@ -120,11 +139,11 @@ CRITERIA: Registry[Factory] = Registry("criterion", group="brinell.criteria")
 
 
 def find_criterion(
-    text: str, classes: Classes | None = None, outputs: int | None = None, *, detector: bool = False
+    text: str, classes: Classes | None = None, outputs: int | None = None, *, task: Task = "classification"
 ) -> Criterion:
     """Return a criterion by `name` or `name(argument, …)`, or several joined by `&`. A class is given by name or index."""
     if text == DEFAULT_CRITERION:
-        text = default_criterion(detector)
+        text = default_criterion(task)
     first, *others = [_parse(part.strip(), classes, outputs) for part in re.split(r"&(?![^()]*\))", text)]
     for other in others:
         first = first & other

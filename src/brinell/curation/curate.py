@@ -18,6 +18,7 @@ from brinell.curation.choice import limit_failures
 from brinell.curation.examples import Example, mark_examples
 from brinell.curation.failures import Failure, choose_failures, filter_failures, gather, required_failures
 from brinell.curation.layouts import LAYOUTS, counterpart_files, licence_of, require_boxes, write_coco
+from brinell.curation.masks import mask_files, write_masks
 from brinell.curation.options import CurateOptions
 from brinell.curation.query import ModelQueries
 from brinell.curation.records import class_of, record_failure
@@ -93,12 +94,14 @@ def curate(
         renderer = FailureRenderer(opener, pool)
         failures = limit_failures(found, options, renderer, reporter, steps)
         files = LAYOUTS[options.layout](failures, options.format)
+        masks = mask_files(failures, files)
         dataset = _Dataset(out, failures, files, counterpart_files(failures, files, options), options)
         dataset.begin()
+        write_masks(out, failures, masks, pool)
         examples = mark_examples(dataset.write_images(renderer, pool, reporter), opener, reporter)
 
     def records() -> Iterator[dict[str, Any]]:  # generated on demand: they take more memory than the failures
-        each = zip(failures, files, dataset.counterparts, strict=True)
+        each = zip(failures, files, dataset.counterparts, masks, strict=True)
         return (record_failure(*one, sources) for one in each)
 
     if options.layout == "coco":

@@ -65,7 +65,7 @@ def _mark(example: Example, model: Model) -> Example:
     scene = make_scene(model, second, first, labels=labels, regions=regions.to(model.device), move=move)
     own_criterion = failures_of(failure.lens)
     text = (own_criterion.criterion if own_criterion else None) or failure.source.options(failure.lens)["criterion"]
-    criterion = find_criterion(text, model.classes, model.outputs, detector=True)
+    criterion = find_criterion(text, model.classes, model.outputs, task="detection")
     answer = Answer(verdict_of_detector(probabilities[1:], labels), probabilities[1:], scene)
     named = failure.answers[0].label, failure.answers[0].prediction
     broken = criterion.explain is not None and bool(criterion(answer)[0])

@@ -23,8 +23,9 @@ import torch
 from brinell.config.execution import Execution
 from brinell.curation.failures import count_rows, drop_small_margins
 from brinell.curation.options import CurateOptions
-from brinell.curation.runs import ModelOpener, RunModel, SourceRun, failures_of, regions_of
-from brinell.engine.evaluator import Evaluator, Known
+from brinell.curation.runs import ModelOpener, RunModel, SourceRun, failures_of, regions_of, true_masks_of
+from brinell.engine.evaluator import Evaluator
+from brinell.engine.known import Known
 from brinell.engine.progress import Reporter
 from brinell.engine.setup import criterion_of
 from brinell.engine.shards import Entry, id_numbers, load_images
@@ -162,7 +163,7 @@ class _QueriedModel:
                 seed=seed,
                 batch=self.execution.batch or source.run.manifest["execution"]["batch"].get(self.known.own, 16),
                 originals=images.originals,
-                known=Known(regions=regions_of(source, self.known.own, entries)),
+                known=Known(regions_of(source, self.known.own, entries), masks=true_masks_of(source, model, entries, pool)),
             )
             outcome = evaluator.query(self._trials(lens, operator, mine, entries))
             found += self._select_failures(mine, outcome)

@@ -15,8 +15,12 @@ from brinell.datasets.decode import SUFFIXES
 from brinell.types import Label
 
 
-def record_failure(failure: Failure, file: str, counterpart: str | None, sources: Sequence[SourceRun]) -> dict[str, Any]:
-    """Return all facts about a failure as plain data; `counterpart` is the file of the image that is right, in a pair."""
+def record_failure(
+    failure: Failure, file: str, counterpart: str | None, mask: str | None, sources: Sequence[SourceRun]
+) -> dict[str, Any]:
+    """Return all facts about a failure as plain data; `counterpart` is the file of the image that is right, in a pair, and
+    `mask` the file with the classes of its pixels.
+    """
     original = failure.source.originals[failure.replay.image]
     change = failure.replay.change
     parameters = list(failure.replay.parameters)
@@ -43,6 +47,7 @@ def record_failure(failure: Failure, file: str, counterpart: str | None, sources
         "models": [answer.model.name for answer in failure.answers],
         "failures": [_record_answer(answer, failure.replay.image, sources[answer.model.run]) for answer in failure.answers],
         **({"before": counterpart} if failure.counterpart is not None else {}),
+        **({} if mask is None else {"mask": mask}),
         "models_failing_elsewhere": failure.fails - len(failure.answers),
         "run": failure.source.url,
         "versions": failure.source.run.manifest["versions"],
@@ -76,8 +81,10 @@ def label_of(failure: Failure) -> Label | None:
     """Return the dataset's label; a class name where the dataset has numbers of its own."""
     source, answer = failure.source, failure.answers[0]
     original = source.originals[failure.replay.image]
-    if source.config["data"]["labels"] == "prediction" or original.label is None:
+    if source.config["data"]["labels"] == "prediction":
         return answer.label
+    if original.label is None:  # it has a mask
+        return answer.model.class_name(answer.label) or answer.label
     classes = source.dataset.classes
     if isinstance(original.label, int) and classes is not None and source.config["data"]["labels"] != "index":
         return classes[original.label]

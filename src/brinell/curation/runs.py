@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from brinell.datasets.sources import open_dataset
 from brinell.engine.clean import readable
 from brinell.engine.shards import Entry
 from brinell.engine.survey import box_labels_of, labels_of
+from brinell.engine.true_masks import true_masks
 from brinell.errors import BrinellError, ConfigError, DataError, RunError
 from brinell.lenses.lens import LENSES
 from brinell.lenses.reader import Failures
@@ -242,6 +244,13 @@ def connect(sources: Sequence[SourceRun]) -> duckdb.DuckDBPyConnection:
             "select model, image, correct, height, width from clean join samples using (index)"
         )
     return connection
+
+
+def true_masks_of(source: SourceRun, model: Model, entries: Sequence[Entry], pool: ThreadPoolExecutor) -> Tensor | None:
+    """Return the masks of a segmenter's images; None for other models, or if its own answers count as true."""
+    options = DataOptions.model_validate(source.config["data"])
+    masks = true_masks(source.dataset, options, model)
+    return None if masks is None else masks.load(entries, pool)
 
 
 def regions_of(source: SourceRun, model: str, entries: Sequence[Entry]) -> Tensor:

@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from brinell.config.data import DataOptions, name_sequence
+from brinell.datasets.columns import find_metadata
 from brinell.datasets.decode import from_array, from_picture
 from brinell.errors import DataError
 from brinell.types import Label, Origin, Sample
@@ -130,8 +131,9 @@ class Wrapped:
         if hasattr(target, "boxes") and hasattr(target, "labels"):
             boxes = torch.as_tensor(np.asarray(target.boxes), dtype=torch.float32).reshape(-1, 4)
             labels = tuple(int(value) for value in np.asarray(target.labels))
-            return Sample(image, labels[0] if len(set(labels)) == 1 else None, name, boxes, labels)
-        return Sample(image, _read_label(target, name), name)
+            label = labels[0] if len(set(labels)) == 1 else None
+            return Sample(image, label, name, boxes, labels, metadata=find_metadata(metadata))
+        return Sample(image, _read_label(target, name), name, metadata=find_metadata(metadata))
 
     def origin(self, index: int) -> Origin | None:
         """Return the origin of an image, if it is known."""

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from brinell.config.data import DataOptions
+from brinell.datasets.columns import find_credits, find_metadata
 from brinell.datasets.decode import read_image
-from brinell.datasets.files import find_credits
 from brinell.documents import load_json
 from brinell.errors import DataError
 from brinell.types import Sample
@@ -43,7 +43,8 @@ class Coco:
         boxes[:, 2:] += boxes[:, :2]
         labels = tuple(self.box_classes[entry["id"]])
         only = labels[0] if len(set(labels)) == 1 else None
-        return Sample(read_image(self.root / entry["file_name"]), only, entry["file_name"], boxes, labels)
+        image, facts = read_image(self.root / entry["file_name"]), find_metadata(entry, ("date_captured",))
+        return Sample(image, only, entry["file_name"], boxes, labels, metadata=facts)
 
     def annotations(self) -> dict[str, Any] | None:
         """Return the content of the annotation file; None if there is none."""

@@ -11,8 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from brinell.config.data import DataOptions
+from brinell.datasets.columns import (
+    LABEL_COLUMNS,
+    MASK_COLUMN,
+    PATH_COLUMNS,
+    find_credits,
+    find_metadata,
+    read_label,
+    read_origin,
+    text_or_none,
+)
 from brinell.datasets.decode import SUFFIXES, read_image
+from brinell.datasets.mask_files import read_classes, read_mask
 from brinell.datasets.sources import METADATA, metadata_file
 from brinell.documents import load_json
 from brinell.errors import DataError
@@ -39,20 +52,14 @@ OTHER_PICTURES = frozenset(
         ".nef",
     ]
 )
-PATH_COLUMNS = ("file_name", "path", "file", "image", "filename", "filepath", "image_path")
-LABEL_COLUMNS = ("label", "labels", "class", "class_name", "category", "target", "wnid", "synset", "label_name")
-CREDITS = (
-    "author", "artist", "creator", "photographer", "attribution", "credit", "licence", "license", "copyright",
-    "source_url", "flickr_url", "coco_url", "url",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Files:
     """Image files with one label each, read on access.
 
-    `groups` are each image's original and variant, `credited` what is known about its author and licence, and `origins`
-    the images it was derived from.
+    `groups` are each image's original and variant, `credited` what is known about its author and licence, `origins` the
+    images it was derived from, `metadata` further columns, and `masks` the files with the classes of its pixels.
     """
 
     name: str
@@ -63,6 +70,8 @@ class Files:
     groups: Sequence[tuple[str | None, str | None]] | None = None
     credited: Sequence[Mapping[str, str]] = ()
     origins: Sequence[Origin | None] = ()
+    metadata: Sequence[Mapping[str, str]] = ()
+    masks: Sequence[str | None] = ()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -71,12 +80,18 @@ class Files:
         path = self.paths[index]
         original, variant = self.groups[index] if self.groups is not None else (None, None)
         image = read_image(self.root / path)
-        return Sample(image, self.labels[index], to_text(path), original=original, variant=variant)
+        facts = self.metadata[index] if self.metadata else {}
+        return Sample(image, self.labels[index], to_text(path), original=original, variant=variant, metadata=facts)
 
     @property
     def unlabelled(self) -> bool:
         """Whether no image has a label."""
-        return all(label is None for label in self.labels)
+        return all(label is None for label in self.labels) and not self.masks
+
+    def mask(self, index: int) -> Tensor | None:
+        """Return the mask of an image; None if it has none."""
+        file = self.masks[index] if self.masks else None
+        return None if file is None else read_mask(self.root / file)
 
     def credits(self, index: int) -> Mapping[str, str]:
         """Return what is known about an image's author and licence."""
@@ -90,11 +105,6 @@ class Files:
 def to_text(name: str) -> str:
     """Return the name of a file as valid Unicode; file systems allow any bytes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def find_credits(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return those facts about an image that name its author or licence."""
-    return {name: str(facts[name]) for name in CREDITS if facts.get(name) not in (None, "")}
 
 
 def open_folders(root: Path, options: DataOptions) -> Files:
@@ -156,7 +166,7 @@ def open_metadata(folder: Path, options: DataOptions) -> Files:
 
 def open_manifest(path: Path, options: DataOptions) -> Files:
     """Open a CSV, JSONL or Parquet file of paths (relative to it) and labels."""
-    rows = _read_rows(path)
+    rows = read_rows(path)
     if not rows:
         raise DataError(f"the manifest {path} has no rows; expected columns such as file_name and label")
     if not all(isinstance(row, dict) for row in rows):
@@ -180,10 +190,13 @@ def open_manifest(path: Path, options: DataOptions) -> Files:
     name = path.parent.resolve().name if path.name in METADATA else path.stem
     groups = None
     if "original" in columns and "variant" in columns:
-        groups = [(_text_or_none(row.get("original")), _text_or_none(row.get("variant"))) for row in rows]
+        groups = [(text_or_none(row.get("original")), text_or_none(row.get("variant"))) for row in rows]
     origins = [read_origin(row) for row in rows] if "original_id" in columns else []
     credited = [find_credits(row) for row in rows]
-    return Files(name, path.parent, paths, labels, groups=groups, credited=credited, origins=origins)
+    metadata = [find_metadata(row, (label or "",)) for row in rows]
+    masks = [text_or_none(row.get(MASK_COLUMN)) for row in rows] if MASK_COLUMN in columns else []
+    classes = read_classes(path.parent) if masks else None
+    return Files(name, path.parent, paths, labels, classes, groups, credited, origins, metadata, masks)
 
 
 def _refuse_two_labels(path: Path, paths: Sequence[str], labels: Sequence[Label | None]) -> None:
@@ -197,13 +210,8 @@ def _refuse_two_labels(path: Path, paths: Sequence[str], labels: Sequence[Label 
             )
 
 
-def read_origin(row: Mapping[str, Any]) -> Origin | None:
-    """Return the origin that a row of metadata names."""
-    original = _text_or_none(row.get("original_id"))
-    return None if original is None else Origin(original, _text_or_none(row.get("operator")))
-
-
-def _read_rows(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a CSV, JSONL or Parquet file."""
     try:
         if path.suffix == ".parquet":
             import pyarrow.parquet
@@ -217,24 +225,9 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"the manifest {path} can't be read: {error}") from error
 
 
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None or value == "" else str(value)
-
-
 def _first_of(columns: list[str], names: Sequence[str]) -> str | None:
     return next((name for name in names if name in columns), None)
 
 
 def _no_column(path: Path, columns: list[str], expected: Sequence[str], what: str) -> str:
     return f"{path} has no column for the {what}: expected {' or '.join(expected)}; it has {', '.join(columns)}"
-
-
-def read_label(value: Any) -> Label | None:
-    """Return a label of a table: a whole number is an index, other text is a name."""
-    if value is None or value == "":
-        return None
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise DataError(f"expected a label that is a whole number or text, got {value!r}")
-    return int(value) if isinstance(value, str) and value.isdecimal() else value

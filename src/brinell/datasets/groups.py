@@ -10,9 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from brinell.errors import ConfigError, DataError
 from brinell.types import Dataset, Origin, Sample
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,11 @@ class Grouped:
     def unlabelled(self) -> bool:
         """Whether no image has a label."""
         return bool(getattr(self.samples, "unlabelled", False))
+
+    def mask(self, index: int) -> Tensor | None:
+        """Return the mask of an image; None if it has none."""
+        mask: Tensor | None = self.samples.mask(index) if hasattr(self.samples, "mask") else None
+        return mask
 
     def origin(self, index: int) -> Origin | None:
         """Return the origin of an image, if it is known."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import parse_qsl
 
 from brinell.config.data import DataOptions
+from brinell.datasets.columns import LABEL_COLUMNS, find_credits, find_metadata, read_label, read_origin
 from brinell.datasets.decode import decode, read_image
-from brinell.datasets.files import LABEL_COLUMNS, find_credits, read_label, read_origin
 from brinell.datasets.objects import read_objects
 from brinell.errors import DataError, MissingExtra, UnreadableImage
 from brinell.registry import nearest
@@ -28,13 +28,14 @@ _TRUE = ("1", "true", "yes", "")
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold the images, the labels and the boxes, and the names of classes."""
+    """Which columns hold the images, the labels and the boxes, and the names of classes, also of other columns."""
 
     image: str
     label: str | None
     classes: tuple[str, ...] | None
     objects: str | None
     object_classes: tuple[str, ...] | None
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,15 @@ class HubRows:
         label = read_label(row[columns.label]) if columns.label else None
         if columns.label is None and labels and len(set(labels)) == 1:
             label = labels[0]
-        return Sample(pixels, label, name, boxes, labels)
+        facts = find_metadata({**row, **self._named(row)}, (columns.image, columns.label or "", columns.objects or ""))
+        return Sample(pixels, label, name, boxes, labels, metadata=facts)
+
+    def _named(self, row: Mapping[str, Any]) -> dict[str, str]:
+        """Return the columns of class numbers by the names of their classes."""
+        known = {name: row.get(name) for name in self.columns.names}
+        return {
+            name: self.columns.names[name][value] for name, value in known.items() if isinstance(value, int) and value >= 0
+        }
 
     def _name(self, row: Mapping[str, Any], index: int) -> str:
         path = (row.get(self.columns.image) or {}).get("path")
@@ -158,7 +167,8 @@ def _find_columns(features: Mapping[str, Any], label: str | None) -> Columns:
     label = label or next((name for name in (*LABEL_COLUMNS, *named) if name in features), None)
     objects = "objects" if "objects" in features else None
     inner = _names_in(features[objects]) if objects else None
-    return Columns(images[0], label, _names(features.get(label)) if label else None, objects, inner)
+    others = {name: names for name, feature in features.items() if (names := _names(feature)) and name != label}
+    return Columns(images[0], label, _names(features.get(label)) if label else None, objects, inner, others)
 
 
 def _names(feature: Any) -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from brinell.config.data import DataOptions
+from brinell.datasets.mask_folders import find_folders
 from brinell.errors import DataError
 from brinell.registry import Registry, load_reference, nearest
 from brinell.types import Dataset
@@ -51,6 +52,10 @@ def open_dataset(data: Any) -> Dataset:
             return wrap_rows(data)
         return wrap_sequence(data)
     dataset = _open(data)
+    if data.metadata is not None:
+        from brinell.datasets.metadata import add_metadata
+
+        dataset = add_metadata(dataset, data.metadata)
     if data.pattern is None:
         return dataset
     from brinell.datasets.groups import group_by_name
@@ -106,6 +111,13 @@ _add(
     "coco:open_instances",
 )
 _add(
+    "masks",
+    "FOLDER with images/ and masks/",
+    "images and PNG masks (also annotations/ as in ADE20K, and Pascal VOC's folders)",
+    lambda path: find_folders(path) is not None,
+    "masks:open_masks",
+)
+_add(
     "metadata",
     "FOLDER with metadata.jsonl, .csv or .parquet",
     "images and a table with file_name and label (the imagefolder of Hugging Face)",
@@ -132,6 +144,13 @@ _add(
     "one folder per class (ImageFolder); images without class folders have no labels",
     Path.is_dir,
     "files:open_folders",
+)
+_add(
+    "segments",
+    "FILE.json with stuff or panoptic in its name | segments:FILE.json",
+    "COCO masks: stuff, panoptic (with its folder of PNG files), or instances as masks",
+    lambda path: path.suffix == ".json" and path.stem.startswith(("stuff", "panoptic")),
+    "masks:open_coco_masks",
 )
 _add(
     "coco",

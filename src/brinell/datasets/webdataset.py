@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from brinell.config.data import DataOptions
+from brinell.datasets.columns import LABEL_COLUMNS, find_credits, find_metadata, read_label, read_origin
 from brinell.datasets.decode import SUFFIXES, decode
-from brinell.datasets.files import LABEL_COLUMNS, find_credits, read_label, read_origin
 from brinell.datasets.objects import read_objects
 from brinell.errors import DataError
 from brinell.types import Label, Origin, Sample
@@ -70,7 +70,8 @@ class Shards:
         facts = self._facts(index)
         boxes, box_labels = read_objects(facts.get("objects"), name)
         image = decode(entry.read(entry.image), name)
-        return Sample(image, self._label(entry, facts), entry.key, boxes, box_labels)
+        metadata = find_metadata(facts, (self.label_column or "",))
+        return Sample(image, self._label(entry, facts), entry.key, boxes, box_labels, metadata=metadata)
 
     def _facts(self, index: int) -> dict[str, Any]:
         entry = self.entries[index]

@@ -76,20 +76,20 @@ def decide_share(context: RunContext, jobs: Sequence[Job], kept: list[Entry], *,
 
 
 def begin_share(context: RunContext, jobs: Sequence[Job], kept: Sequence[Entry], wanted: Wanted) -> None:
-    """Store which share is measured now. If that adds to a finished run, what was computed from it is removed."""
+    """Store which share of the queries is made, and of how many images that is for searches.
+
+    If that adds to a finished run, what was computed from it is removed.
+    """
     manifest, store = context.manifest, context.store
+    changed = ["budget", "units"]
     if manifest["finished"] and any(missing_parts(store, job, kept, manifest["execution"], wanted)[1] for job in jobs):
         manifest["finished"] = False
+        changed.append("finished")
         for job in jobs:
             for table in job.lens.reader.tables:
                 store.remove(f"{table}.parquet")
         store.remove(EXHIBITS)
-    note_share(context, wanted, kept)
-
-
-def note_share(context: RunContext, wanted: Wanted, kept: Sequence[Entry]) -> None:
-    """Store in the manifest which share of the queries is made, and how many of the images that is for searches."""
     images = wanted.share if wanted.cells is None else wanted.images_of(wanted.share)
     content = {"share": wanted.share, "images": count_images(images, len(kept)), "of": len(kept)}
-    context.manifest["budget"] = content if wanted.cells is None else {**content, "cells": wanted.cells}
-    context.store.write_manifest(context.manifest)
+    manifest["budget"] = content if wanted.cells is None else {**content, "cells": wanted.cells}
+    context.save(*changed)

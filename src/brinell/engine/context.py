@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from torch import Tensor
@@ -14,6 +14,7 @@ from brinell.engine.progress import Reporter
 from brinell.engine.setup import RunSetup
 from brinell.engine.shards import Entry
 from brinell.models.model import Model
+from brinell.runs.parts import PartFile, settings_digest
 from brinell.runs.store import Store
 
 
@@ -28,6 +29,31 @@ class RunContext:
     pool: ThreadPoolExecutor
     reporter: Reporter
     ready: dict[int, Tensor]
+    part: PartFile | None = None  # the record of the part that this process measures; None: it measures everything
+
+    # what every part writes alike, so that it doesn't matter which of them does
+    together: ClassVar[frozenset[str]] = frozenset({"budget", "units", "shards", "finished"})
+
+    @property
+    def settings(self) -> str:
+        """Digest of the run's settings."""
+        return settings_digest(self.manifest["identity"])
+
+    def save(self, *keys: str) -> None:
+        """Store these entries of the manifest. The other entries are this process's to write only if it is alone.
+
+        A part leaves the manifest alone where it says the same already, and keeps what is its own in its record.
+        """
+        if self.part is None:
+            self.store.write_manifest(self.manifest)
+            return
+        own = {key: self.manifest[key] for key in keys if key in self.manifest}
+        stored = self.store.manifest()
+        changed = {key: value for key, value in own.items() if key in self.together and stored.get(key) != value}
+        if changed:
+            self.store.write_manifest({**stored, **changed})
+        if kept := {key: value for key, value in own.items() if key not in self.together}:
+            self.part.keep(kept)
 
     def batch(self, model: Model) -> int:
         """Return the batch size of a model."""

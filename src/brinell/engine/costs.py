@@ -37,17 +37,31 @@ def plan_totals(plan: Plan) -> list[str]:
     return [f"{total[0].upper()}{total[1:]}. Nothing was run.", stored]
 
 
-def budget_lines(plan: Plan) -> list[str]:
-    """Return what some budgets cost, and how wide intervals will be."""
+BUDGET_NOTE = (
+    "The last columns are about what the interval of a headline share will be, in points, if images differ by "
+    f"{100 * SPREAD:.0f} points (standard deviation)."
+)
+
+
+def budget_table(plan: Plan) -> list[tuple[str, ...]]:
+    """Return what some budgets cost, and how wide intervals will be: a row of heads, and one for each budget."""
     if not any(cost.trials for cost in plan.costs):
         return []
-    lines = [f"Budgets, and about how wide the interval of a headline share is if images differ by {SPREAD:g} (sd):"]
+    first = {cost.lens: cost for cost in reversed(plan.costs)}  # models have the same width
+    lenses = list(dict.fromkeys(cost.lens for cost in plan.costs))
+    rows = [("budget", "time", "passes", *lenses)]
     for share in (*BUDGETS, 1.0):
         costs = tuple(cost.under(share) for cost in plan.costs)
-        widths = dict.fromkeys(f"{cost.lens} ±{100 * expected_width(cost, share):.2g} points" for cost in plan.costs)
-        given = f"--budget {share:g}" if share < 1 else "all queries"
-        lines.append(f"  {given}: {_total(replace(plan, costs=costs))}; {', '.join(widths)}")
-    return lines
+        time, passes = _time_and_passes(replace(plan, costs=costs))
+        widths = [f"±{100 * expected_width(first[lens], share):.2g}" for lens in lenses]
+        rows.append((f"{share:g}" if share < 1 else "all", time, passes, *widths))
+    return rows
+
+
+def _time_and_passes(plan: Plan) -> tuple[str, str]:
+    """Return the time of a plan, and its forward passes or the queries of services."""
+    passes = sum(cost.queries or cost.forward_passes for cost in plan.costs)
+    return _about(plan) if plan.seconds else SERVICE_TIME, f"{rounded(passes):,}"
 
 
 def expected_width(cost: Cost, share: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -14,31 +13,23 @@ from brinell.boxes import Detections
 from brinell.criteria.criterion import Answer, Criterion
 from brinell.criteria.verdict import Verdict, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
+from brinell.engine.joining import joined
 from brinell.engine.journal import Journal
+from brinell.engine.known import Found, Known
 from brinell.engine.renderer import Renderer
 from brinell.engine.stage import Stage
 from brinell.engine.tasks import TaskRunner
-from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, one_each_core, two_in_flight
+from brinell.engine.threads import CORES, UNDER_WAY, batches, halving, in_turn, nearest_repeat, one_each_core, two_in_flight
 from brinell.errors import ModelError
 from brinell.lenses.method import Columns, Done, Measuring, Outcome, Shard, Task, Trials
 from brinell.lenses.sampling import Sampling
-from brinell.lenses.scenes import Move, make_scene
+from brinell.lenses.scenes import Move, make_overlap, make_scene
 from brinell.models.model import Model
 from brinell.perturb.change import Change, rows_of
-from brinell.perturb.difference import Difference, count_colours, difference, mean_grey, no_difference
+from brinell.perturb.difference import count_colours, difference, mean_grey, no_difference
 
 A = TypeVar("A")
 SMALL = 4  # images of a batch that keep a core nearly as busy as many do
-
-
-@dataclasses.dataclass(frozen=True)
-class Known:
-    """What is known about a shard's objects: `regions` (N, 4) where the labelled object lies on the model input, NaN where
-    the detector has to find it; `boxes` (N, 4) in the pixels of the originals.
-    """
-
-    regions: Tensor | None = None
-    boxes: Tensor | None = None
 
 
 class Evaluator:
@@ -65,6 +56,7 @@ class Evaluator:
         count = len(renderer.inputs)
         given = torch.full((count, 4), torch.nan) if known.regions is None else known.regions
         self._regions = given.to(model.device)
+        self._masks = None if known.masks is None else known.masks.to(model.device)
         renderer.follow(self.labels, model.gradient if model.differentiable is not None else None)
 
     @classmethod
@@ -90,8 +82,11 @@ class Evaluator:
         """The outcome of the clean images."""
         return self._in_batches(range(len(self.renderer.inputs)), self._query_clean)
 
-    def shard(self, sampling: Sampling | None = None) -> Shard:
-        """Return what a lens knows about the samples; `sampling` is what a budget leaves of their trials."""
+    def shard(self, sampling: Sampling | None = None, stored: Callable[[str], bytes | None] = lambda name: None) -> Shard:
+        """Return what a lens knows about the samples; `sampling` is what a budget leaves of their trials.
+
+        `stored` returns what the lens has stored about them, by the names of files.
+        """
         count, _, height, width = self.renderer.inputs.shape
         # an accelerator that waits for the last of few batches waits long
         side_by_side = CORES if self.model.device.type == "cpu" else 8
@@ -99,7 +94,7 @@ class Evaluator:
         originals = self.renderer.originals
         sizes = torch.tensor([original.shape[1:] for original in originals]) if originals else None
         ids = self.renderer.ids.cpu()
-        return Shard(count, height, width, self.clean, full, sizes, self._boxes, ids, self.model.name, sampling)
+        return Shard(count, height, width, self.clean, full, sizes, self._boxes, ids, self.model.name, sampling, stored)
 
     def drive(self, measuring: Measuring, journal: Journal | None = None) -> Columns:
         """Run a lens's generator to its end; what a journal holds is not computed again."""
@@ -141,7 +136,7 @@ class Evaluator:
     def query(self, trials: Trials) -> Outcome:
         """Return the outcome of each trial."""
         trials.change.prepare(self.renderer, trials.samples)
-        if self.model.detector is not None:
+        if self.model.task != "classification" or self.model.embedder is not None:
             _ = self.clean  # before threads compare with it
 
         def query_part(part: slice) -> Outcome:
@@ -167,7 +162,7 @@ class Evaluator:
         count = len(trials.samples)
         if not trials.change.sequential:
             return count, self.batch
-        apart, kind = _nearest_repeat(trials.samples), self.model.device.type
+        apart, kind = nearest_repeat(trials.samples), self.model.device.type
         fitting = apart // UNDER_WAY.get(kind, apart + 1)
         if fitting >= self.batch:
             return count, self.batch
@@ -201,7 +196,7 @@ class Evaluator:
         change, samples, parameters = trials.change, trials.samples[part], trials.parameters[part]
         rows = rows_of(samples, self.renderer.inputs.device)
         images = change.images(self.renderer, samples, parameters, None if trials.fields is None else trials.fields[part])
-        answer, detections = self.answer(images, samples, change, parameters)
+        answer, detections, *_ = self._find(images, samples, change, parameters)
         clean, broken = self._clean_inputs(samples, rows), self.criterion(answer)
         return Outcome(
             verdict=answer.verdict,
@@ -211,6 +206,8 @@ class Evaluator:
             colours=count_colours(images) if "colours" in change.measures else None,
             detections=detections,
             cause=self._causes(answer, broken),
+            overlap=answer.masks,
+            distance=answer.distance,
         )
 
     def _causes(self, answer: Answer, broken: Tensor) -> Tensor | None:
@@ -226,10 +223,21 @@ class Evaluator:
 
     def _query_clean(self, part: slice) -> Outcome:
         images = self.renderer.inputs[part]
-        answer, detections = self.answer(images, torch.arange(part.start, part.stop))
+        answer, detections, masks, vectors = self._find(images, torch.arange(part.start, part.stop))
         broken, same = self.criterion(answer), difference(images, images)
-        cause = self._causes(answer, broken)
-        return Outcome(answer.verdict, broken, same, mean_grey(images), count_colours(images), detections, cause)
+        return Outcome(
+            answer.verdict,
+            broken,
+            same,
+            mean_grey(images),
+            count_colours(images),
+            detections=detections,
+            cause=self._causes(answer, broken),
+            overlap=answer.masks,
+            masks=masks,
+            distance=answer.distance,
+            vectors=vectors,
+        )
 
     def evaluate(
         self, images: Tensor, samples: Tensor, change: Change | None = None, parameters: Tensor | None = None
@@ -242,18 +250,66 @@ class Evaluator:
         self, images: Tensor, samples: Tensor, change: Change | None = None, parameters: Tensor | None = None
     ) -> tuple[Answer, Detections | None]:
         """Return what the model says about images of samples, and a detector's detections."""
-        with in_turn(self.model.device):
-            probabilities, detections = self.model.answer(images)
+        return self._find(images, samples, change, parameters)[:2]
+
+    def _find(
+        self, images: Tensor, samples: Tensor, change: Change | None = None, parameters: Tensor | None = None
+    ) -> Found:
+        """Return the same, and a segmenter's masks or an embedder's vectors."""
         rows = rows_of(samples, self.model.device)
-        labels = self.labels[rows]
-        if detections is None:
-            return Answer(verdict(probabilities, labels), probabilities), None
-        move = None
+        labels, move = self.labels[rows], None
         if change is not None and parameters is not None:
             move = Move(change, parameters, self.renderer.layout(samples))
+        if self.model.segmenter is not None:
+            return self._find_masks(images, rows, labels, move)
+        if self.model.embedder is not None:
+            return self._find_vectors(images, None if change is None else rows, labels)
+        with in_turn(self.model.device):
+            probabilities, detections = self.model.answer(images)
+        if detections is None:
+            return Found(Answer(verdict(probabilities, labels), probabilities))
         before = detections if change is None else self._clean_detections(rows)
         scene = make_scene(self.model, detections, before, labels=labels, regions=self._regions[rows], move=move)
-        return Answer(verdict_of_detector(probabilities, labels), probabilities, scene), detections
+        return Found(Answer(verdict_of_detector(probabilities, labels), probabilities, scene), detections)
+
+    def _find_masks(self, images: Tensor, rows: Tensor | slice, labels: Tensor, move: Move | None) -> Found:
+        with in_turn(self.model.device):
+            masks = self.model.segment(images)
+        clean = masks if move is None else self._clean_masks(rows)
+        found = make_overlap(self.model, masks, clean, None if self._masks is None else self._masks[rows], move)
+        shares = self.model.pixel_shares(masks)
+        return Found(Answer(verdict_of_detector(shares, labels), shares, masks=found), masks=masks)
+
+    def _find_vectors(self, images: Tensor, rows: Tensor | slice | None, labels: Tensor) -> Found:
+        """Return what an embedder says, compared with the vectors of the clean images at some rows (None: the same)."""
+        embedder = self.model.embedder
+        assert embedder is not None
+        with in_turn(self.model.device):
+            vectors = self.model.embed(images)
+        clean = vectors if rows is None else self._clean_vectors(rows)
+        distance = (1 - (vectors * clean).sum(1)).clamp(min=0)
+        with torch.inference_mode():
+            scores = embedder.scores(vectors) if embedder.head is not None else (1 - distance)[:, None]
+        return Found(Answer(verdict(scores, labels), scores, distance=distance), vectors=vectors)
+
+    def _clean_vectors(self, rows: Tensor | slice) -> Tensor:
+        """Return an embedder's vectors of the clean images."""
+        assert self.clean.vectors is not None
+        return self.clean.vectors[rows]
+
+    def true_masks(self, samples: Tensor, change: Change | None = None, parameters: Tensor | None = None) -> Tensor | None:
+        """Return the true masks of samples, moved as a change moves the image; None if there are none."""
+        if self._masks is None:
+            return None
+        masks = self._masks[rows_of(samples, self.model.device)]
+        if change is None or parameters is None:
+            return masks
+        return Move(change, parameters, self.renderer.layout(samples)).masks(masks)[0]
+
+    def _clean_masks(self, rows: Tensor | slice) -> Tensor:
+        """Return a segmenter's answers to the clean images."""
+        assert self.clean.masks is not None
+        return self.clean.masks[rows]
 
     def _clean_detections(self, rows: Tensor | slice) -> Detections:
         """Return what the detector found in the clean images."""
@@ -275,27 +331,3 @@ class Evaluator:
             each = partial(two_in_flight, device=self.model.device)
         parts, self.batch = halving(work, count, self.batch, each)
         return parts
-
-
-def _nearest_repeat(samples: Tensor) -> int:
-    """Return the smallest distance between two trials of one sample; their number, where no sample repeats."""
-    order = torch.argsort(samples, stable=True)
-    repeated = samples[order].diff() == 0
-    return int(order.diff()[repeated].min()) if bool(repeated.any()) else len(samples)
-
-
-T = TypeVar("T", Outcome, Verdict, Difference, Detections)
-
-
-def joined(parts: list[T]) -> T:
-    """Concatenate batch results, field by field."""
-    if len(parts) == 1:
-        return parts[0]
-    fields: dict[str, Any] = {}
-    for field in dataclasses.fields(parts[0]):
-        values = [getattr(part, field.name) for part in parts]
-        if isinstance(values[0], Tensor):
-            fields[field.name] = torch.cat(values)
-        else:
-            fields[field.name] = None if values[0] is None else joined(values)
-    return type(parts[0])(**fields)

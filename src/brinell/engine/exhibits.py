@@ -6,21 +6,24 @@ They are stored with the run, so that the report needs neither the model nor the
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote
 
 import torch
-from torch import Tensor
 
 from brinell.engine.clean import readable
 from brinell.engine.context import RunContext
-from brinell.engine.evaluator import Evaluator, Known
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.explanations import Explainer, needs_explanation, shift_marks
+from brinell.engine.known import Known
 from brinell.engine.renderer import Renderer
 from brinell.engine.replay import Replay, render
 from brinell.engine.setup import RunSetup, criterion_of
 from brinell.engine.shards import Entry, id_numbers, load_images
+from brinell.engine.true_masks import true_masks
 from brinell.engine.truth import Truth
+from brinell.errors import BudgetSpent, ServiceError
 from brinell.lenses.lens import LENSES
 from brinell.lenses.method import Drawing
 from brinell.models.model import Model
@@ -98,15 +101,19 @@ def _draw(
         device=model.device,
     )
     indices = {entry.image: index for index, entry in enumerate(entries)}
-    explainer = _explainer(run, setup, model, renderer, labels, entries)
+    explainer = _explainer(run, setup, model, renderer, labels, entries, pool)
     drawn = list(exhibits)
     for number, image in render(renderer, replays, indices, batch=BATCH):
         exhibit, replay = exhibits[number], replays[number]
         parameters = torch.tensor([replay.parameters], dtype=torch.float64)
         pictures = replay.change.pictures(renderer, indices[exhibit.image], parameters)
         clean, changed = (images.inputs[indices[exhibit.before]], image) if pictures is None else pictures
-        _store(run, exhibit.clean_file, clean)
-        _store(run, exhibit.file, changed)
+        shown = to_picture(to_whole_levels(clean)), to_picture(to_whole_levels(changed))
+        if model.segmenter is not None and pictures is None:
+            with suppress(ServiceError, BudgetSpent):  # a picture is not worth stopping a run that has all its rows
+                shown = explainer.draw_masks(exhibit, replay, image)
+        for file, picture in zip((exhibit.clean_file, exhibit.file), shown, strict=True):
+            run.store.write(encode_webp(picture, quality=90), *file.split("/"))
         if needs_explanation(model, explainer.criteria[exhibit.lens]):
             explained = explainer.explain(exhibit, replay, image)
             drawn[number] = explained if pictures is None else _on_whole(explained, renderer, indices[exhibit.image])
@@ -114,17 +121,24 @@ def _draw(
 
 
 def _explainer(
-    run: Run, setup: RunSetup, model: Model, renderer: Renderer, labels: dict[str, int], entries: list[Entry]
+    run: Run,
+    setup: RunSetup,
+    model: Model,
+    renderer: Renderer,
+    labels: dict[str, int],
+    entries: list[Entry],
+    pool: ThreadPoolExecutor,
 ) -> Explainer:
     criteria = {options.name: criterion_of(options.criterion, model) for options in setup.config.lenses}
     regions = Truth.of(run.store.table("clean")).regions_of(model, entries)
+    masks = true_masks(setup.dataset, setup.config.data, model)
     evaluator = Evaluator(
         model,
         renderer,
         torch.tensor(list(labels.values())),
         criterion=next(iter(criteria.values())),
         batch=BATCH,
-        known=Known(regions),
+        known=Known(regions, masks=None if masks is None else masks.load(entries, pool)),
     )
     return Explainer(evaluator, criteria, {image: index for index, image in enumerate(labels)})
 
@@ -142,7 +156,3 @@ def _replay(setup: RunSetup, model: Model, exhibit: Exhibit) -> Replay:
     size = model.preprocess.height, model.preprocess.width
     change = LENSES[exhibit.lens].method.replay(options, exhibit.operator, size)
     return Replay(exhibit.image, change, exhibit.parameters, exhibit.field)
-
-
-def _store(run: Run, file: str, image: Tensor) -> None:
-    run.store.write(encode_webp(to_picture(to_whole_levels(image)), quality=90), *file.split("/"))

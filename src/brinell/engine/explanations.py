@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
+from PIL.Image import Image
 from torch import Tensor
 
 from brinell.boxes import Detections
@@ -15,19 +16,22 @@ from brinell.engine.evaluator import Evaluator
 from brinell.engine.replay import Replay
 from brinell.errors import BudgetSpent, ServiceError
 from brinell.marks import Mark
+from brinell.mask_pictures import MaskStyle, draw_mask
 from brinell.models.marking import Marker, marker_of
 from brinell.models.model import Model
+from brinell.perturb.change import to_whole_levels
+from brinell.pictures import to_picture
 from brinell.report.exhibits import Exhibit
 
 Size = tuple[int, int]  # height and width
 
 
 def needs_explanation(model: Model, criterion: Criterion) -> bool:
-    """Whether an exhibit says more than the predictions: of a detector always, since it shows boxes.
+    """Whether an exhibit says more than the predictions: of a detector or segmenter always, since it shows boxes or masks.
 
     Services are queried again only for those; their answers come from the cache.
     """
-    return model.detector is not None or (criterion.explain is not None and model.service is None)
+    return model.task != "classification" or (criterion.explain is not None and model.service is None)
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,11 @@ class Explainer:
             reason = criterion.explain(answer, self.marker.name)[0]
         elif detections is not None and exhibit.clean_prediction not in (None, exhibit.prediction):
             reason = f"the best detection is {self.marker.name(exhibit.prediction)} now"  # of a lens that compares these
+        if answer.masks is not None:
+            overlap = self.evaluator.clean.overlap
+            assert overlap is not None
+            before = overlap.iou[self.indices[exhibit.before]]
+            return replace(exhibit, reason=reason, ious=(float(before), float(answer.masks.iou[0])))
         if detections is None or answer.found is None or self.evaluator.clean.detections is None:
             return replace(exhibit, reason=reason)
         label = exhibit.label
@@ -75,6 +84,22 @@ class Explainer:
                 float(answer.verdict.probability[0]),
             ),
         )
+
+    def draw_masks(self, exhibit: Exhibit, replay: Replay, image: Tensor) -> tuple[Image, Image]:
+        """Return the clean and the changed model input with a segmenter's masks, and lines where the true classes end."""
+        evaluator, model = self.evaluator, self.evaluator.model
+        assert model.segmenter is not None
+        style = MaskStyle(self.marker.name, model.segmenter.background)
+        parameters = torch.tensor([replay.parameters], dtype=torch.float64)
+        sample, before = (torch.tensor([self.indices[each]]) for each in (exhibit.image, exhibit.before))
+        drawn = []
+        inputs = evaluator.renderer.inputs[before].cpu()
+        changes = ((inputs, before, None, None), (image[None].cpu(), sample, replay.change, parameters))
+        for pixels, which, change, given in changes:
+            mask, true = model.segment(pixels.to(model.device)), evaluator.true_masks(which, change, given)
+            picture = to_picture(to_whole_levels(pixels[0]))
+            drawn.append(draw_mask(picture, mask[0].cpu().numpy(), style, None if true is None else true[0].cpu().numpy()))
+        return drawn[0], drawn[1]
 
     def _before(self, exhibit: Exhibit, found: Scene) -> tuple[Detections, Detections]:
         """Return what was found in the image that an exhibit is shown next to, and the same moved with the change."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -17,8 +18,9 @@ from brinell.engine.setup import Job
 from brinell.engine.shards import Entry, id_numbers
 from brinell.errors import ConfigError
 from brinell.lenses.headline import headline_sequences
-from brinell.lenses.sampling import shuffled_ranks
+from brinell.lenses.sampling import count_images, shuffled_ranks
 from brinell.runs.run import Run
+from brinell.units import format_clock
 
 FIRST, GROWTH = 32, 1.25  # images to start with, and how their number grows
 
@@ -43,10 +45,15 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Check:
-    """What a stopping rule says: whether the run may stop, and what is known by now, in words."""
+    """What a stopping rule says: whether the run may stop, and what is known by now, in words.
+
+    `times` is about how many times as many images it will take, None if that is unknown, and `target` what for.
+    """
 
     stop: bool
     words: str
+    times: float | None = None
+    target: str = ""
 
 
 class StoppingRule(Protocol):
@@ -75,7 +82,17 @@ class NarrowEnough:
                 "give the budget as a share (0.1) or a number of queries"
             )
         widest = max(known, key=lambda one: one.half_width)
-        return Check(widest.half_width <= self.width, f"{widest.what} of {widest.model} {widest.words}")
+        words = f"{widest.what} of {widest.model} {widest.words}"
+        times = (widest.half_width / self.width) ** 2  # an interval is half as wide with four times as many images
+        return Check(widest.half_width <= self.width, words, times, f"±{100 * self.width:.3g}%")
+
+
+def _time_left(found: Check, images: Sequence[str], kept: Sequence[Entry], pace: float) -> str:
+    """Return in words how long it will take at a pace, in seconds per image; all images are always enough."""
+    if found.stop or found.times is None:
+        return ""
+    more = min(len(kept), math.ceil(len(images) * found.times)) - len(images)
+    return f"; {found.target} in about {format_clock(more * pace)}" if more > 0 else ""
 
 
 def rule_of(budget: Budget | None) -> StoppingRule | None:
@@ -94,6 +111,7 @@ def grow(
     """Measure images in a random order, block by block, until the rule says stop; return the share that it took."""
     order = torch.argsort(shuffled_ranks(wanted.seed, id_numbers(kept))).tolist()
     held = context.manifest["budget"]["share"] if context.manifest["finished"] else 0.0
+    began, first = time.monotonic(), count_images(held / CELLS, len(kept))
     for share in growing_shares(len(kept)):
         if share < held:
             continue
@@ -103,7 +121,8 @@ def grow(
             measure(job, wanted)
         images = tuple(kept[place].image for place in order[: context.manifest["budget"]["images"]])
         found = rule(Sampled(Run(context.store), images, len(kept)))
-        context.reporter.say(f"{len(images)} of {len(kept)} images: {found.words}")
+        pace = (time.monotonic() - began) / max(1, len(images) - first)
+        context.reporter.say(f"{len(images)} of {len(kept)} images: {found.words}{_time_left(found, images, kept, pace)}")
         if found.stop:
             break
     return wanted

@@ -73,7 +73,7 @@ class PredictedLabels:
 def find_labels(samples: pa.Table, dataset: Dataset, options: DataOptions, model: Model) -> Labels:
     """Return where a model's labels come from, or raise if there are none."""
     usable = samples.filter(samples["problem"].is_null())
-    if options.labels == "prediction":
+    if options.labels == "prediction" or model.task == "embedding":  # whose only class is that of all images
         return PredictedLabels(model, _originals(usable))
     indices = usable["index"].to_pylist()
     labelled = [(index, label) for index, label in zip(indices, labels_of(usable), strict=True) if label is not None]

@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from brinell.engine.clean import readable
 from brinell.engine.probes import changed_answer, probe_answers
 from brinell.engine.setup import Job, RunSetup
 from brinell.engine.survey import data_fingerprint
 from brinell.engine.tuning import SHARD, best_batch
+from brinell.engine.units import measured_sizes
 from brinell.errors import RunError
+from brinell.hashing import file_sha256
 from brinell.lenses.lens import LENSES
 from brinell.models.model import Model
 from brinell.run_config import RunConfig
@@ -30,7 +32,7 @@ _FIXES = "use that run's settings, or choose another folder with --out"
 
 
 def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dict[str, Any]:
-    """Return the manifest of a new run. The batch size is measured unless it is given."""
+    """Return the manifest of a new run. The sizes of batches and units are measured unless they are given."""
     config, models, execution = setup.config, setup.models, setup.config.execution
     unsupported = [
         {"model": job.model.name, "operator": operator, "reason": reason}
@@ -38,35 +40,50 @@ def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dic
         for operator, reason in job.unsupported.items()
     ]
     changes = [change for options in config.lenses for change in LENSES[options.name].method.changes(options)]
+    how: dict[str, Any] = {
+        "batch": {model.name: execution.batch or best_batch(model) for model in models},
+        "shard": execution.shard or SHARD.get(models[0].device.type, 128),
+    }
+    how["unit"] = measured_sizes(setup, jobs, readable(samples), how)
     return {
         "format": FORMAT,
         "identity": _identity(setup, samples),
         # a URI may hold a password, and whether code may run is for whoever opens the run to say
-        "source": config.model_dump(mode="json", exclude={"track": True, "budget": True, "execution": {"trust"}}),
+        "source": config.model_dump(
+            mode="json",
+            exclude={"track": True, "budget": True, "plan": True, "execution": {"trust", "part", "devices"}},
+        ),
         "models": {model.name: {**_described(model), **model.facts} for model in models},
         "probes": {model.name: probe_answers(model) for model in models},
         "operators": {change.id: change.describe() for change in changes},
         "unsupported": unsupported,
-        "execution": {
-            "batch": {model.name: execution.batch or best_batch(model) for model in models},
-            "shard": execution.shard or SHARD.get(models[0].device.type, 128),
-        },
+        "execution": how,
         "versions": {name: package_version(name) for name in _VERSIONED},
         "machine": {"python": platform.python_version(), "system": platform.system(), "processor": platform.machine()},
+        **_plan(config),
         "created": time.strftime("%Y-%m-%d %H:%M:%S"),
         "seconds": 0.0,
         "finished": False,
     }
 
 
+def same_settings(store: Store, setup: RunSetup) -> bool:
+    """Whether the manifest in the folder has this run's config and models."""
+    held, given = store.manifest()["identity"], settings_of(setup.config, setup.models)
+    return {key: held.get(key) for key in given} == given
+
+
 def refuse_other_settings(store: Store, config: RunConfig, models: Sequence[Model]) -> None:
     """Raise if the folder holds results of another config or of other models."""
     if not store.exists("manifest.json") or not store.measured():
         return
-    manifest, given = store.manifest(), _settings(config, models)
+    manifest, given = store.manifest(), settings_of(config, models)
     held = {key: manifest["identity"].get(key) for key in given}
     if held != given:
         raise RunError(f"{store.url} holds another run ({first_difference(held, given)}); {_FIXES}")
+    if config.plan is not None and _plan(config)["plan"]["sha256"] != manifest.get("plan", {}).get("sha256"):
+        began = "another plan" if "plan" in manifest else "no plan"
+        raise RunError(f"the run in {store.url} began with {began}; choose another folder with --out for {config.plan}")
     for model in models:
         if change := changed_answer(manifest.get("probes", {}).get(model.name), model):
             raise RunError(f"{store.url} holds another run: model {model.name} answers differently ({change}); {_FIXES}")
@@ -127,34 +144,11 @@ def refuse_replaced(store: Store, manifest: dict[str, Any]) -> None:
         raise RunError(f"another run was started in {store.url}; choose another folder for one of them with --out")
 
 
-@contextmanager
-def count_queries(store: Store, models: Sequence[Model], manifest: dict[str, Any]) -> Iterator[None]:
-    """Count the queries to services, and write them into the manifest whether the run finishes or fails."""
-    services = {model.name: model.service for model in models if model.service is not None}
-    before = {name: counts.get("unanswered", 0) for name, counts in manifest.get("queries", {}).items()}
-    for service in services.values():
-        service.begin(f"{store.place()} of {manifest['created']}")
-    try:
-        yield
-    finally:
-        if services and is_current(store, manifest):
-            manifest["queries"] = {
-                name: {
-                    **asdict(service.counts),
-                    "price": service.price,
-                    "currency": service.currency,
-                    "unanswered": before.get(name, 0) + service.unanswered,
-                }
-                for name, service in services.items()
-            }
-            store.write_manifest(manifest)
-
-
 def _identity(setup: RunSetup, samples: pa.Table) -> dict[str, Any]:
-    return {**_settings(setup.config, setup.models), "data": _data(setup.dataset, samples)}
+    return {**settings_of(setup.config, setup.models), "data": _data(setup.dataset, samples)}
 
 
-def _settings(config: RunConfig, models: Sequence[Model]) -> dict[str, Any]:
+def settings_of(config: RunConfig, models: Sequence[Model]) -> dict[str, Any]:
     """Return what rows depend on in addition to the images; of the execution options, only the precision."""
     return {
         "config": config.identity(),
@@ -170,6 +164,13 @@ def _settings(config: RunConfig, models: Sequence[Model]) -> dict[str, Any]:
     }
 
 
+def _plan(config: RunConfig) -> dict[str, Any]:
+    """Return what is stored of a test plan: it must have been written before the run."""
+    if config.plan is None:
+        return {}
+    return {"plan": {"file": Path(config.plan).name, "sha256": file_sha256(Path(config.plan))}}
+
+
 def _digest(model: Model) -> str | None:
     """Return 16 hex digits that identify a model's class list."""
     if model.classes is None:
@@ -181,14 +182,18 @@ def _data(dataset: Dataset, samples: pa.Table) -> dict[str, str]:
     return {"name": dataset.name, "fingerprint": data_fingerprint(samples)}
 
 
+_UNUSED = {"fill": None, "bgr": False}  # left out, so that runs from before these fields resume
+
+
 def _described(model: Model) -> dict[str, Any]:
     pre = model.preprocess
     return {
         "outputs": model.outputs,
         "classes": list(model.classes.names) if model.classes is not None else None,
         "input": [pre.channels, pre.height, pre.width],
-        "preprocess": to_plain(pre),
+        "preprocess": {key: value for key, value in to_plain(pre).items() if key not in _UNUSED or value != _UNUSED[key]},
         **({} if model.detector is None else {"detection": model.detector.decoding.settings()}),
+        **({"task": model.task} if model.task in ("segmentation", "embedding") else {}),
     }
 
 

@@ -10,22 +10,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from brinell.datasets.objects import object_rule
 from brinell.engine.clean import answer_clean, readable
 from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.labels import NO_LABEL
+from brinell.engine.measuring import make_evaluator
 from brinell.engine.progress import Silent
-from brinell.engine.runner import make_evaluator
-from brinell.engine.setup import Job, RunSetup
+from brinell.engine.setup import Job, RunSetup, required_truth
 from brinell.engine.shards import Entry, Images, load_images, worker_count
-from brinell.engine.survey import survey
+from brinell.engine.survey import Survey
 from brinell.engine.truth import Truth
 from brinell.lenses.method import Measuring, Task
 from brinell.perturb.change import Change
 from brinell.runs.store import Store
 
 IMAGES = {"cpu": 8, "cuda": 64}  # that stand for all
+COMPILING = {"cuda", "mps"}  # devices whose kernels are compiled or tuned when they first run: that is not timed
 TOGETHER = 4  # images that a sketch leaves time for: few fill no batch
 PATIENCE, SHORTEST = 2.0, 10.0  # how much longer first searches may take; seconds that they may take in any case
 
@@ -123,8 +123,10 @@ class Probe:
                     return
                 if start == len(self.entries):
                     continue
-                trials = rate * max(until - now, 0) / waiting
-                allowed = now + (end - now) / waiting
+                trials, patience = rate * max(until - now, 0) / waiting, (end - now) / waiting
+                if start == 0 and job.model.device.type in COMPILING:
+                    self._advance(job, change, images, 0, _Tally(), trials, now + patience)
+                allowed = time.perf_counter() + patience
                 first[change.id] = self._advance(job, change, images, start, tallies[change.id], trials, allowed)
 
     def _speed_up(self, job: Job, changes: Sequence[Change], images: Images, tallies: Mapping[str, _Tally]) -> float:
@@ -192,10 +194,11 @@ def probing(setup: RunSetup, indices: list[int], batches: dict[str, int]) -> Ite
     count = max(IMAGES.get(model.device.type, 8) for model in setup.models)
     chosen = indices[:: max(1, len(indices) // count)][:count]
     models = [model for model in setup.models if model.service is None]
-    objects = object_rule(setup.config.data, any(model.detector is not None for model in setup.models))
+    objects, masks = required_truth(setup)
     with ThreadPoolExecutor(worker_count(setup.config.execution.workers), "decode") as pool:
         began = time.perf_counter()
-        samples = survey(setup.dataset, chosen, pool, strict=False, advance=lambda done: None, objects=objects)
+        survey = Survey(setup.dataset, chosen, pool, strict=False, objects=objects, masks=masks)
+        samples = survey.table(lambda done: None)
         seconds = (time.perf_counter() - began) / len(chosen)
         manifest = {"execution": {"batch": batches, "shard": count}}
         context = RunContext(Store(setup.config.folder()), setup, samples, manifest, pool, Silent(), {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,13 @@ from brinell.lenses.sampling import Sampling, count_images, shuffled_ranks
 from brinell.perturb.change import Change
 from brinell.runs.schema import Unit
 from brinell.runs.store import Store
+
+Chosen = Callable[[int, int], bool]  # whether a shard, out of so many, is measured by this process
+
+
+def everything(shard: int, shards: int) -> bool:
+    """Choose all shards."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -92,12 +99,17 @@ def units_of(job: Job, shards: int) -> dict[Unit, Change]:
 
 
 def missing_parts(
-    store: Store, job: Job, kept: Sequence[Entry], execution: Mapping[str, Any], wanted: Wanted
+    store: Store,
+    job: Job,
+    kept: Sequence[Entry],
+    execution: Mapping[str, Any],
+    wanted: Wanted,
+    chosen: Chosen = everything,
 ) -> tuple[list[list[Entry]], list[Part]]:
-    """Return the images of a job's units, and what is missing of the units, shard by shard."""
+    """Return the images of a job's units, and what is missing of the chosen units, shard by shard."""
     size = unit_size(execution, job, kept)
     shards = [list(kept[start : start + size]) for start in range(0, len(kept), size)]
-    units = units_of(job, len(shards))
+    units = {unit: change for unit, change in units_of(job, len(shards)).items() if chosen(unit.shard, len(shards))}
     shares = {change.id: wanted.share if job.trials(change, kept) else 1.0 for change in job.changes}
     ranks = (
         shuffled_ranks(wanted.seed, id_numbers(kept)).tolist() if wanted.share < 1 or wanted.sampled else range(len(kept))

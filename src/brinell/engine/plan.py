@@ -272,11 +272,17 @@ def _cost(work: _Work, paces: Mapping[str, Pace]) -> Cost:
         price=None if service is None else service.price,
         currency="" if service is None else service.currency,
         windows=trials if job.method.by_window else 0,
-        cells=max([0, *(round(work.trials[change.id]) for change in job.changes if job.lens.reader.cells(change.id))]),
+        cells=max(
+            [0, *(_cells(job, work.trials[change.id]) for change in job.changes if job.lens.reader.cells(change.id))]
+        ),
         detections=0
         if job.method.search or job.method.by_window or job.model.detector is None
         else job.model.detector.decoding.max_detections,
     )
+
+
+def _cells(job: Job, trials: float) -> int:
+    return round(trials / job.method.queries_per_cell)
 
 
 def _estimate(work: _Work, paces: Mapping[str, Pace]) -> tuple[int, float, bool]:

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from brinell.engine.context import RunContext
+from brinell.engine.measuring import SCORES, make_evaluator
 from brinell.engine.rows import rows_table
-from brinell.engine.runner import SCORES, make_evaluator
 from brinell.engine.setup import jobs_of
 from brinell.engine.shards import Entry, load_images
 from brinell.engine.truth import Truth
+from brinell.lenses.sampling import Sampling
 from brinell.runs.arrow import arrow_schema
 from brinell.runs.run import Run
 from brinell.runs.schema import ROWS, Unit
@@ -35,7 +36,8 @@ def remeasure(
         context.setup.dataset, entries, one.model.preprocess, context.pool, with_originals=one.method.with_originals
     )
     evaluator = make_evaluator(context, one, list(entries), images, Truth.of(clean), context.batch(one.model))
-    columns = evaluator.drive(one.method.measure(evaluator.shard(), change, one.options))
+    sampling = _sampling(run) if one.lens.reader.cells(operator) is not None else None
+    columns = evaluator.drive(one.method.measure(evaluator.shard(sampling), change, one.options))
     columns.pop("files", None)
     if not one.model.scores:
         columns = {name: column for name, column in columns.items() if name not in SCORES}
@@ -50,6 +52,13 @@ def remeasure(
         if (difference := _difference(old, new)) is not None
     ]
     return len(pairs), problems
+
+
+def _sampling(run: Run) -> Sampling | None:
+    """Return which cells of each image a budget chose."""
+    if not run.sampled:
+        return None
+    return Sampling(run.seed, max(run.share, run.manifest["budget"].get("cells", 0.0)))
 
 
 def _stored(run: Run, job: tuple[str, str, str], images: list[str]) -> list[dict[str, Any]]:

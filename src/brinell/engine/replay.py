@@ -13,6 +13,7 @@ from brinell.boxes import clip_boxes, move_boxes
 from brinell.engine.renderer import Renderer
 from brinell.errors import ConfigError
 from brinell.lenses.method import Trials
+from brinell.masks import move_masks
 from brinell.models.preprocess import Preprocess
 from brinell.perturb.change import Change, Layout
 
@@ -42,6 +43,13 @@ class Replay:
             seen = clip_boxes(boxes, height, width) if self.change.acts_on == "input" else boxes
             boxes = move_boxes(seen[None], matrices)[0]
         return clip_boxes(boxes, height, width)
+
+    def mask(self, mask: Tensor, preprocess: Preprocess) -> Tensor:
+        """Return the mask (H, W) of an original on the changed model input; what comes from outside is ignored."""
+        parameters = torch.tensor([self.parameters], dtype=torch.float64)
+        matrices = self.change.matrices(parameters, Layout(preprocess, [(mask.shape[0], mask.shape[1])]))
+        masks = preprocess.masks(mask[None])
+        return (masks if matrices is None else move_masks(masks, matrices))[0]
 
 
 def render(

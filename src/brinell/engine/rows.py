@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from brinell.engine.parts import Part
 from brinell.engine.shards import Entry
 from brinell.lenses.method import Categorical, Columns, Files, Nullable
 from brinell.lenses.reader import Reader
+from brinell.masks import Overlap
 from brinell.runs.arrow import ROWS_TABLE, arrow_schema
 from brinell.runs.schema import ROWS, Unit
 from brinell.runs.store import Store
@@ -42,6 +44,9 @@ def write_rows(store: Store, part: Part, shard: Sequence[Entry], labels: Tensor,
         old = store.unit(part.unit)
         if before < 1:  # exactly 1 again where all of an image's cells are there
             old = _with_inclusion(old, old[INCLUSION].to_numpy() / before)
+        if reader.counted:
+            again = pa.array([entry.image for entry in entries], pa.string())
+            old = old.filter(pc.invert(pc.is_in(old["image"].cast(pa.string()), again)))
         table = _merge(old, table, [entry.image for entry in shard], reader.order)
     if part.share == 1:
         table = _with_inclusion(table, None)
@@ -98,6 +103,8 @@ def rows_table(
     named = {"lens": unit.lens, "model": unit.model, "operator": unit.operator}
     detections = columns.get("detections")
     lists = _lists(detections) if isinstance(detections, Detections) else {}
+    overlap = columns.get("overlap")
+    lists |= _class_lists(overlap) if isinstance(overlap, Overlap) else {}
     arrays = []
     for field in schema:
         if field.name in named:
@@ -112,8 +119,12 @@ def rows_table(
             arrays.append(lists[field.name])
         elif field.name in columns:
             column = columns[field.name]
-            assert not isinstance(column, Detections | Files)
-            arrays.append(_array(_causes(column) if field.name == "cause" else column, field.type))
+            assert not isinstance(column, Detections | Overlap | Files)
+            if field.name == "cause":
+                column = _causes(column)
+            elif field.name == "iou" and isinstance(column, Tensor):  # NaN where nothing of the true mask is to be seen
+                column = Nullable(column.cpu(), ~column.cpu().isnan())
+            arrays.append(_array(column, field.type))
         else:
             arrays.append(pa.nulls(count, field.type))
     return pa.table(arrays, schema=schema)
@@ -129,6 +140,18 @@ def _lists(detections: Detections) -> dict[str, pa.Array]:
         "detected_scores": pa.array(detections.scores.cpu()[there].numpy()),
     }
     return {name: pa.ListArray.from_arrays(ends, each).cast(ROWS_TABLE.field(name).type) for name, each in values.items()}
+
+
+def _class_lists(overlap: Overlap) -> dict[str, pa.Array]:
+    """Return how masks agree as list columns, without the classes that neither mask has."""
+    there = (overlap.union > 0).cpu()
+    ends = pa.array([0, *there.sum(1).cumsum(0).tolist()], pa.int32())
+    values = {
+        "mask_classes": there.nonzero()[:, 1].to(torch.int16),
+        "mask_common": overlap.common.cpu()[there],
+        "mask_union": overlap.union.cpu()[there],
+    }
+    return {name: pa.ListArray.from_arrays(ends, pa.array(each.numpy())) for name, each in values.items()}
 
 
 def _causes(column: Tensor | Nullable | Categorical) -> Tensor | Nullable | Categorical:

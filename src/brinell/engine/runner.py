@@ -5,45 +5,38 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import groupby
 
 import pyarrow as pa
 import torch
-from torch import Tensor
 
-from brinell.datasets.objects import object_rule
 from brinell.engine.budget import decide_share
 from brinell.engine.clean import answer_clean, drop_unlabelled, kept_entries, readable, select_kept
 from brinell.engine.context import RunContext
-from brinell.engine.evaluator import Evaluator, Known
 from brinell.engine.exhibits import draw_exhibits
 from brinell.engine.growth import StoppingRule, grow, rule_of
-from brinell.engine.journal import Journal
+from brinell.engine.joint import PartReporter, end_part, gather, units_left
 from brinell.engine.labels import find_labels
-from brinell.engine.manifest import (
-    count_queries,
-    refuse_other_images,
-    refuse_other_settings,
-    refuse_replaced,
-)
-from brinell.engine.parts import Part, Wanted, missing_parts, units_of
+from brinell.engine.manifest import refuse_other_images, refuse_other_settings, settings_of
+from brinell.engine.measuring import Measurer
+from brinell.engine.parts import Wanted, everything
+from brinell.engine.pieces import clean_together, survey_together
 from brinell.engine.progress import Reporter, Silent
-from brinell.engine.renderer import Renderer
-from brinell.engine.resuming import begin_run, drop_damaged_tables, unusable_units, usable_table
-from brinell.engine.rows import write_rows
-from brinell.engine.setup import Job, RunSetup, jobs_of
-from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numbers, load_images, one_ahead, worker_count
-from brinell.engine.survey import select_indices, survey
+from brinell.engine.queries import count_queries
+from brinell.engine.resuming import begin_run, drop_damaged_tables, usable_table
+from brinell.engine.setup import Job, RunSetup, jobs_of, required_truth
+from brinell.engine.shards import worker_count
+from brinell.engine.spread import is_spread, refuse_objects, spread
+from brinell.engine.survey import NO_MASK, Survey, same_metadata, select_indices
 from brinell.engine.threads import torch_alone
+from brinell.engine.true_masks import true_masks
 from brinell.engine.truth import Truth
-from brinell.engine.units import JobProgress, fix_unit_size, record_units
+from brinell.engine.units import count_units
+from brinell.errors import ConfigError
 from brinell.interrupts import stoppable
-from brinell.lenses.method import Columns
+from brinell.runs.parts import PartFile, settings_digest
 from brinell.runs.run import Run
 from brinell.runs.store import Store
-
-SCORES = ("confidence", "rank", "probability")  # columns that a model without scores doesn't have
 
 
 def execute(
@@ -52,7 +45,7 @@ def execute(
     on_lens: Callable[[Store, str], None] = lambda store, lens: None,
     early: StoppingRule | None = None,
 ) -> Run:
-    """Execute a run, or what is missing of it, and open it.
+    """Execute a run, or what is missing of it, and open it. Of a run in parts, one part, and the rest if it is the last.
 
     `on_lens` is called when a lens has all its rows. With `early`, images come in a random order until it says stop.
     """
@@ -61,47 +54,89 @@ def execute(
     store = Store(config.folder())
     jobs = jobs_of(setup)
     _announce(store, setup, jobs, reporter)
+    rule = early or rule_of(config.budget)
+    part = _part(store, setup, rule)
+    if part is not None:
+        reporter = PartReporter(reporter, part)
     with stoppable(), torch_alone(), ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
         refuse_other_settings(store, config, setup.models)
-        samples = _samples(setup, pool, reporter)
+        samples = _samples(setup, pool, reporter, part)
         refuse_other_images(store, setup.dataset, samples)
         _check(jobs, samples, reporter)
-        for model in setup.models:
-            find_labels(samples, setup.dataset, config.data, model)  # raises before anything is written
+        for model in setup.models:  # raises before anything is written
+            if true_masks(setup.dataset, config.data, model) is None:
+                find_labels(samples, setup.dataset, config.data, model)
         with begin_run(store, setup, jobs, samples) as manifest:
-            context = RunContext(store, setup, samples, manifest, pool, reporter, {})
-            with count_queries(store, setup.models, manifest):
-                wanted = _execute(context, jobs, on_lens, early)
-            manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - began, 1)
-            manifest["finished"] = True
-            if wanted.share == 1:
-                manifest.pop("budget", None)
-            store.write_manifest(manifest)
+            context = RunContext(store, setup, samples, manifest, pool, reporter, {}, part)
+            with count_queries(context):
+                wanted = _execute(context, jobs, on_lens, rule)
+            if wanted is not None:
+                _finish(context, wanted, time.monotonic() - began)
     return Run(store)
 
 
+def _part(store: Store, setup: RunSetup, rule: StoppingRule | None) -> PartFile | None:
+    """Return the record of the part to measure; None: everything. Raise if the run can't be divided."""
+    part = setup.config.execution.part_of_run()
+    if rule is not None and (part is not None or is_spread(setup.config)):
+        raise ConfigError(
+            "a run that stops early looks at all rows as they come, in one process; leave out --part and --devices, "
+            "or give the budget as a share (0.1) or a number of queries"
+        )
+    if is_spread(setup.config):
+        refuse_objects(setup)
+    if part is None:
+        return None
+    return PartFile(store, settings_digest(settings_of(setup.config, setup.models)), part)
+
+
 def _execute(
-    context: RunContext, jobs: Sequence[Job], on_lens: Callable[[Store, str], None], early: StoppingRule | None
-) -> Wanted:
-    """Measure what is missing, and return the share of the queries that was wanted."""
-    store = context.store
-    if usable_table(context, "samples") is None:  # after the manifest, so that they can't be taken for another run's
-        store.write_table("samples", context.samples)
-    drop_damaged_tables(context)
+    context: RunContext, jobs: Sequence[Job], on_lens: Callable[[Store, str], None], rule: StoppingRule | None
+) -> Wanted | None:
+    """Measure what is missing, and return the share of the queries that was wanted; None if other parts are not done."""
+    store, part = context.store, context.part
+    stored = usable_table(context, "samples")
+    if stored is None or not same_metadata(stored, context.samples):  # rows don't depend on it, so it may be added later
+        store.write_table("samples", context.samples)  # after the manifest: they can't be taken for another run's
+    if part is None:
+        drop_damaged_tables(context)
     clean = _clean(context)
-    kept, truth = kept_entries(context.samples, clean), Truth.of(clean)
-    rule = early or rule_of(context.setup.config.budget)
+    kept = kept_entries(context.samples, clean)
+    measurer = Measurer(context, kept, Truth.of(clean), everything if part is None else part.part.owns)
+    several = is_spread(context.setup.config)
+    if part is not None or several:
+        count_units(context, jobs, kept)
     wanted = decide_share(context, jobs, kept, early=rule is not None)
     if rule is not None and (wanted.sampled or not context.manifest["finished"]):
-        wanted = grow(context, jobs, kept, wanted, rule, lambda job, now: _measure(context, job, kept, truth, now))
+        wanted = grow(context, jobs, kept, wanted, rule, measurer.measure)
+    if several:
+        spread(measurer, jobs, wanted)
+    if part is not None:
+        for job in jobs:
+            measurer.measure(job, wanted)
+        if left := units_left(context, jobs, kept, wanted):
+            context.reporter.say(end_part(part, left))
+            return None
+        drop_damaged_tables(context)
     for lens, mine in groupby(jobs, key=lambda job: job.lens):
-        for job in mine:
-            _measure(context, job, kept, truth, wanted)
+        if part is None:
+            for job in mine:
+                measurer.measure(job, wanted)
         if lens.reader.finish is not None and (advice := lens.reader.finish(Run(store))) is not None:
             context.reporter.say(advice)
         on_lens(store, lens.name)
     draw_exhibits(Run(store), context)
     return wanted
+
+
+def _finish(context: RunContext, wanted: Wanted, seconds: float) -> None:
+    """Store that the run is finished."""
+    manifest = context.manifest
+    gather(context, seconds)
+    manifest["finished"] = True
+    if wanted.share == 1:
+        manifest.pop("budget", None)
+    context.store.write_manifest(manifest)
 
 
 def _announce(store: Store, setup: RunSetup, jobs: Sequence[Job], reporter: Reporter) -> None:
@@ -116,20 +151,24 @@ def _announce(store: Store, setup: RunSetup, jobs: Sequence[Job], reporter: Repo
             reporter.say(f"{job.model.name}: skipping {names}, because {reason}")
 
 
-def _samples(setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter) -> pa.Table:
+def _samples(setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter, part: PartFile | None) -> pa.Table:
     indices = select_indices(setup.dataset, setup.config.data, setup.config.seed)
     advance = reporter.stage("reading images", len(indices), "images")
-    objects = object_rule(setup.config.data, any(model.detector is not None for model in setup.models))
-    strict = setup.config.execution.strict
-    table = survey(setup.dataset, indices, pool, strict=strict, advance=advance, objects=objects)
-    without = 0 if objects is None else table["problem"].to_pylist().count(objects.missing)
+    objects, masks = required_truth(setup)
+    survey = Survey(setup.dataset, indices, pool, setup.config.execution.strict, objects, masks)
+    table = survey.table(advance) if part is None else survey_together(survey, setup, part, advance)
+    problems = table["problem"].to_pylist()
+    without = 0 if objects is None else problems.count(objects.missing)
+    if NO_MASK in problems:
+        reporter.say(f"{problems.count(NO_MASK)} of {len(table)} images are skipped: they have no mask")
+        without += problems.count(NO_MASK)
     unreadable = len(table) - table["problem"].null_count - without
     if unreadable:
         reporter.say(f"{unreadable} of {len(table)} images can't be read and are skipped (listed in the report)")
     unlabelled = _count_unlabelled(table) if setup.config.data.labels != "prediction" else 0
     if unlabelled:
         reporter.say(f"{unlabelled} of {len(table)} images have no label and are left out")
-    if without and objects is not None:
+    if objects is not None and objects.missing in problems:
         reporter.say(f"{without} of {len(table)} images are skipped: {objects.missing}")
     return table
 
@@ -159,134 +198,18 @@ def _clean(context: RunContext) -> pa.Table:
     if (stored := usable_table(context, "clean")) is not None:
         return stored
     advance = context.reporter.stage("clean answers", len(readable(context.samples)) * len(models), "images")
-    tables = [answer_clean(context, model, advance) for model in models]
+    part = context.part
+    tables = [
+        answer_clean(context, model, advance) if part is None else clean_together(context, model, part, advance)
+        for model in models
+    ]
     if "warnings" in context.manifest:
-        store.write_manifest(context.manifest)
-    labelled = drop_unlabelled(pa.concat_tables(tables, promote_options="permissive"), context.reporter)
+        context.save("warnings")
+    labelled = drop_unlabelled(
+        pa.concat_tables(tables, promote_options="permissive"),
+        context.reporter,
+        predicted=context.setup.config.data.labels == "prediction",
+    )
     table = select_kept(labelled, context.setup.config.select)
     store.write_table("clean", table)
     return table
-
-
-def _boxes_of(entries: Sequence[Entry]) -> Tensor:
-    """Return the objects' boxes in the pixels of their images (N, 4), NaN where unknown."""
-    return torch.tensor([entry.box or [torch.nan] * 4 for entry in entries])
-
-
-def _measure(context: RunContext, job: Job, kept: list[Entry], truth: Truth, wanted: Wanted) -> None:
-    """Measure what is missing of every unit of a job."""
-    fix_unit_size(context, job, kept)
-    for stage in wanted.stages:
-        _measure_stage(context, job, kept, truth, stage)
-
-
-def _measure_stage(context: RunContext, job: Job, kept: list[Entry], truth: Truth, wanted: Wanted) -> None:
-    """Measure what is missing of every unit, shard by shard."""
-    shards, missing = missing_parts(context.store, job, kept, context.manifest["execution"], wanted)
-    record_units(context, job, len(units_of(job, len(shards))))
-    held = sorted(set(units_of(job, len(shards))) - {part.unit for part in missing if not part.done})
-    damaged = unusable_units(context, held)
-    if damaged:
-        again = replace(wanted, damaged=frozenset(damaged))
-        missing = missing_parts(context.store, job, kept, context.manifest["execution"], again)[1]
-    if not missing:
-        return
-    most = {part.unit: part.trials(job, shards[part.unit.shard]) for part in missing}
-    progress = JobProgress(context.reporter, job, most, {part.unit: len(part.samples) for part in missing})
-    parts = {number: list(own) for number, own in groupby(missing, key=lambda part: part.unit.shard)}
-    batch = context.batch(job.model)
-
-    def load(number: int) -> tuple[int, list[int], Images]:
-        samples = sorted({sample for part in parts[number] for sample in part.samples})
-        return number, samples, _load(context, job, [shards[number][sample] for sample in samples])
-
-    for number, loaded, images in one_ahead(load, parts):
-        shard, evaluators = shards[number], dict[tuple[int, ...], Evaluator]()
-        for part in parts[number]:
-            if not part.samples:  # none of its images was chosen
-                write_rows(
-                    context.store,
-                    part,
-                    shard,
-                    torch.zeros(0),
-                    {"sample": torch.zeros(0, dtype=torch.int64)},
-                    job.lens.reader,
-                )
-                progress.finish(part.unit, 0)
-                continue
-            if part.samples not in evaluators:
-                entries, chosen = [shard[sample] for sample in part.samples], _select(images, loaded, part.samples)
-                evaluators[part.samples] = make_evaluator(context, job, entries, chosen, truth, batch, progress.queried)
-            evaluator = evaluators[part.samples]
-            before = evaluator.queries
-            _measure_part(context, job, evaluator, part, shard, most[part.unit])
-            progress.finish(part.unit, evaluator.queries - before)
-            batch = evaluator.batch  # what memory allowed here holds for the next shard
-        del evaluators, images  # or they would stay until the next ones are loaded
-
-
-def _select(images: Images, loaded: list[int], samples: tuple[int, ...]) -> Images:
-    """Return the images of samples, from those that were loaded."""
-    if len(samples) == len(loaded):
-        return images
-    places = [loaded.index(sample) for sample in samples]
-    return Images(images.inputs[places], [images.originals[place] for place in places] if images.originals else [])
-
-
-def _load(context: RunContext, job: Job, entries: list[Entry]) -> Images:
-    preprocess, originals = job.model.preprocess, job.method.with_originals
-    first = context.setup.models[0]
-    ready = context.ready if preprocess == first.preprocess and not originals else {}
-    return load_images(context.setup.dataset, entries, preprocess, context.pool, with_originals=originals, ready=ready)
-
-
-def make_evaluator(
-    context: RunContext,
-    job: Job,
-    entries: list[Entry],
-    images: Images,
-    truth: Truth,
-    batch: int,
-    advance: Callable[[int], None] = lambda done: None,
-) -> Evaluator:
-    """Return the evaluator of a job on a shard's images."""
-    model = job.model
-    renderer = Renderer(
-        model.preprocess,
-        images.inputs,
-        id_numbers(entries),
-        seed=context.setup.config.seed,
-        originals=images.originals,
-        device=model.device,
-    )
-    known = Known(truth.regions_of(model, entries), _boxes_of(entries))
-    labels = truth.labels_of(model, entries)
-    return Evaluator(model, renderer, labels, criterion=job.criterion(), batch=batch, advance=advance, known=known)
-
-
-def _measure_part(
-    context: RunContext, job: Job, evaluator: Evaluator, part: Part, shard: Sequence[Entry], most: int
-) -> None:
-    """Measure one change and write its rows. What a long unit has computed is kept in a journal while it runs."""
-    store, began = context.store, time.perf_counter()
-    journal = Journal(store, part.unit, trials=most > (job.method.trials_per_unit or most), share=(part.done, part.share))
-    try:
-        columns = evaluator.drive(job.method.measure(evaluator.shard(part.sampling), part.change, job.options), journal)
-    except BaseException:
-        journal.flush()
-        raise
-    if job.method.timed:
-        columns["seconds"] = _constant(columns, (time.perf_counter() - began) / len(part.samples))
-    if not job.model.scores:
-        columns = {name: column for name, column in columns.items() if name not in SCORES}
-    refuse_replaced(store, context.manifest)
-    write_rows(store, part, shard, evaluator.labels.cpu(), columns, job.lens.reader)
-    journal.clear()
-    give_back_freed_memory()
-
-
-def _constant(columns: Columns, value: float) -> Tensor:
-    """Return a column with the same value in every row."""
-    samples = columns["sample"]
-    assert isinstance(samples, Tensor)
-    return torch.full(samples.shape, value)

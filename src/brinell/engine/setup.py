@@ -12,8 +12,10 @@ from typing import Any
 from brinell.config.lens import LensOptions
 from brinell.config.model import ModelOptions
 from brinell.criteria.criterion import Criterion, find_criterion
+from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.datasets.sources import open_dataset
 from brinell.engine.shards import Entry
+from brinell.engine.true_masks import has_masks
 from brinell.errors import ConfigError, LabelError
 from brinell.lenses.lens import LENSES, Lens
 from brinell.lenses.method import Method, Size
@@ -28,6 +30,10 @@ NO_GRADIENTS = "the model has no gradients"
 NO_LABELS = (
     "the images of {} have no labels; add labels, or use the model's predictions on the clean images with "
     "--labels prediction"
+)
+NO_MASKS = (
+    "the images of {} have no masks, which segmenters need; give a folder with images/ and masks/ (docs/data.md), or use "
+    "the model's answers to the clean images with --labels prediction"
 )
 
 
@@ -83,13 +89,19 @@ def assemble(config: RunConfig, models: Sequence[Model | None] | None = None, da
     for options in config.lenses:
         list(LENSES[options.name].method.changes(options))  # raises if an operator doesn't exist
     data = open_dataset(config.data if dataset is None else dataset)
-    if config.data.labels != "prediction" and getattr(data, "unlabelled", False):
+    # segmenters need masks instead, see below, and embedders without a gallery nothing
+    other = all(named.task == "segmentation" or _compares_vectors(named) for named in config.models)
+    if config.data.labels != "prediction" and getattr(data, "unlabelled", False) and not other:
         raise LabelError(NO_LABELS.format(data.name))
     for one, named in zip(given, config.models, strict=True):
         if one is None:
             check_model(named)
     opened = [_open_model(named, config) if one is None else one for one, named in zip(given, config.models, strict=True)]
     return RunSetup(config, tuple(opened), data)
+
+
+def _compares_vectors(options: ModelOptions) -> bool:
+    return options.task == "embedding" and options.gallery is None
 
 
 def _open_model(options: ModelOptions, config: RunConfig) -> Model:
@@ -104,7 +116,14 @@ def jobs_of(setup: RunSetup) -> list[Job]:
         lens = LENSES[options.name]
         changes = list(lens.method.changes(options))
         for model in setup.models:
-            _check_criterion(criterion_of(options.criterion, model), model)
+            if (reason := lens.method.refuses.get(model.task)) is not None:
+                raise ConfigError(f"the {lens.name} lens can't measure model {model.name}: {reason}")
+            criterion = criterion_of(options.criterion, model)
+            _check_criterion(criterion, model)
+            if criterion.clean and setup.config.data.labels != "prediction":
+                raise ConfigError(
+                    f"criterion {criterion.name} compares with the answer to the clean image; add --labels prediction"
+                )
             refused = [change for change in changes if change.white_box and model.differentiable is None]
             requested = [change for change in refused if options.requests(change.name)]
             if requested:
@@ -119,9 +138,18 @@ def jobs_of(setup: RunSetup) -> list[Job]:
     return jobs
 
 
+def required_truth(setup: RunSetup) -> tuple[ObjectRule | None, bool]:
+    """Return which object gives an image its label, if labels are of objects, and whether images need masks."""
+    tasks, own = {model.task for model in setup.models}, setup.config.data.labels == "prediction"
+    masks = "segmentation" in tasks and not own
+    if masks and not has_masks(setup.dataset):
+        raise LabelError(NO_MASKS.format(setup.dataset.name))
+    return object_rule(setup.config.data, "detection" in tasks), masks
+
+
 def criterion_of(text: str, model: Model) -> Criterion:
     """Return a criterion for a model's classes."""
-    return find_criterion(text, model.classes, model.outputs, detector=model.detector is not None)
+    return find_criterion(text, model.classes, model.outputs, task=model.task)
 
 
 def _check_criterion(criterion: Criterion, model: Model) -> None:
@@ -129,6 +157,16 @@ def _check_criterion(criterion: Criterion, model: Model) -> None:
         raise ConfigError(
             f"criterion {criterion.name} needs a detector, but model {model.name} is a classifier; choose another one "
             "(brinell ls criteria), or declare a detector with task=detection"
+        )
+    if criterion.masks and model.segmenter is None:
+        raise ConfigError(
+            f"criterion {criterion.name} needs a segmenter, but model {model.name} is none; choose another one "
+            "(brinell ls criteria), or declare a segmenter with task=segmentation"
+        )
+    if criterion.embeddings and model.embedder is None:
+        raise ConfigError(
+            f"criterion {criterion.name} needs an embedder, but model {model.name} is none; choose another one "
+            "(brinell ls criteria), or declare an embedder with task=embedding"
         )
     if criterion.scores and not model.scores:
         raise ConfigError(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +14,12 @@ from brinell.config.data import DataOptions
 from brinell.datasets.objects import ObjectRule
 from brinell.draws import permutation
 from brinell.engine.shards import in_order
+from brinell.engine.true_masks import read_mask
 from brinell.errors import DataError, UnreadableImage
 from brinell.runs.arrow import SAMPLES_TABLE
 from brinell.types import Dataset, Label, image_id
+
+NO_MASK = "it has no mask"
 
 
 def select_indices(dataset: Dataset, options: DataOptions, seed: int) -> list[int]:
@@ -24,29 +28,51 @@ def select_indices(dataset: Dataset, options: DataOptions, seed: int) -> list[in
     return order[: options.limit]
 
 
-def survey(
-    dataset: Dataset,
-    indices: list[int],
-    pool: ThreadPoolExecutor,
-    *,
-    strict: bool,
-    advance: Callable[[int], None],
-    objects: ObjectRule | None = None,
-) -> pa.Table:
-    """Return a table of the samples. Images that can't be read, or have none of the required objects, are listed with the
-    reason; `strict` raises at the first unreadable one.
-    """
-    if objects is not None:
-        objects.check(dataset)
+@dataclass(frozen=True)
+class Survey:
+    """How a dataset is surveyed: which of its images, and what is required of them."""
 
-    def read(index: int) -> dict[str, Any]:
+    dataset: Dataset
+    indices: list[int]
+    pool: ThreadPoolExecutor
+    strict: bool
+    objects: ObjectRule | None = None
+    masks: bool = False
+
+    def table(self, advance: Callable[[int], None]) -> pa.Table:
+        """Return a table of the samples. Images that can't be read, or have none of the required objects or `masks`, are
+        listed with the reason; `strict` raises at the first unreadable one.
+        """
+        return self.checked(self.read(self.indices, advance))
+
+    def read(self, indices: Sequence[int], advance: Callable[[int], None]) -> pa.Table:
+        """Return the samples at some indices."""
+        if self.objects is not None:
+            self.objects.check(self.dataset)
+        records = []
+        for record in in_order(self.pool, self._read_one, indices, 32):
+            records.append(record)
+            advance(1)
+        return pa.Table.from_pylist(records, schema=SAMPLES_TABLE)
+
+    def checked(self, table: pa.Table) -> pa.Table:
+        """Return a table of all samples, or raise if none of them can be used."""
+        if table["problem"].null_count == 0:
+            first = table["problem"][0] if len(table) else "it is empty"
+            can = "used" if self.objects or self.masks else "read"
+            raise DataError(f"none of the {len(table)} images of {self.dataset.name} can be {can} (the first: {first})")
+        return table
+
+    def _read_one(self, index: int) -> dict[str, Any]:
         try:
-            sample = dataset[index]
+            sample = self.dataset[index]
+            mask = read_mask(self.dataset, index) if self.masks else None
         except UnreadableImage as error:
-            if strict:
+            if self.strict:
                 raise
             return {"index": index, "name": error.name, "problem": error.problem}
-        chosen = None if objects is None else objects.index(sample, dataset.classes)
+        objects = self.objects
+        chosen = None if objects is None else objects.index(sample, self.dataset.classes)
         label = sample.label if chosen is None else sample.box_labels[chosen]
         return {
             "index": index,
@@ -56,25 +82,20 @@ def survey(
             "label_is_index": isinstance(next(iter(sample.box_labels), None) if label is None else label, int),
             "height": sample.image.shape[1],
             "width": sample.image.shape[2],
-            "problem": None if objects is None or chosen is not None else objects.missing,
+            "problem": _missing(objects if chosen is None else None, self.masks and mask is None),
             "boxes": None if sample.boxes is None else sample.boxes.tolist(),
             "box_labels": None if sample.boxes is None else [str(each) for each in sample.box_labels],
             "object": chosen,
             "original": sample.original,
             "variant": sample.variant,
+            "metadata": list(sample.metadata.items()),
+            "mask": None if mask is None else image_id(mask),
         }
 
-    records = []
-    for record in in_order(pool, read, indices, 32):
-        records.append(record)
-        advance(1)
-    table = pa.Table.from_pylist(records, schema=SAMPLES_TABLE)
-    if table["problem"].null_count == 0:
-        first = table["problem"][0] if len(table) else "it is empty"
-        raise DataError(
-            f"none of the {len(table)} images of {dataset.name} can be {'used' if objects else 'read'} (the first: {first})"
-        )
-    return table
+
+def _missing(objects: ObjectRule | None, mask: bool) -> str | None:
+    """Return why an image is left out: it has none of the required objects, or no mask."""
+    return NO_MASK if mask else None if objects is None else objects.missing
 
 
 def labels_of(samples: pa.Table) -> list[Label | None]:
@@ -89,11 +110,17 @@ def box_labels_of(samples: pa.Table) -> list[list[Label]]:
     return [[int(label) if is_index else label for label in labels or ()] for labels, is_index in pairs]
 
 
+def same_metadata(stored: pa.Table, samples: pa.Table) -> bool:
+    """Whether stored samples have the metadata that the dataset has now."""
+    return "metadata" in stored.column_names and stored["metadata"].to_pylist() == samples["metadata"].to_pylist()
+
+
 def data_fingerprint(samples: pa.Table) -> str:
     """Return 16 hex digits that identify all images and labels, in order."""
     digest = hashlib.blake2b(digest_size=8)
-    columns = (samples[name].to_pylist() for name in ("image", "label", "boxes", "box_labels", "object"))
-    for image, label, boxes, box_labels, chosen in zip(*columns, strict=True):
+    columns = (samples[name].to_pylist() for name in ("image", "label", "boxes", "box_labels", "object", "mask"))
+    for image, label, boxes, box_labels, chosen, mask in zip(*columns, strict=True):
         objects = "" if boxes is None else f"\x1f{boxes}\x1f{box_labels}\x1f{chosen}"
-        digest.update(f"{image}\x1f{label}{objects}\n".encode())
+        pixels = "" if mask is None else f"\x1f{mask}"
+        digest.update(f"{image}\x1f{label}{objects}{pixels}\n".encode())
     return digest.hexdigest()

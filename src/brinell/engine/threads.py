@@ -39,6 +39,13 @@ def batches(count: int, size: int) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
+def nearest_repeat(samples: Tensor) -> int:
+    """Return the smallest distance between two trials of one sample; their number, where no sample repeats."""
+    order = torch.argsort(samples, stable=True)
+    repeated = samples[order].diff() == 0
+    return int(order.diff()[repeated].min()) if bool(repeated.any()) else len(samples)
+
+
 def one_each_core(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
     """Yield the results of work on each item, in order, with one thread per core and one torch thread in each."""
     return in_order(_pool(), work, items, UNDER_WAY["cpu"] - 1)
@@ -141,6 +148,15 @@ def answers_and_detections(model: Model, inputs: Tensor, batch: int) -> tuple[Te
     else:
         parts = list(one_each_core(lambda part: model.answer(inputs[part]), batches(len(inputs), batch)))
     return torch.cat([scores for scores, _ in parts]), [found for _, found in parts if found is not None]
+
+
+def masks_of(model: Model, inputs: Tensor, batch: int) -> Tensor:
+    """Return a segmenter's masks for host inputs, on the host."""
+    if model.device.type != "cpu":
+        parts, _ = halving(lambda part: model.segment(inputs[part].to(model.device)).cpu(), len(inputs), batch)
+    else:
+        parts = list(one_each_core(lambda part: model.segment(inputs[part]), batches(len(inputs), batch)))
+    return torch.cat(parts)
 
 
 @contextmanager

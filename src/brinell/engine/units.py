@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,11 +10,13 @@ from typing import Any
 
 from brinell.engine.context import RunContext
 from brinell.engine.progress import Reporter
-from brinell.engine.setup import Job
+from brinell.engine.setup import Job, RunSetup
 from brinell.engine.shards import Entry
 from brinell.engine.tuning import images_per_second, measured_speed
+from brinell.errors import RunError
 from brinell.runs.schema import Unit
 
+UNITS_PER_PART = 4  # fewest shards of a part, so that parts take about the same time
 UNIT_SECONDS = 60.0  # longest unit, if every search needs as many trials as it can
 
 
@@ -26,20 +29,54 @@ def unit_size(execution: Mapping[str, Any], job: Job, entries: Sequence[Entry]) 
     return min(most, int(execution.get("unit", {}).get(_name(job), most)))
 
 
-def fix_unit_size(context: RunContext, job: Job, entries: Sequence[Entry]) -> None:
-    """Measure how many images fit into a unit, and store it in the manifest: a resumed run must have the same units.
+def measured_sizes(
+    setup: RunSetup, jobs: Sequence[Job], entries: Sequence[Entry], execution: Mapping[str, Any]
+) -> dict[str, int]:
+    """Measure how many images fit into a unit of each job. They are stored in the manifest: all who measure a run, at once
+    or later, must have the same units.
 
-    Units are as large as requested where `shard` is given; the answers of a service are stored one by one anyway.
+    Units are as large as requested where `shard` is given; the answers of a service are stored one by one anyway. Of a
+    run in parts, each part has several units of every job.
     """
-    config, execution = context.setup.config.execution, context.manifest["execution"]
-    given = config.shard is not None or job.model.service is not None or job.method.trials_per_unit is not None
-    if given or not entries or _name(job) in execution.get("unit", {}):
+    config, part = setup.config.execution, setup.config.execution.part_of_run()
+    sizes = {}
+    for job in jobs:
+        given = config.shard is not None or job.model.service is not None or job.method.trials_per_unit is not None
+        if given or not entries:
+            continue
+        batch = int(execution["batch"][job.model.name])
+        rate = measured_speed(job.model)[1] if config.batch is None else images_per_second(job.model, batch)
+        size = _limited(int(execution["shard"]), UNIT_SECONDS * rate / _most_trials(job, entries))
+        if part is not None:
+            size = _limited(size, len(entries) / (part.count * UNITS_PER_PART))
+        sizes[_name(job)] = size
+    return sizes
+
+
+def fix_unit_size(context: RunContext, job: Job, entries: Sequence[Entry]) -> None:
+    """Store the size of a job's units in a manifest that doesn't have it: one of an earlier version."""
+    execution = context.manifest["execution"]
+    if _name(job) in execution.get("unit", {}):
         return
-    batch = context.batch(job.model)
-    rate = measured_speed(job.model)[1] if config.batch is None else images_per_second(job.model, batch)
-    size = _limited(int(execution["shard"]), UNIT_SECONDS * rate / _most_trials(job, entries))
-    execution.setdefault("unit", {})[_name(job)] = size
-    context.store.write_manifest(context.manifest)
+    sizes = measured_sizes(context.setup, [job], entries, execution)
+    if sizes:
+        if context.part is not None:
+            raise RunError(
+                f"the run in {context.store.url} was begun by an earlier version; resume it without --part, or choose "
+                "another folder with --out"
+            )
+        execution.setdefault("unit", {}).update(sizes)
+        context.save("execution")
+
+
+def count_units(context: RunContext, jobs: Sequence[Job], entries: Sequence[Entry]) -> None:
+    """Store the number of units of all jobs at once, as parts do: what they all write must be the same."""
+    execution = context.manifest["execution"]
+    shards = {_name(job): math.ceil(len(entries) / unit_size(execution, job, entries)) for job in jobs}
+    counts = {_name(job): shards[_name(job)] * len(job.changes) for job in jobs}
+    context.manifest["units"] = {**context.manifest.get("units", {}), **counts}
+    context.manifest["shards"] = shards
+    context.save("units", "shards")
 
 
 def record_units(context: RunContext, job: Job, count: int) -> None:
@@ -47,7 +84,7 @@ def record_units(context: RunContext, job: Job, count: int) -> None:
     recorded = context.manifest.setdefault("units", {})
     if recorded.get(_name(job)) != count:
         recorded[_name(job)] = count
-        context.store.write_manifest(context.manifest)
+        context.save("units")
 
 
 def _name(job: Job) -> str:

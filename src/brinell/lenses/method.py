@@ -15,10 +15,12 @@ import torch
 from torch import Tensor
 
 from brinell.boxes import Detections
+from brinell.config.criterion import Task as ModelTask
 from brinell.config.lens import LensOptions
 from brinell.criteria.verdict import Verdict
 from brinell.lenses.entry import Entry
 from brinell.lenses.sampling import Chosen, Sampling
+from brinell.masks import Overlap
 from brinell.models.model import Model
 from brinell.motion.frames import Frames
 from brinell.perturb.change import Change
@@ -50,6 +52,8 @@ class Outcome:
 
     `grey` (mean grey value) and `colours` (their number) are measured where the change asks for them; `detections` are all
     that a detector found, and `cause` is why its answer is broken (see `criteria.criterion.CAUSES`; -1: it isn't).
+    `overlap` is how a segmenter's masks agree with the true ones; the outcome of clean images has the `masks` themselves.
+    `distance` is how far an embedder's vectors are from those of the clean images, whose outcome has the `vectors`.
     """
 
     verdict: Verdict
@@ -59,6 +63,10 @@ class Outcome:
     colours: Tensor | None
     detections: Detections | None = None
     cause: Tensor | None = None
+    overlap: Overlap | None = None
+    masks: Tensor | None = None
+    distance: Tensor | None = None
+    vectors: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class Shard:
     `full` is how many trials keep the machine busy: with fewer left, a search may query ahead. `sizes` are the heights
     and widths of the originals, int64 (N, 2), for a lens that needs them; `boxes` are the objects' boxes in their
     pixels, (N, 4), NaN where unknown. `ids` (int64 (N,)) and the `model`'s name are for naming files. `sampling` is what a
-    budget leaves of the trials; None: all of them.
+    budget leaves of the trials; None: all of them. `stored` returns what a smaller budget stored under a file's name.
     """
 
     count: int
@@ -81,6 +89,7 @@ class Shard:
     ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     model: str = ""
     sampling: Sampling | None = None
+    stored: Callable[[str], bytes | None] = lambda name: None
 
     @property
     def resumed(self) -> bool:
@@ -159,7 +168,7 @@ class Files:
     content: Mapping[str, bytes]
 
 
-Columns = dict[str, Tensor | Nullable | Categorical | Detections | Files]
+Columns = dict[str, Tensor | Nullable | Categorical | Detections | Overlap | Files]
 Measuring = Generator[Trials | Task, Any, Columns]  # an outcome is sent for trials, and the results of a task
 
 
@@ -188,10 +197,11 @@ class Method(Generic[Options]):
     estimated; None: trials can't be made fewer. `by_window`: trials depend on an image's size. `with_originals`: the
     originals are needed besides the model inputs. `check` gets the model and all image sizes (int64 (N, 2)) before
     anything is queried, and returns warnings or raises. `draw` makes pictures of its own. `timed`: rows store the seconds
-    per image. `weaker` returns
+    per image. `queries_per_cell`: what one of the cells takes that a budget chooses. `weaker` returns
     changes that are known not to break. `opposite` is for rows that pair a failure with a similar image that is right:
     from the parameters of both (T, P) and the sizes of the originals (int64 (T, 2)) it returns the parameters of the
-    image on the other side of the right one, and which of them exist (bool (T,)).
+    image on the other side of the right one, and which of them exist (bool (T,)). `refuses`: why models of a task can't be
+    measured.
     """
 
     changes: Callable[[Options], Iterable[Change]]
@@ -207,9 +217,11 @@ class Method(Generic[Options]):
     check: Callable[[Options, Model, Tensor], list[str]] | None = None
     draw: Callable[[Drawing, Options], None] | None = None
     timed: bool = False
+    queries_per_cell: int = 1
     weaker: Callable[[Trials], Trials] | None = None
     opposite: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
     catalogue: Callable[[], Iterable[Entry]] = tuple
+    refuses: Mapping[ModelTask, str] = field(default_factory=dict)
 
 
 def halve(trials: Trials) -> Trials:

@@ -110,7 +110,7 @@ class Reading:
     """A figure of a model under an operator with its interval, and the number of images that it is computed from.
 
     `level` is where it was measured, if it goes by levels; `detail` says more, such as a direction; `unit` is that of
-    a value that is not a share. A value that is never reached is infinite.
+    a value that is not a share. A value that is never reached is infinite. `slice` names the images, if not all.
     """
 
     model: str
@@ -120,6 +120,7 @@ class Reading:
     level: int | None = None
     detail: str = ""
     unit: str = ""
+    slice: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,10 @@ class Compared(Protocol):
 
 @dataclass(frozen=True)
 class ComparisonTable:
-    """A table that a lens adds to a comparison: `rows` for people, under `heads`, and the same as plain `records`."""
+    """A further table of a comparison: `rows` for people, under `heads`, and the same as plain `records`.
+
+    Terminals and Markdown show only those that are `brief`.
+    """
 
     name: str
     title: str
@@ -184,6 +188,7 @@ class ComparisonTable:
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     records: tuple[dict[str, Any], ...]
+    brief: bool = False
 
 
 @dataclass(frozen=True)
@@ -214,14 +219,16 @@ class Reader:
     `parameters` is an SQL expression for the list of parameters that replays it, and `field` one for its random field.
     Where images are variants of an original in the dataset, `compare_with_original` compares them with that instead of
     the clean image. `cells` says, for an operator's id, what a budget chooses of each image, such as levels; None where an
-    image's queries can't be divided, so that it chooses images. `order` are the columns that a full run's rows are sorted
+    image's queries can't be divided, so that it chooses images. Where rows count cells, those of an image are `counted`
+    again when a larger budget adds to it. `order` are the columns that a full run's rows are sorted
     by within a unit; "changed" puts clean images first.
     `finish` computes further `tables` once, when a run has all rows, and returns advice in a line if it lacks something
     that it needs. `motions` is for a lens that moves images: the coordinates of an operator's motions by image, and the
     score of random ones (see `brinell export-moved`). `compare` makes a further table for a comparison, from what changed
-    in the lens's measures. Rules can limit `measures` and `statistics`. `hardness` says what hardness means under this
-    lens. `maps` is for a lens that asks about places: "module:function" of a function from the run, the lens's options,
-    a model and an image to `AnswerMap`s.
+    in the lens's measures, and `compare_overall` one of figures over everything that it measured, from the runs and names
+    of two models. `overall` returns such figures of one model, some of them against a baseline, for leaderboards. Rules can
+    limit `measures` and `statistics`. `hardness` says what hardness means under this lens. `maps` is for a lens that asks
+    about places: "module:function" of a function from the run, the lens's options, a model and an image to `AnswerMap`s.
     """
 
     columns: Schema
@@ -232,10 +239,13 @@ class Reader:
     compare_with_original: bool = False
     cells: Callable[[str], str | None] = lambda operator: None
     order: tuple[str, ...] = ("image",)
+    counted: bool = False
     measures: tuple[Measure, ...] = ()
     statistics: tuple[Statistic, ...] = ()
     hardness: Scale | None = None
     compare: Callable[[Sequence[Compared]], ComparisonTable | None] | None = None
+    compare_overall: Callable[[tuple[Run, str], tuple[Run, str]], ComparisonTable | None] | None = None
+    overall: Callable[[Run, str, tuple[Run, str] | None], Mapping[str, Estimate]] | None = None
     failures: Failures | None = None
     exhibits: Callable[[Run, Mapping[str, Any]], list[Exhibit]] | None = None
     finish: Callable[[Run], str | None] | None = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from brinell.lenses.lens import LENSES
 from brinell.runs.run import Run
 
@@ -23,13 +26,18 @@ def describe_sample(run: Run) -> str:
     parts: dict[str, list[str]] = {}
     for lens, operator in run.query(_SAMPLED):
         noun = LENSES[lens].reader.cells(operator)
-        budget = run.manifest["budget"]
-        part = (
-            f"{budget['images']} of {budget['of']} images"
-            if noun is None
-            else f"{100 * run.share:.3g}% of each image's {noun}"
-        )
+        part = _describe_part(run.manifest["budget"], noun)
         lenses = parts.setdefault(part, [])
         lenses += [] if lens in lenses else [lens]
     what = ", ".join(f"{part} ({' and '.join(lenses)})" for part, lenses in parts.items())
     return f"Sampled under a budget: {what}, chosen at random; intervals allow for what was left out." if what else ""
+
+
+def _describe_part(budget: Mapping[str, Any], noun: str | None) -> str:
+    """Return what was chosen: images, or cells of each image; a run that stopped early has cells of some images."""
+    images = f"{budget['images']:,} of {budget['of']:,} images"
+    if noun is None:
+        return images
+    share = max(budget["share"], budget.get("cells", 0.0))
+    stopped = f", {images}" if "cells" in budget and budget["images"] < budget["of"] else ""
+    return f"{100 * share:.3g}% of each image's {noun}{stopped}"

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from brinell.draws import Draws, key
 
-_SHIFT, _ROUNDING, _ORDER = range(3)  # purposes of draws
+_SHIFT, _ROUNDING, _ORDER, _PLACE = range(4)  # purposes of draws
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,10 @@ class Sampling:
         rank = spread_order(cells)[1][(torch.arange(cells) - shift) % cells]
         before, now = (_count(share, cells, draws)[:, None] for share in (self.done, self.share))
         return Chosen((rank >= before) & (rank < now), now[:, 0].to(torch.float64) / cells)
+
+    def place(self, change: str, ids: Tensor) -> Tensor:
+        """Return three numbers in (0, 1) for each image, (N, 3): where its grid begins, down and across, and rounding."""
+        return Draws.of(key("budget", self.seed, change), ids.cpu()).uniform(_PLACE, 3)
 
 
 def _count(share: float, cells: int, draws: Draws) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a detector found in changed images, next to what it found in the clean ones, which move with the image."""
+"""What a detector or segmenter found in changed images, next to what it found in the clean ones, which move with them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from brinell.boxes import Detections, areas, clip_boxes, move_boxes
 from brinell.criteria.criterion import Scene
 from brinell.criteria.distance import own_regions
+from brinell.masks import Overlap, move_masks, overlap
 from brinell.models.model import Model
 from brinell.perturb.change import Change, Layout
 
@@ -26,6 +27,22 @@ class Move:
         """Return where boxes (T, K, 4) of the clean model input lie on the changed one."""
         matrices = self.change.matrices(self.parameters, self.layout)
         return boxes if matrices is None else move_boxes(boxes, matrices)
+
+    def masks(self, *masks: Tensor) -> tuple[Tensor, ...]:
+        """Return masks (T, H, W) of the clean model input as they are on the changed one."""
+        matrices = self.change.matrices(self.parameters, self.layout)
+        return masks if matrices is None else tuple(move_masks(each, matrices) for each in masks)
+
+
+def make_overlap(model: Model, masks: Tensor, clean: Tensor, true: Tensor | None, move: Move | None) -> Overlap:
+    """Return how a segmenter's masks agree with the true ones, and with those of the clean images (N, H, W each).
+
+    Without true masks, those of the clean images count as true.
+    """
+    true = clean if true is None else true
+    if move is not None:
+        true, clean = move.masks(true, clean)
+    return overlap(masks, true, clean, model.outputs)
 
 
 def make_scene(

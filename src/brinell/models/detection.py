@@ -218,6 +218,8 @@ def _only(fitting: Sequence[Tensor], role: str, outputs: Mapping[Any, Tensor], n
 
 def _from_columns(output: Tensor, decoding: Decoding, name: str) -> Heads:
     """Split one tensor (N, A, 4 + classes), or (N, 4 + classes, A): there are more boxes than columns."""
+    if output.ndim == 3 and decoding.labels == "column":
+        return _from_found(output, name)
     if output.ndim != 3:
         raise ModelError(f"detector {name} should return a tensor (N, A, 4 + classes), but returned {tuple(output.shape)}")
     if output.shape[1] < output.shape[2]:
@@ -227,6 +229,13 @@ def _from_columns(output: Tensor, decoding: Decoding, name: str) -> Heads:
         raise ModelError(f"detector {name} returns {output.shape[2]} columns, which leaves none for the scores of classes")
     objectness = None if decoding.objectness is None else output[..., 4]
     return Heads(output[..., :4], output[..., first:], objectness=objectness)
+
+
+def _from_found(output: Tensor, name: str) -> Heads:
+    """Split one tensor (N, A, 6) of boxes that a network has suppressed itself: box, score and class."""
+    if output.shape[2] != 6:
+        raise ModelError(f"detector {name} should return 6 columns with labels=column, but returned {tuple(output.shape)}")
+    return Heads(output[..., :4], output[..., 4], output[..., 5].round())
 
 
 def _from_list(outputs: Sequence[Mapping[str, Tensor]], name: str) -> Heads:

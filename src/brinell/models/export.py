@@ -48,6 +48,19 @@ def export_forward(module: nn.Module, preprocess: Preprocess, name: str) -> Forw
     return forward
 
 
+def exported_file(module: nn.Module, preprocess: Preprocess, name: str) -> Path:
+    """Return the cached ONNX file of a module, which is made if it isn't there."""
+    file = cached_file(module, preprocess)
+    if not file.is_file():
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            export(module, preprocess.normalise(probe_images(preprocess)), path, name)
+            keep(path, file)
+    if not file.is_file():
+        raise ModelError(f"model {name} can't be quantised: the cache folder {file.parent} can't be written to")
+    return file
+
+
 def _checked(forward: Forward, images: Tensor, expected: Tensor, name: str) -> Forward:
     """Return a forward pass, or raise if it doesn't return the expected scores."""
     with torch.inference_mode():

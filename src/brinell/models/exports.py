@@ -71,7 +71,7 @@ def _source(kind: type) -> str:
 
 
 def keep(export: Path, file: Path) -> None:
-    """Copy an export into the cache atomically, and remove the files that were not used for longest.
+    """Copy an export, or another file, into the cache atomically, and remove the files that were not used for longest.
 
     A cache that can't be written to is not used.
     """
@@ -82,7 +82,7 @@ def keep(export: Path, file: Path) -> None:
         with part.open("rb+") as copied:
             os.fsync(copied.fileno())
         part.replace(file)
-        for old in sorted(file.parent.glob("*.onnx"), key=lambda each: each.stat().st_mtime)[:-KEPT]:
+        for old in sorted(file.parent.glob(f"*{file.suffix}"), key=lambda each: each.stat().st_mtime)[:-KEPT]:
             old.unlink(missing_ok=True)
     except OSError:
         with suppress(OSError):

@@ -11,9 +11,13 @@ from torch import Tensor, nn
 
 from brinell.boxes import Detections
 from brinell.classes import Classes
+from brinell.config.criterion import Task
 from brinell.errors import ModelError
+from brinell.masks import class_shares
 from brinell.models.detection import Detector
+from brinell.models.embedding import Embedder
 from brinell.models.preprocess import Preprocess
+from brinell.models.segmentation import Segmenter
 
 Forward = Callable[[Tensor], Tensor]
 
@@ -65,6 +69,11 @@ class Service(Protocol):
         """The queries of the current run."""
         ...
 
+    @property
+    def seen(self) -> Mapping[int, str]:
+        """The texts of answers that are no classes, by output."""
+        ...
+
     def begin(self, run: str) -> None:
         """Count queries for a run from now on, in addition to those it made before it was interrupted."""
         ...
@@ -83,24 +92,30 @@ class Internals:
 
 @dataclass(frozen=True)
 class Description:
-    """What is known about a model before it is first run."""
+    """What is known about a model before it is first run.
+
+    `probabilities`: whether its scores are known to be probabilities, though they need not add up to 1; None: a first run
+    shows it.
+    """
 
     name: str
     source: str
     preprocess: Preprocess
     classes: Classes | None = None
+    probabilities: bool | None = None
 
 
 @dataclass(frozen=True)
 class Model:
-    """A classifier or detector on its device.
+    """A classifier, detector or segmenter on its device.
 
     `forward` maps normalised float32 images (N, C, H, W) to scores (N, K); `differentiable` does the same with gradients,
     if the model has them. `facts` (source, runtime, precision and so on) are stored in the manifest. A model without
     `scores` only names a class: its output is 1 for that class and 0 for all others. A model with a `service` is queried
     over HTTP, which may cost money. A model with a `detector` can also be used as a classifier: a class's score is that of
-    its best detection in the image, or 0 if there is none. `internals` give access to a torch model's layers. A model that
-    is `whole_only` takes images in whole grey levels, such as files; others take floats, too.
+    its best detection in the image, or 0 if there is none. With a `segmenter`, it is the share of pixels that the class
+    has. With an `embedder`, classes are those of its gallery, or there is only one. `internals` give access to a torch
+    model's layers. A model that is `whole_only` takes images in whole grey levels, such as files; others take floats, too.
     """
 
     name: str
@@ -116,8 +131,19 @@ class Model:
     scores: bool = True
     service: Service | None = None
     detector: Detector | None = None
+    segmenter: Segmenter | None = None
+    embedder: Embedder | None = None
     internals: Internals | None = None
     whole_only: bool = False
+
+    @property
+    def task(self) -> Task:
+        """What the model is for."""
+        if self.segmenter is not None:
+            return "segmentation"
+        if self.embedder is not None and self.embedder.head is None:
+            return "embedding"
+        return "classification" if self.detector is None else "detection"
 
     def predict(self, inputs: Tensor) -> Tensor:
         """Return probabilities, float32 (N, K), for inputs (uint8, or floats in 0..255) on the model's device."""
@@ -132,8 +158,33 @@ class Model:
             if self.detector is not None:
                 detections = self.detector.detect(images).at(slice(count))
                 return detections.class_scores(self.outputs), detections
+            if self.segmenter is not None:
+                return self.pixel_shares(self.segmenter.segment(images)[:count]), None
+            if self.embedder is not None:
+                return self.embedder.scores(self.embedder.embed(images)[:count]), None
             scores = check_scores(self.forward(images), len(images), self.outputs, self.name)[:count]
             return (scores if self.probabilities else scores.softmax(1)), None
+
+    def segment(self, inputs: Tensor) -> Tensor:
+        """Return a segmenter's masks, int16 (N, H, W), for inputs on its device."""
+        assert self.segmenter is not None
+        with torch.inference_mode():
+            images = self.preprocess.normalise(inputs)
+            full = images if self.device.type == "cpu" else pad_batch(images)
+            return self.segmenter.segment(full)[: len(inputs)]
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """Return an embedder's vectors, float32 (N, D), of length 1, for inputs on its device."""
+        assert self.embedder is not None
+        with torch.inference_mode():
+            images = self.preprocess.normalise(inputs)
+            full = images if self.device.type == "cpu" else pad_batch(images)
+            return self.embedder.embed(full)[: len(inputs)]
+
+    def pixel_shares(self, masks: Tensor) -> Tensor:
+        """Return a segmenter's scores, float32 (N, K): the share of the pixels that each class has."""
+        assert self.segmenter is not None
+        return class_shares(masks, self.outputs, self.segmenter.background)
 
     def gradient(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """Return the gradient of each image's cross entropy with respect to its values in 0..255, float32 (N, C, H, W)."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from brinell.classes import Classes
+from brinell.config.criterion import Task
 from brinell.config.detection import Decoding
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
@@ -19,12 +20,15 @@ from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.models.code import code_digest
 from brinell.models.detection import Heads, box_probabilities, read_heads
 from brinell.models.device import select_device
-from brinell.models.export import export_forward
+from brinell.models.export import export_forward, exported_file
 from brinell.models.exports import weights_fingerprint
 from brinell.models.model import Description, Forward, Internals, Model, pad_batch
+from brinell.models.onnx import file_fingerprint, open_session, session_forward
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
-from brinell.models.probe import make_classifier, make_detector, probe
+from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe
+from brinell.models.quantise import INT8_FACTS, fp8_module, is_dynamic, quantise_file
+from brinell.models.segmentation import PixelOutput
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -36,13 +40,43 @@ def model_from_module(
     *,
     known: Preprocess,
     classes: Classes | None,
-    detector: bool = False,
+    task: Task = "classification",
 ) -> Model:
-    """Make a classifier or detector from a torch module, the user's options and what is known about the model."""
-    detector = options.is_detector(detector)
+    """Make a model from a torch module, the user's options and what is known about it: `task` is what it is known for."""
+    detector = options.is_detector(task == "detection")
+    if options.task == "embedding":
+        from brinell.models.embedders import embedder_from_module  # it imports this module
+
+        return embedder_from_module(module, options, execution, known)
     preprocess, classes = select_preprocess(options, known), select_classes(options, classes)
     description = Description(options.label, options.source, preprocess, classes)
-    return from_module(module, description, execution, options if detector else None)
+    if options.is_segmenter(task == "segmentation"):
+        return _quantised_segmenter(module, description, options, execution)
+    return from_quantised(module, description, options, execution, detector=detector)
+
+
+def from_quantised(
+    module: nn.Module, description: Description, options: ModelOptions, execution: Execution, *, detector: bool = False
+) -> Model:
+    """Make a model from a torch module, quantised if the options ask for it."""
+    decoding = options if detector else None
+    if options.quantise is None:
+        return from_module(module, description, execution, decoding)
+    if options.quantise == "fp8":
+        model = from_module(fp8_module(module), description, execution, decoding)
+        return replace(model, facts={**model.facts, "quantised": "fp8 weights"})
+    if detector or select_device(execution).type != "cpu":
+        what = "a classifier" if detector else "the CPU"
+        raise ConfigError(f"quantise=int8 needs {what} for {options.source}; export it to ONNX, or use quantise=fp8")
+    model = from_module(module, description, execution.model_copy(update={"runtime": "torch"}), decoding)
+    file = quantise_file(exported_file(module, description.preprocess, description.name), options, description.preprocess)
+    forward, facts = (
+        session_forward(open_session(file), single=is_dynamic(options)),
+        {**model.facts, **INT8_FACTS, "runtime": "onnxruntime"},
+    )
+    return replace(
+        model, forward=forward, differentiable=None, internals=None, fingerprint=file_fingerprint(file), facts=facts
+    )
 
 
 def from_module(
@@ -58,8 +92,8 @@ def from_module(
     fingerprint = weights_fingerprint(module)
     module = module.eval().requires_grad_(False)
     probed = probe(module.to(device, torch.float32), description, device)
-    forward, running = _fastest_forward(module, name, description.preprocess, device, execution)
-    differentiable = _torch_forward(module, execution) if running["runtime"] != "onnxruntime" else module
+    forward, running = fastest_forward(module, name, description.preprocess, device, execution)
+    differentiable = torch_forward(module, execution) if running["runtime"] != "onnxruntime" else module
 
     def log_probabilities(images: Tensor) -> Tensor:
         return differentiable(images).to(torch.float32).clamp(min=1e-30).log()
@@ -69,6 +103,38 @@ def from_module(
     model = make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
     internals = Internals(module, log_probabilities if probed.probabilities else differentiable)
     return replace(model, differentiable=differentiable, internals=internals)
+
+
+def _quantised_segmenter(module: nn.Module, description: Description, options: ModelOptions, execution: Execution) -> Model:
+    """Make a segmenter from a torch module, quantised if the options ask for it."""
+    if options.quantise == "int8":
+        raise ConfigError(f"quantise=int8 needs a classifier for {options.source}; export it to ONNX, or use quantise=fp8")
+    chosen = module if options.quantise is None else fp8_module(module)
+    model = segmenter_from_module(chosen, description, execution, options.output)
+    return model if options.quantise is None else replace(model, facts={**model.facts, "quantised": "fp8 weights"})
+
+
+def segmenter_from_module(
+    module: nn.Module, description: Description, execution: Execution, output: str | None = None
+) -> Model:
+    """Make a segmenter from a torch module that takes normalised images; `read_pixels` says what it may return."""
+    device, name = select_device(execution), description.name
+    fingerprint, code = weights_fingerprint(module), code_digest(module)
+    pixels = PixelOutput(module, output, name).eval().requires_grad_(False).to(device, torch.float32)
+    forward, running = fastest_forward(pixels, name, description.preprocess, device, execution)
+    differentiable = torch_forward(pixels, execution) if running["runtime"] != "onnxruntime" else pixels
+    facts = {"source": description.source, **running, "precision": execution.precision, "device": str(device)}
+    facts |= code_facts(code)
+    model, reading = make_segmenter(forward, description, device=device, fingerprint=fingerprint, facts=facts)
+
+    def shares(images: Tensor) -> Tensor:
+        return reading.shares(differentiable(images))
+
+    def log_shares(images: Tensor) -> Tensor:
+        return shares(images).clamp(min=1e-30).log()
+
+    graded = shares if reading.differentiable else None
+    return replace(model, differentiable=graded, internals=Internals(module, log_shares))
 
 
 def code_facts(digest: str | None) -> dict[str, str]:
@@ -85,7 +151,7 @@ def _detector_from_module(module: nn.Module, decoding: Decoding, description: De
     device = select_device(execution)
     fingerprint = weights_fingerprint(module)
     module = module.eval().requires_grad_(False).to(device, DTYPES[execution.precision])
-    run: Any = _torch_forward(module, execution)
+    run: Any = torch_forward(module, execution)
 
     def heads(images: Tensor) -> Heads:
         return read_heads(run(images), decoding, name)
@@ -107,7 +173,7 @@ def _detector_from_module(module: nn.Module, decoding: Decoding, description: De
     return replace(model, internals=Internals(module, best_scores))
 
 
-def _fastest_forward(
+def fastest_forward(
     module: nn.Module, name: str, preprocess: Preprocess, device: torch.device, execution: Execution
 ) -> tuple[Forward, dict[str, str]]:
     """Return the fastest way to run a module that the options allow, its name, and why it is not a faster one."""
@@ -126,12 +192,12 @@ def _fastest_forward(
     layout = torch.channels_last if execution.channels_last else torch.contiguous_format
     module.to(device, dtype).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
     if not execution.compile:
-        return _torch_forward(module, execution), {"runtime": "torch", **slower}
-    compiled = _torch_forward(torch.compile(module), execution)
+        return torch_forward(module, execution), {"runtime": "torch", **slower}
+    compiled = torch_forward(torch.compile(module), execution)
     return lambda images: compiled(pad_batch(images))[: len(images)], {"runtime": "torch compiled"}
 
 
-def _torch_forward(module: Forward, execution: Execution) -> Forward:
+def torch_forward(module: Forward, execution: Execution) -> Forward:
     """Return a function that converts images to a module's precision and memory format, and runs it."""
     dtype = DTYPES[execution.precision]
     layout = torch.channels_last if execution.channels_last else torch.contiguous_format

@@ -19,28 +19,48 @@ from brinell.errors import MissingExtra, ModelError
 from brinell.models.detection import Heads, read_heads
 from brinell.models.device import select_device
 from brinell.models.model import Description, Forward, Model
+from brinell.models.onnx_metadata import Known, read_known
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
-from brinell.models.probe import make_classifier, make_detector, probe
+from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe
+from brinell.models.quantise import is_dynamic, quantise_file
 
 
 def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
-    """Open an ONNX file with one image input: RGB or grey, NCHW or NHWC, float in [0, 1] or uint8.
+    """Open an ONNX file with one image input: RGB, BGR or grey, NCHW or NHWC, float or uint8.
 
-    Size and channels are read from the file; the class list and the normalisation, if it needs any, are options.
+    Size and channels are read from the file, and what else `onnx_metadata` finds; options override it.
     """
     file = Path(path).expanduser()
     device = select_device(execution)
     session = open_session(file, device)
-    preprocess = select_preprocess(options, _read_input(session, options))
-    description = Description(options.label, options.source, preprocess, select_classes(options, None))
-    fingerprint = _file_fingerprint(file)
+    known = read_known(file, session, _read_input(session, options))
+    options = known.override(options)
+    preprocess = select_preprocess(options, known.preprocess)
+    _check_size(preprocess, known, options)
+    description = Description(options.label, options.source, preprocess, select_classes(options, known.classes))
     facts = {"source": options.source, "runtime": "onnxruntime", "precision": "fp32", "device": str(device)}
-    if options.is_detector():
+    if options.quantise is not None:
+        last = _channels_last(session.get_inputs()[0].shape) if options.layout is None else options.layout == "nhwc"
+        file = quantise_file(file, options, preprocess, last=last)
+        session = open_session(file, device)
+        facts["quantised"] = f"{options.quantise} by onnxruntime" if options.quantise == "int8" else "fp8 weights"
+    fingerprint = file_fingerprint(file)
+    if options.task == "embedding":
+        from brinell.models.embedders import check_embedder, make_embedder  # it imports this module
+
+        check_embedder(options)
+        run = session_forward(session, options.output)
+        model = make_embedder(run, description, options, device=device, fingerprint=fingerprint, facts=facts)
+    elif options.is_segmenter():
+        options.is_detector()  # raises for options of detectors
+        run = session_forward(session, options.output)
+        model, _ = make_segmenter(run, description, device=device, fingerprint=fingerprint, facts=facts)
+    elif options.is_detector():
         heads = _session_heads(session, options)
         model = make_detector(heads, options, description, device=device, fingerprint=fingerprint, facts=facts)
     else:
-        forward = session_forward(session, options.output)
+        forward = session_forward(session, options.output, last=_last(options), single=is_dynamic(options))
         probed = probe(forward, description, device)
         model = make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
     return replace(model, whole_only=_takes_bytes(session))
@@ -66,27 +86,29 @@ def open_session(path: Path, device: torch.device | None = None) -> Any:
         raise ModelError(f"onnxruntime can't load {path.name}: {str(error).strip().splitlines()[0]}") from error
 
 
-def session_forward(session: Any, output: str | None = None) -> Forward:
-    """Return a session as a function of float32 NCHW tensors."""
+def session_forward(session: Any, output: str | None = None, *, last: bool | None = None, single: bool = False) -> Forward:
+    """Return a session as a function of float32 NCHW tensors; `single`: it gets one image at a time."""
     names = [out.name for out in session.get_outputs()]
     if output is not None and output not in names:
         raise ModelError(f"the ONNX file has no output {output!r}; it has {', '.join(names)}")
-    run = _session_runner(session, [output or names[0]])
+    run = _session_runner(session, [output or names[0]], last, single=single)
     return lambda images: run(images)[0]
 
 
 def _session_heads(session: Any, options: ModelOptions) -> Callable[[Tensor], Heads]:
     """Return a session as a function that returns a detector's outputs by their roles."""
     names = [out.name for out in session.get_outputs()]
-    run = _session_runner(session, names)
+    run = _session_runner(session, names, _last(options), single=is_dynamic(options))
     return lambda images: read_heads(dict(zip(names, run(images), strict=True)), options, options.label)
 
 
-def _session_runner(session: Any, chosen: list[str]) -> Callable[[Tensor], list[Tensor]]:
+def _session_runner(
+    session: Any, chosen: list[str], last: bool | None = None, *, single: bool = False
+) -> Callable[[Tensor], list[Tensor]]:
     """Return a function from float32 NCHW tensors to the chosen outputs of a session."""
     entry = session.get_inputs()[0]
-    fixed_batch = entry.shape[0] if isinstance(entry.shape[0], int) else None
-    last = _channels_last(entry.shape)
+    fixed_batch = entry.shape[0] if isinstance(entry.shape[0], int) else 1 if single else None
+    last = _channels_last(entry.shape) if last is None else last
     whole = _takes_bytes(session)
     half = entry.type == "tensor(float16)"
 
@@ -122,25 +144,41 @@ def _takes_bytes(session: Any) -> bool:
     return bool(session.get_inputs()[0].type == "tensor(uint8)")
 
 
+def _last(options: ModelOptions) -> bool | None:
+    """Whether channels are the last axis; None: the shape of the input says it."""
+    return None if options.layout is None else options.layout == "nhwc"
+
+
 def _channels_last(shape: list[Any]) -> bool:
     return len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3)
 
 
 def _read_input(session: Any, options: ModelOptions) -> Preprocess:
-    """Return the size and channels of the model input that the file declares."""
+    """Return the size and channels of the model input that the file declares; a side of any length is 0."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4:
         described = ", ".join(f"{entry.name}{entry.shape}" for entry in inputs)
         raise ModelError(f"{options.source} should have one image input (N, C, H, W), but has {described}")
     shape = inputs[0].shape
-    channels, height, width = (shape[3], shape[1], shape[2]) if _channels_last(shape) else shape[1:]
-    if options.size is None and not (isinstance(height, int) and isinstance(width, int)):
-        raise ModelError(f"{options.source} takes images of any size; choose one: {options.source}?size=224")
+    chosen = _last(options)
+    last = _channels_last(shape) if chosen is None else chosen
+    channels, height, width = (shape[3], shape[1], shape[2]) if last else shape[1:]
     sides = [side if isinstance(side, int) else 0 for side in (height, width)]
     return Preprocess(height=sides[0], width=sides[1], channels=channels if channels in (1, 3) else 3)
 
 
-def _file_fingerprint(path: Path) -> str:
+def _check_size(preprocess: Preprocess, known: Known, options: ModelOptions) -> None:
+    """Raise if the size of the model input is unknown, or doesn't fit the network's stride."""
+    if 0 in (preprocess.height, preprocess.width):
+        raise ModelError(f"{options.source} takes images of any size; choose one: {options.source}?size=224")
+    if preprocess.height % known.stride or preprocess.width % known.stride:
+        raise ModelError(
+            f"{options.source} has a stride of {known.stride}, of which the sides of its input should be multiples, "
+            f"but they are {preprocess.height} and {preprocess.width}"
+        )
+
+
+def file_fingerprint(path: Path) -> str:
     """Return 16 hex digits of a hash of a file and, if its weights are in other files, of those."""
     digest = hashlib.blake2b(digest_size=8)
     for file in (path, *_weight_files(path)):

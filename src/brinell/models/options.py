@@ -11,6 +11,7 @@ from brinell.errors import ConfigError
 from brinell.models.imagenet import imagenet_classes
 from brinell.models.preprocess import Preprocess
 
+LETTERBOX_FILL = 114  # grey level of the bars, as in YOLO
 CROP_SHARE = 0.875  # side of the centre crop as a share of the resized image, as is common for ImageNet
 
 
@@ -21,7 +22,7 @@ def select_preprocess(options: ModelOptions, known: Preprocess) -> Preprocess:
     short_side = known.short_side
     if options.short_side is not None:
         short_side = options.short_side
-    elif options.resize == "stretch":
+    elif options.resize in ("stretch", "letterbox"):
         short_side = None
     elif options.resize == "crop" and (short_side is None or options.size is not None):
         short_side = round(max(height, width) / CROP_SHARE)
@@ -29,8 +30,18 @@ def select_preprocess(options: ModelOptions, known: Preprocess) -> Preprocess:
         raise ConfigError(
             f"short_side is {short_side}, but a crop of {height}x{width} needs at least {max(height, width)}; increase it"
         )
+    fill = known.fill if options.fill is None else options.fill
+    if options.resize == "letterbox" and fill is None:
+        fill = LETTERBOX_FILL
+    elif options.resize in ("stretch", "crop") or short_side is not None:
+        fill = None
+    bgr = known.bgr if options.bgr is None else options.bgr
+    if bgr and channels != 3:
+        raise ConfigError(f"bgr needs three channels, and {options.source} has {channels}")
     return replace(
         known,
+        fill=fill,
+        bgr=bgr,
         height=height,
         width=width,
         channels=channels,

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from brinell.masks import IGNORED, resize_masks
 from brinell.resizing.local import Local
 from brinell.resizing.repaint import Repainter
 from brinell.resizing.resample import resize
@@ -23,8 +24,9 @@ from brinell.types import Interpolation
 class Preprocess:
     """A model input: its size and channels, how images are brought to them, and the normalisation (x/255 - mean) / std.
 
-    If `short_side` is None, images are stretched to the size; otherwise their shorter side is resized to it and the centre
-    is cropped.
+    Images are stretched to the size; with a `short_side`, their shorter side is resized to it and the centre is cropped;
+    with a `fill`, they are resized to fit, and bars of that grey level fill the rest (letterbox). `bgr`: the network takes
+    blue, green and red; `mean` and `std` are still in the order red, green, blue.
     """
 
     height: int = 224
@@ -34,6 +36,8 @@ class Preprocess:
     interpolation: Interpolation = "bicubic"
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
+    fill: int | None = None
+    bgr: bool = False
 
     def model_input(self, image: Tensor) -> Tensor:
         """Return the model input, in whole grey levels, of an image of any size, grey or RGB (uint8 (C, H, W))."""
@@ -44,9 +48,10 @@ class Preprocess:
         return self._crop(self.resize(images))
 
     def resize(self, images: Tensor) -> Tensor:
-        """Return images (N, C, H, W) in the model's channels, resized but not cropped."""
+        """Return images (N, C, H, W) in the model's channels, resized but not cropped; a letterbox has its bars."""
         images = self.convert_channels(images)
-        return resize(images, *self._full_size(*images.shape[2:]), self.interpolation)
+        resized = resize(images, *self._full_size(*images.shape[2:]), self.interpolation)
+        return resized if self.fill is None else self._crop(resized)
 
     def repainter(self, image: Tensor) -> Repainter:
         """Return an image (C, H, W), in the model's channels, prepared for changes in windows; see `resizing.repaint`."""
@@ -62,18 +67,26 @@ class Preprocess:
         return top, left
 
     def _full_size(self, height: int, width: int) -> tuple[int, int]:
-        """Return the height and width that an image is resized to before the centre is cropped."""
+        """Return the height and width that an image is resized to before the centre is cropped, or bars are added."""
+        if self.fill is not None:
+            scale = min(self.height / height, self.width / width)
+            return max(1, round(height * scale)), max(1, round(width * scale))
         if self.short_side is None:
             return self.height, self.width
         wide, tall = self._resized_size((width, height), self.short_side)
         return tall, wide
 
-    def _crop(self, images: Tensor) -> Tensor:
-        height, width = images.shape[2:]
+    def masks(self, masks: Tensor) -> Tensor:
+        """Return masks (N, H, W) of images of one size on their model inputs."""
+        return self._crop(resize_masks(masks, *self._full_size(*masks.shape[1:])), IGNORED)
+
+    def _crop(self, images: Tensor, outside: int | None = None) -> Tensor:
+        height, width = images.shape[-2:]
         if (height, width) == (self.height, self.width):
             return images
         left, top = self._corner(width, height)
-        return pad(images, (-left, left + self.width - width, -top, top + self.height - height)).contiguous()
+        edges = (-left, left + self.width - width, -top, top + self.height - height)
+        return pad(images, edges, value=(self.fill or 0) if outside is None else outside).contiguous()
 
     def convert_channels(self, images: Tensor) -> Tensor:
         """Return images in the model's channels: grey is repeated, colours are weighted as in Pillow (ITU-R 601)."""
@@ -86,9 +99,9 @@ class Preprocess:
 
     def map_boxes(self, boxes: Tensor, height: int, width: int) -> Tensor:
         """Map boxes (K, 4) of an image of a height and width to its model input; they may reach beyond a crop."""
-        if self.short_side is None:
+        if self.short_side is None and self.fill is None:
             return boxes * boxes.new_tensor([self.width / width, self.height / height] * 2)
-        wide, tall = self._resized_size((width, height), self.short_side)
+        tall, wide = self._full_size(height, width)
         left, top = self._corner(wide, tall)
         return boxes * boxes.new_tensor([wide / width, tall / height] * 2) - boxes.new_tensor([left, top] * 2)
 
@@ -109,7 +122,7 @@ class Preprocess:
 
         Height and width are those of the image before it is resized.
         """
-        tall, wide = self._full_size(height, width)
+        tall, wide = self._full_size(height, width) if self.fill is None else (self.height, self.width)
         left, top = self._corner(wide, tall)
         shift = torch.eye(3, dtype=torch.float64)
         shift[:2, 2] = torch.tensor([left - (wide - 1) / 2, top - (tall - 1) / 2])
@@ -119,13 +132,17 @@ class Preprocess:
         """Return model inputs (N, C, H, W), uint8 or float in 0..255, as normalised float32 images."""
         scale, shift = _scale_and_shift(self.mean, self.std, inputs.device)
         if inputs.requires_grad or inputs.device.type != "cpu":
-            return inputs * scale + shift
-        return inputs.to(torch.float32, copy=True).mul_(scale).add_(shift)
+            return self._swap(inputs * scale + shift)
+        return self._swap(inputs.to(torch.float32, copy=True).mul_(scale).add_(shift))
 
     def denormalise(self, images: Tensor) -> Tensor:
         """Return normalised images as model inputs in whole grey levels, uint8: the inverse of `normalise`."""
         scale, shift = _scale_and_shift(self.mean, self.std, images.device)
-        return ((images - shift) / scale).round_().clamp_(0, 255).to(torch.uint8)
+        return ((self._swap(images) - shift) / scale).round_().clamp_(0, 255).to(torch.uint8)
+
+    def _swap(self, images: Tensor) -> Tensor:
+        """Swap red and blue if the network takes them so."""
+        return images.flip(1) if self.bgr else images
 
     @staticmethod
     def _resized_size(size: tuple[int, int], short_side: int) -> tuple[int, int]:
@@ -134,7 +151,9 @@ class Preprocess:
         return width, height
 
     def _corner(self, width: int, height: int) -> tuple[int, int]:
-        """Return where the centre crop begins, from the left and from the top."""
+        """Return where the centre crop begins, from the left and from the top; below 0 if there are bars."""
+        if self.fill is not None:  # an odd row or column of bars is at the right or bottom, as in YOLO's letterbox
+            return -((self.width - width) // 2), -((self.height - height) // 2)
         return round((width - self.width) / 2), round((height - self.height) / 2)
 
 

@@ -12,9 +12,11 @@ from torch import Tensor
 from brinell.boxes import Detections
 from brinell.config.detection import Decoding
 from brinell.errors import BrinellError, ModelError
+from brinell.masks import class_shares
 from brinell.models.detection import Detector, Heads, decode_heads
 from brinell.models.model import Description, Forward, Model, check_scores
 from brinell.models.preprocess import Preprocess
+from brinell.models.segmentation import PixelScores, Segmenter, find_background
 
 A = TypeVar("A")
 
@@ -34,7 +36,7 @@ def probe(forward: Forward, description: Description, device: torch.device) -> P
     """
     name, classes = description.name, description.classes
     inputs = probe_images(description.preprocess).to(device)
-    scores = check_scores(_run_first(forward, description, inputs), len(inputs), None, name)
+    scores = check_scores(run_first(forward, description, inputs), len(inputs), None, name)
     if scores.shape[1] == 0:
         raise ModelError(f"model {name} returns no scores: its output has the shape {tuple(scores.shape)}")
     if bool(scores.isnan().any()):
@@ -43,6 +45,8 @@ def probe(forward: Forward, description: Description, device: torch.device) -> P
         raise ModelError(f"model {name} has {scores.shape[1]} outputs, but its class list has {len(classes)} names")
     sums = scores.sum(1)
     positive = bool((scores >= 0).all()) and bool((scores <= 1).all())
+    if description.probabilities is not None:
+        return Probe(scores.shape[1], description.probabilities)
     return Probe(scores.shape[1], positive and torch.allclose(sums, torch.ones_like(sums), atol=1e-3))
 
 
@@ -84,7 +88,7 @@ def make_detector(
     def detect(images: Tensor) -> Detections:
         return decode_heads(heads(images), decoding, preprocess.height, preprocess.width)
 
-    first = _run_first(heads, description, probe_images(preprocess).to(device))
+    first = run_first(heads, description, probe_images(preprocess).to(device))
     outputs = _count_classes(first, decoding, description)
     return Model(
         name=description.name,
@@ -98,6 +102,42 @@ def make_detector(
         facts=facts,
         detector=Detector(detect, decoding),
     )
+
+
+def make_segmenter(
+    run: Forward,
+    description: Description,
+    *,
+    device: torch.device,
+    fingerprint: str,
+    facts: Mapping[str, str],
+) -> tuple[Model, PixelScores]:
+    """Make a segmenter from a function that returns what pixels are; and return how its output is read."""
+    preprocess, classes, name = description.preprocess, description.classes, description.name
+    first = run_first(run, description, probe_images(preprocess).to(device))
+    if first.is_floating_point() and bool(first.isnan().any()):
+        raise ModelError(f"segmenter {name} returns NaN for plain images; try --precision fp32, or check its weights")
+    pixels = PixelScores.of(first, None if classes is None else len(classes), name)
+    if classes is not None and len(classes) != pixels.classes:
+        raise ModelError(f"segmenter {name} has {pixels.classes} classes, but its class list has {len(classes)} names")
+    background = None if classes is None else find_background(classes.names)
+
+    def segment(images: Tensor) -> Tensor:
+        return pixels.masks(run(images), preprocess.height, preprocess.width)
+
+    model = Model(
+        name=name,
+        forward=lambda images: class_shares(segment(images), pixels.classes, background),
+        preprocess=preprocess,
+        device=device,
+        fingerprint=fingerprint,
+        outputs=pixels.classes,
+        probabilities=True,
+        classes=classes,
+        facts=facts,
+        segmenter=Segmenter(segment, background),
+    )
+    return model, pixels
 
 
 def _count_classes(heads: Heads, decoding: Decoding, description: Description) -> int:
@@ -116,7 +156,7 @@ def _count_classes(heads: Heads, decoding: Decoding, description: Description) -
     return len(classes)
 
 
-def _run_first(run: Callable[[Tensor], A], description: Description, inputs: Tensor) -> A:
+def run_first(run: Callable[[Tensor], A], description: Description, inputs: Tensor) -> A:
     """Return what a model returns for its first images, and raise if it can't be run on them."""
     preprocess = description.preprocess
     with torch.inference_mode():

@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from brinell.classes import Classes
+from brinell.config.criterion import Task
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import MissingExtra, ModelError
@@ -25,25 +26,25 @@ from brinell.models.model import Model
 from brinell.models.modules import model_from_module
 from brinell.models.options import select_classes
 from brinell.models.preprocess import Preprocess
+from brinell.models.processors import read_interpolation
 from brinell.registry import nearest
-from brinell.types import Interpolation
 
 IMAGENET = 1000  # classes
 Built = tuple[nn.Module, Preprocess, Classes | None]
 
 
 def open_timm(name: str, options: ModelOptions, execution: Execution) -> Model:
-    """Open a timm classifier."""
+    """Open a timm classifier, or the same network without its head as an embedder."""
     module, known, classes = timm_model(name, options, trust=execution.trust)
     return model_from_module(module, options, execution, known=known, classes=classes)
 
 
 def open_torchvision(name: str, options: ModelOptions, execution: Execution) -> Model:
-    """Open a torchvision classifier or detector."""
-    detector = options.is_detector(is_torchvision_detector(name))
-    build = torchvision_detector if detector else torchvision_model
+    """Open a torchvision classifier, detector or segmenter."""
+    task = options.task_or(torchvision_task(name))
+    build = {"detection": torchvision_detector, "segmentation": torchvision_segmenter}.get(task, torchvision_model)
     module, known, classes = build(name, options, trust=execution.trust)
-    return model_from_module(module, options, execution, known=known, classes=classes, detector=detector)
+    return model_from_module(module, options, execution, known=known, classes=classes, task=task)
 
 
 def _with_weights(
@@ -81,9 +82,21 @@ def timm_model(name: str, options: ModelOptions, *, trust: bool) -> Built:
         more = {} if classes is None else {"num_classes": classes}
         return build_by(lambda: timm.create_model(name, pretrained=pretrained, **more), f"timm:{name}")
 
+    if options.task == "embedding":
+        _refuse_checkpoint(options)
+        return _described_by_timm(timm, build(0, options.pretrained), None)
     usual = build_by(lambda: timm.get_pretrained_cfg(name), f"timm:{name}")
     own = usual.num_classes if usual is not None else build(None, False).num_classes  # a network of the hub has its own
     module, outputs = _with_weights(build, options, own, trust=trust)
+    return _described_by_timm(timm, module, _imagenet_if(outputs))
+
+
+def _refuse_checkpoint(options: ModelOptions) -> None:
+    if options.checkpoint is not None:
+        raise ModelError(f"{options.source} as an embedder can't take a checkpoint; use torch:FILE?factory=… instead")
+
+
+def _described_by_timm(timm: Any, module: nn.Module, classes: Classes | None) -> Built:
     config = timm.data.resolve_model_data_config(module)
     channels, height, width = config["input_size"]
     known = Preprocess(
@@ -95,7 +108,7 @@ def timm_model(name: str, options: ModelOptions, *, trust: bool) -> Built:
         mean=tuple(config["mean"]),
         std=tuple(config["std"]),
     )
-    return module, known, _imagenet_if(outputs)
+    return module, known, classes
 
 
 def _torchvision_models() -> Any:
@@ -106,10 +119,12 @@ def _torchvision_models() -> Any:
     return torchvision.models
 
 
-def is_torchvision_detector(name: str) -> bool:
-    """Whether torchvision has a detector of that name."""
+def torchvision_task(name: str) -> Task:
+    """Return what torchvision has a model of that name for."""
     models = _torchvision_models()
-    return name in models.list_models(module=models.detection)
+    if name in models.list_models(module=models.segmentation):
+        return "segmentation"
+    return "detection" if name in models.list_models(module=models.detection) else "classification"
 
 
 def torchvision_detector(name: str, options: ModelOptions, *, trust: bool) -> Built:
@@ -131,6 +146,31 @@ def torchvision_detector(name: str, options: ModelOptions, *, trust: bool) -> Bu
     return _Images(module), known, categories if outputs == len(categories) else None
 
 
+def torchvision_segmenter(name: str, options: ModelOptions, *, trust: bool) -> Built:
+    """Build a torchvision segmenter. Images are stretched to the size that its weights resize the shorter side to."""
+    models = _torchvision_models()
+    weights = models.get_model_weights(name).DEFAULT
+    categories = Classes(tuple(weights.meta["categories"]))
+
+    def build(classes: int | None, pretrained: bool) -> Any:
+        arguments = {"weights": weights} if pretrained else {"weights": None, "weights_backbone": None}
+        more = {} if classes is None else {"num_classes": classes}
+        with contextlib.nullcontext() if trust else _weights_only():
+            return build_by(lambda: models.get_model(name, **arguments, **more), f"torchvision:{name}")
+
+    module, outputs = _with_weights(build, options, len(categories), trust=trust)
+    recipe = weights.transforms()
+    (side,) = recipe.resize_size
+    known = Preprocess(
+        height=side,
+        width=side,
+        interpolation=read_interpolation(recipe.interpolation.value),
+        mean=tuple(recipe.mean),
+        std=tuple(recipe.std),
+    )
+    return module, known, categories if outputs == len(categories) else None
+
+
 class _Images(nn.Module):
     """A torchvision detector that takes a batch instead of a list."""
 
@@ -147,8 +187,10 @@ def torchvision_model(name: str, options: ModelOptions, *, trust: bool) -> Built
     models = _torchvision_models()
     classifiers = models.list_models(module=models)
     if name not in classifiers:
-        names = classifiers + models.list_models(module=models.detection)
-        raise ModelError(f"torchvision has no classifier or detector {name!r}; {nearest(name, names)}")
+        others = [name for part in (models.detection, models.segmentation) for name in models.list_models(module=part)]
+        raise ModelError(
+            f"torchvision has no classifier, detector or segmenter {name!r}; {nearest(name, classifiers + others)}"
+        )
     weights = models.get_model_weights(name).DEFAULT
 
     def build(classes: int | None, pretrained: bool) -> Any:
@@ -158,6 +200,9 @@ def torchvision_model(name: str, options: ModelOptions, *, trust: bool) -> Built
             return build_by(lambda: models.get_model(name, weights=chosen, **more), f"torchvision:{name}")
 
     module, outputs = _with_weights(build, options, len(weights.meta["categories"]), trust=trust)
+    if options.task == "embedding":
+        _refuse_checkpoint(options)
+        module = without_head(module)
     recipe = weights.transforms()
     known = Preprocess(
         height=recipe.crop_size[0],
@@ -168,6 +213,14 @@ def torchvision_model(name: str, options: ModelOptions, *, trust: bool) -> Built
         std=tuple(recipe.std),
     )
     return module, known, _imagenet_if(outputs)
+
+
+def without_head(module: nn.Module) -> nn.Module:
+    """Return a classifier without its last linear layer, so that it returns what that layer gets."""
+    name = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)][-1]
+    parent, _, last = name.rpartition(".")
+    setattr(module.get_submodule(parent), last, nn.Identity())
+    return module
 
 
 @contextlib.contextmanager
@@ -182,14 +235,6 @@ def _weights_only() -> Iterator[None]:
         del os.environ[name]
         if before is not None:
             os.environ[name] = before
-
-
-def read_interpolation(value: Any) -> Interpolation:
-    """Return an interpolation by a library's name or Pillow's number for it."""
-    numbers: dict[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
-    if isinstance(value, int):
-        return numbers.get(value, "bicubic")
-    return value if value in numbers.values() else "bicubic"
 
 
 def _imagenet_if(outputs: int) -> Classes | None:

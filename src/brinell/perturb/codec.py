@@ -76,19 +76,22 @@ def _compress_in_tensors(images: Tensor, qualities: Tensor, swapped: bool) -> Te
 
 
 def _compress_by_codec(images: Tensor, qualities: Tensor, swapped: bool) -> Tensor:
-    pictures = images.permute(0, 2, 3, 1).numpy()
     # OpenCV's codec expects blue first, so passing red first swaps the two
     order = slice(None) if swapped else slice(None, None, -1)
+    made = torch.empty_like(images, memory_format=torch.contiguous_format)
 
-    def compress(picture: np.ndarray, quality: int) -> np.ndarray:
-        options = [cv2.IMWRITE_JPEG_QUALITY, quality]
-        _, code = cv2.imencode(".jpg", np.ascontiguousarray(picture[..., order]), options)
+    def compress(planes: np.ndarray, target: np.ndarray, quality: int) -> None:
+        _, code = cv2.imencode(".jpg", cv2.merge(list(planes[order])), [cv2.IMWRITE_JPEG_QUALITY, quality])
         decoded = cv2.imdecode(code, cv2.IMREAD_UNCHANGED)
         assert decoded is not None
-        return decoded.reshape(picture.shape)[..., order]
+        cv2.split(decoded, list(target[order]))
 
-    decoded = np.stack(list(threads().map(compress, pictures, qualities.tolist())))
-    return torch.from_numpy(decoded).permute(0, 3, 1, 2).contiguous()
+    pairs = (list(images.contiguous().numpy()), list(made.numpy()), qualities.tolist())
+    if len(images) == 1:
+        compress(*(one[0] for one in pairs))
+    else:
+        list(threads().map(compress, *pairs))
+    return made
 
 
 @cache

@@ -84,25 +84,40 @@ def draw_plasma(draws: Draws, images: Tensor, ratio: Tensor) -> Tensor:
     Every octave fills in the centres of squares, then of diamonds, with the mean of four neighbours and a random term
     whose width is `ratio` (B,) times that of the octave before.
     """
-    batch, _, height, width = images.shape
+    height, width = images.shape[2:]
     octaves = (max(height, width) - 1).bit_length()
     noise = (draws.bits(0, 4**octaves - 1) >> 8).to(torch.float32)
     widths = (ratio[:, None] ** torch.arange(octaves)).to(torch.float32).to(images.device)
-    corners = torch.zeros(batch, 1, 1, device=images.device)
+    corners = torch.zeros(len(images), 1, 1, device=images.device)
     for octave in range(octaves):
         side = 2**octave
-        term = noise[:, side**2 - 1 : 4 * side**2 - 1].view(batch, 3, side, side) * widths[:, octave, None, None, None]
-        below = corners.roll(-1, 1) + corners
-        right = corners.roll(-1, 2) + corners
-        middles = (below.roll(-1, 2) + below).mul_(0.25).add_(term[:, 0])
-        filled = torch.empty(batch, side, 2, side, 2, device=images.device)
-        filled[:, :, 0, :, 0] = corners
-        filled[:, :, 1, :, 1] = middles
-        filled[:, :, 0, :, 1] = (middles.roll(1, 1) + middles).add_(right).mul_(0.25).add_(term[:, 1])
-        filled[:, :, 1, :, 0] = (middles.roll(1, 2) + middles).add_(below).mul_(0.25).add_(term[:, 2])
-        corners = filled.view(batch, 2 * side, 2 * side)
+        term = noise[:, side**2 - 1 : 4 * side**2 - 1].view(-1, 3, side, side) * widths[:, octave, None, None, None]
+        corners = _fill_in(corners, term)
     low, high = corners.amin((1, 2))[:, None, None, None], corners.amax((1, 2))[:, None, None, None]
     return (corners[:, None, :height, :width] - low).div_(high - low)
+
+
+def _fill_in(corners: Tensor, term: Tensor) -> Tensor:
+    """Return a map of twice the size, with random terms (B, 3, n, n) of centres and of points to the right and below."""
+    batch, side = corners.shape[:2]
+    # a frame in which what follows the last row and column is the first
+    framed = corners.new_empty(batch, side + 1, side + 1)
+    framed[:, :side, :side] = corners
+    framed[:, side, :side] = corners[:, 0]
+    framed[:, :, side] = framed[:, :, 0]
+    below = framed[:, 1:] + framed[:, :-1]
+    right = framed[:, :-1, 1:] + corners
+    middles = corners.new_empty(batch, side + 1, side + 1)  # with what comes before the first row and column
+    torch.add(below[:, :, 1:], below[:, :, :-1], out=(inner := middles[:, 1:, 1:]))
+    inner.mul_(0.25).add_(term[:, 0])
+    middles[:, 0, 1:] = inner[:, -1]
+    middles[:, :, 0] = middles[:, :, side]
+    filled = corners.new_empty(batch, side, 2, side, 2)
+    filled[:, :, 0, :, 0] = corners
+    filled[:, :, 1, :, 1] = inner
+    filled[:, :, 0, :, 1] = (middles[:, :-1, 1:] + inner).add_(right).mul_(0.25).add_(term[:, 1])
+    filled[:, :, 1, :, 0] = (middles[:, 1:, :-1] + inner).add_(below[:, :, :-1]).mul_(0.25).add_(term[:, 2])
+    return filled.view(batch, 2 * side, 2 * side)
 
 
 def _flakes(severities: Tensor, height: int = 0, width: int = 0) -> Tensor:

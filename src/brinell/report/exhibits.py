@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,7 +25,8 @@ class Exhibit:
     `reason` says why the answer is broken, if the predictions don't. `caption` says how much of the change it takes, in
     the operator's unit, and `detail` what only some want to know, such as a distance. `tag` is `MEDIAN` for the typical
     image. Of detectors: `marks` and `clean_marks` are the boxes on the changed picture and on the clean one, and `scores`
-    the label's score on the clean one and on the changed one.
+    the label's score on the clean one and on the changed one. Of segmenters: pictures show masks, and `ious` are the mean
+    IoU on the clean picture and on the changed one.
     """
 
     lens: str
@@ -51,6 +53,7 @@ class Exhibit:
     clean_marks: tuple[Mark, ...] = ()
     scores: tuple[float, float] | None = None
     original: str = ""
+    ious: tuple[float, float] | None = None
 
     @property
     def before(self) -> str:
@@ -78,8 +81,9 @@ def read_exhibits(run: Run, lens: str) -> list[Exhibit]:
 
 def _read(record: dict[str, Any]) -> Exhibit:
     marks = {name: read_marks(record.get(name, ())) for name in ("marks", "clean_marks")}
-    scores = record.get("scores")
-    plain = {"parameters": tuple(record["parameters"]), "scores": None if scores is None else tuple(scores)}
+    pairs = {name: record.get(name) for name in ("scores", "ious")}
+    plain: dict[str, Any] = {name: None if pair is None else tuple(pair) for name, pair in pairs.items()}
+    plain["parameters"] = tuple(record["parameters"])
     return Exhibit(**record | plain | marks)
 
 
@@ -104,6 +108,8 @@ def pair_groups(context: Context, lens: str, findings: Any) -> list[PictureGroup
 
 def describe_clean(exhibit: Exhibit, name: Namer) -> str:
     """Return the answer to the clean image: the prediction, or the label's score of a detector, which may find more."""
+    if exhibit.ious is not None:
+        return _format_iou(exhibit.ious[0])
     before = exhibit.label if exhibit.clean_prediction is None else exhibit.clean_prediction
     if exhibit.scores is not None and exhibit.clean_prediction is None:
         return f"{name(before)} {exhibit.scores[0]:.2f}"
@@ -112,6 +118,8 @@ def describe_clean(exhibit: Exhibit, name: Namer) -> str:
 
 def describe_changed(exhibit: Exhibit, name: Namer) -> str:
     """Return the answer to the changed image: the same, and what a detector finds with a better score."""
+    if exhibit.ious is not None:
+        return _format_iou(exhibit.ious[1])
     if exhibit.scores is None or exhibit.clean_prediction is not None:
         return f"{name(exhibit.prediction)}{format_confidence(exhibit.confidence)}"
     own = f"{name(exhibit.label)} {exhibit.scores[1]:.2f}"
@@ -121,6 +129,10 @@ def describe_changed(exhibit: Exhibit, name: Namer) -> str:
         return "nothing found"
     best = "" if exhibit.confidence is None else f" {exhibit.confidence:.2f}"
     return f"{own}; best: {name(exhibit.prediction)}{best}"
+
+
+def _format_iou(iou: float) -> str:
+    return "nothing to compare" if math.isnan(iou) else f"mean IoU {iou:.2f}"
 
 
 def _pair(context: Context, exhibit: Exhibit) -> Picture:

@@ -23,7 +23,7 @@ from brinell.report.cards import Rated, hardness_table, make_cards, section_id
 from brinell.report.figures import draw_panel, draw_png, draw_svg
 from brinell.report.section import Section, to_csv
 from brinell.report.show import Chart, Context, Namer, Show
-from brinell.runs.queries import describe_queries
+from brinell.runs.queries import describe_invalid, describe_queries
 from brinell.runs.run import Run
 
 Shown = tuple[Show, str, Any]  # how a lens shows its findings, the lens's name, and the findings
@@ -97,7 +97,7 @@ def render(content: Content) -> str:
         "untested": [*content.untested, *_describe_data(run, data)],
         "title": run.title,
         "data": data,
-        "queries": describe_queries(run.manifest),
+        "queries": [*describe_queries(run.manifest), *describe_invalid(run)],
         "problems": run.query("select name, problem from samples where problem is not null"),
     }
     return render_template("report.html", page)
@@ -130,7 +130,7 @@ def context_of(run: Run, lens: str, rated: Rated | None = None) -> Context:
     """Return what a lens's section needs besides its findings."""
     options = dict(run.lens(lens))
     if options.get("criterion") == DEFAULT_CRITERION:
-        kinds = dict.fromkeys(default_criterion(model.detector) for model in run.models.values())
+        kinds = dict.fromkeys(default_criterion(model.task) for model in run.models.values())
         options["criterion"] = " or ".join(kinds)
     names = {name: _namer(model.classes) for name, model in run.models.items()}
     return Context(run, options, names, {} if rated is None else rated.models)

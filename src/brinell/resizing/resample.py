@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 from types import ModuleType
 from typing import Literal
 
+import cv2
 import numpy as np
 import torch
 from PIL import Image
@@ -44,7 +45,7 @@ def resize(images: Tensor, height: int, width: int, how: Filter = "bilinear", bo
     if images.shape[2:] == (height, width):
         return images
     if images.device.type == "cpu":
-        return _resize_by_pillow(images, height, width, how)
+        return (_resize_by_rows if how == "box" else _resize_by_pillow)(images, height, width, how)
     if how == "nearest":
         rows, columns = (
             nearest_pixels(source, target).to(images.device)
@@ -193,6 +194,34 @@ class Support:
         low, high = self.first[begin], self.last[begin + most - 1]
         size = int((high - low).max())
         return begin, np.minimum(low, self.source - size), most, size
+
+
+def _resize_by_rows(images: Tensor, height: int, width: int, how: Filter) -> Tensor:
+    """Resize as Pillow does, by weighted sums of whole rows: with few weights this is faster than Pillow."""
+    across = _turn(_resize_rows(_turn(images), width, how))
+    return _resize_rows(across, height, how)
+
+
+def _resize_rows(images: Tensor, size: int, how: Filter) -> Tensor:
+    source = images.shape[2]
+    if source == size:
+        return images
+    first, weights = taps(source, size, how, images.device)
+    if weights.shape[1] == 1:
+        return images.index_select(2, first)
+    total = torch.full((1,), 1 << (BITS - 1), dtype=torch.int32)
+    for number, weight in enumerate(weights.unbind(1)):
+        rows = images.index_select(2, (first + number).clamp_(max=source - 1))
+        total = rows.to(torch.int32).mul_(weight[:, None]).add_(total)
+    return total.bitwise_right_shift_(BITS).to(torch.uint8)
+
+
+def _turn(images: Tensor) -> Tensor:
+    """Transpose images on the host, several times faster than torch."""
+    planes = images.contiguous().flatten(0, 1).numpy()
+    return torch.from_numpy(np.stack([cv2.transpose(plane) for plane in planes])).view(
+        *images.shape[:2], -1, images.shape[2]
+    )
 
 
 def _resize_by_pillow(images: Tensor, height: int, width: int, how: Filter) -> Tensor:

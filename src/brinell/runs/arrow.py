@@ -15,6 +15,7 @@ _TYPES = {
     "float64": pa.float64(),
     "text": pa.string(),
     "name": pa.dictionary(pa.int32(), pa.string()),
+    "text{}": pa.map_(pa.string(), pa.string()),
 }
 
 

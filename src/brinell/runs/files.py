@@ -44,7 +44,7 @@ def replace_bytes(fs: Any, path: str, data: bytes) -> None:
             return
         with_retries(fs, lambda: fs.makedirs(posixpath.dirname(path), exist_ok=True))
         with_retries(fs, lambda: fs.pipe_file(part, data))
-        with_retries(fs, lambda: fs.mv(part, path))
+        _move(fs, part, path)
     except BaseException:
         with contextlib.suppress(Exception):
             fs.rm_file(part)
@@ -62,11 +62,27 @@ def replacing(fs: Any, path: str) -> Iterator[IO[bytes]]:
             if is_local(fs):
                 file.flush()
                 os.fsync(file.fileno())
-        with_retries(fs, lambda: fs.mv(part, path))
+        _move(fs, part, path)
     except BaseException:
         with contextlib.suppress(Exception):
             fs.rm_file(part)
         raise
+
+
+def _move(fs: Any, part: str, path: str) -> None:
+    """Give a file its name. Where a connection broke after the server had done so, the next attempt finds no file."""
+    attempts = 0
+
+    def move() -> None:
+        nonlocal attempts
+        attempts += 1
+        try:
+            fs.mv(part, path)
+        except FileNotFoundError:
+            if attempts == 1 or not fs.exists(path):
+                raise
+
+    with_retries(fs, move)
 
 
 def create_bytes(fs: Any, path: str, data: bytes) -> bool:

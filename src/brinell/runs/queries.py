@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from brinell.classes import NO_ANSWER
+from brinell.runs.run import Run
+
 
 def describe_queries(manifest: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each model behind HTTP."""
@@ -16,6 +19,18 @@ def describe_queries(manifest: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"{model}: {counts['sent']:,} images sent{cost}, {counts['cached']:,} answers from the cache{oldest}{failed}."
         )
+    return lines
+
+
+def describe_invalid(run: Run) -> list[str]:
+    """Return a sentence for each chat model: how many of its answers, as rows count them, were none of its choices."""
+    lines = []
+    for name, model in run.models.items():
+        if NO_ANSWER in (model.classes or ()):
+            given = [(model.classes or ()).index(NO_ANSWER), name]
+            counted = "count(*) filter (prediction = ?), count(prediction)"
+            [(wrong, total)] = run.query(f"select {counted} from rows where model = ?", given)
+            lines.append(f"{name}: {wrong:,} of {total:,} answers are no valid answer.")
     return lines
 
 

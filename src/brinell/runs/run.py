@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from brinell.config.criterion import Task
 from brinell.errors import ConfigError, RunError
 from brinell.registry import nearest
 from brinell.runs.integrity import FOREIGN, foreign_rows, rows_problems
@@ -25,10 +26,15 @@ class ModelRecord:
     name: str
     fingerprint: str
     classes: tuple[str, ...] | None
-    detector: bool
+    task: Task
     input: tuple[int, int, int]  # channels, height, width
     preprocess: Mapping[str, Any]  # the fields of `models.preprocess.Preprocess`
     options: Mapping[str, Any]  # as the config names it
+
+    @property
+    def detector(self) -> bool:
+        """Whether it is a detector."""
+        return self.task == "detection"
 
     def class_name(self, index: int | None) -> str | None:
         """Return the name of an output; None where it has none, or where a detector finds nothing."""
@@ -120,11 +126,13 @@ class Run:
     def _model(self, name: str, identity: Mapping[str, Any], options: Mapping[str, Any]) -> ModelRecord:
         facts = self.manifest["models"][name]
         classes = facts["classes"]
+        if "answers" in facts:  # of a model that answers freely
+            classes = [facts["answers"].get(str(index), f"answer {index}") for index in range(facts["outputs"])]
         return ModelRecord(
             name=name,
             fingerprint=identity["fingerprint"],
             classes=None if classes is None else tuple(classes),
-            detector="detection" in facts,
+            task=facts.get("task", "detection" if "detection" in facts else "classification"),
             input=tuple(facts["input"]),
             preprocess=facts["preprocess"],
             options=options,

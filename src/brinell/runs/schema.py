@@ -1,7 +1,7 @@
 """The columns that the rows of every lens have, and the other tables of a run. A lens adds columns of its own.
 
 A schema is plain data, so that reading a run needs no pyarrow: names of columns with their types. Types are bool, int16,
-int32, int64, float32, float64, text, name (text that repeats), and lists of these, as in float32[].
+int32, int64, float32, float64, text, name (text that repeats), lists of these, as in float32[], and text{}: texts by name.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _SQL = {
     "float64": "double",
     "text": "varchar",
     "name": "varchar",
+    "text{}": "map(varchar, varchar)",
 }
 
 ROWS: Schema = {
@@ -51,6 +52,14 @@ ROWS: Schema = {
     "detected_boxes": f"{BOX}[]",
     "detected_labels": "int16[]",
     "detected_scores": "float32[]",
+    "embedding_distance": "float32",  # of embedders: cosine distance from the clean image's embedding
+    # of segmenters
+    "iou": "float32",  # mean IoU of the classes that are in the image
+    "relabelled": "float32",  # share of pixels whose class is another than on the clean image
+    # how many pixels of each class the mask and the true one have in common, and how many either has
+    "mask_classes": "int16[]",
+    "mask_common": "int32[]",
+    "mask_union": "int32[]",
 }
 
 SAMPLES: Schema = {
@@ -67,6 +76,8 @@ SAMPLES: Schema = {
     "object": "int32",  # which of the boxes the label is of
     "original": "text",  # the scene that it is a photograph of, where photographs have variants
     "variant": "text",  # which one; null for the original
+    "metadata": "text{}",  # further columns of the dataset, by which results can be sliced
+    "mask": "text",  # the id that comes from the content of its mask, for segmenters
 }
 
 CLEAN: Schema = {

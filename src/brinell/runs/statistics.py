@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from brinell.runs.quantiles import normal_quantile, student_quantile
 
 CONFIDENCE = 0.95
-_PRIOR = 0.5  # observations of a proportion's dispersion; by simulation (docs/statistics.md)
+# constants by simulation (docs/statistics.md)
+_PRIOR, _PRIOR_OF_RATIO = 0.5, 3.0  # observations of a proportion's dispersion
+_LONGER, _SHORTER = 3.0, 0.5  # times the relative error: what the upper part of an interval grows by, the lower one shrinks
+_MOST = 0.5  # by which either does
 THRESHOLDS = (0.9, 0.5, 0.1)  # accuracies whose failure points are reported by default
 
 
@@ -35,15 +38,15 @@ def proportion(successes: int, total: int) -> Estimate:
 def mean(value: float, deviation: float | None, count: int, most: float = math.inf) -> Estimate:
     """Return a mean of numbers in [0, `most`] with its interval, from the sample's mean and standard deviation.
 
-    Shares (`most` is 1) get a score interval, other numbers Student's interval of the logarithm: both hold for few and
-    skewed numbers, where Student's interval of the mean itself misses far too often (docs/statistics.md).
+    Shares (`most` is 1) get a score interval, other numbers Student's interval of the logarithm, corrected for skewness:
+    both hold for few and skewed numbers, where Student's interval of the mean itself misses far too often
+    (docs/statistics.md).
     """
     if count < 2 or deviation is None:
         return Estimate(value, *((math.nan, math.nan) if most != 1 or value not in (0, 1) else _wilson(value, count)))
     if most == 1:
         return Estimate(value, *_score_interval(value, deviation**2, count))
-    half = student_quantile(count - 1, (1 + CONFIDENCE) / 2) * deviation / math.sqrt(count)
-    return _log_interval(value, half, most)
+    return _log_interval(value, deviation / math.sqrt(count), count, most)
 
 
 def effective_mean(value: float, variance: float, images: float, most: float = math.inf) -> Estimate:
@@ -54,16 +57,23 @@ def effective_mean(value: float, variance: float, images: float, most: float = m
     count = max(1.0, images)
     if most == 1:
         return Estimate(value, *_score_interval(value, variance * count, count))
-    half = student_quantile(max(1, int(count) - 1), (1 + CONFIDENCE) / 2) * math.sqrt(variance)
-    return _log_interval(value, half, most)
+    return _log_interval(value, math.sqrt(variance), count, most)
 
 
-def _log_interval(value: float, half: float, most: float) -> Estimate:
-    """Return a positive number with the interval of its logarithm."""
+def _log_interval(value: float, error: float, count: float, most: float) -> Estimate:
+    """Return a positive mean with the interval of its logarithm, from its standard error.
+
+    A few skewed numbers rarely include the large ones that move their mean. So the upper part of the interval is longer and
+    the lower one shorter than Student's, by a share of the relative error, which vanishes as numbers get many.
+    """
+    half = student_quantile(max(1, int(count) - 1), (1 + CONFIDENCE) / 2) * error
     if value <= 0:
         return Estimate(value, value - half, value + half)
-    ratio = min(half / value, 700.0)  # beyond, its exponential is infinite anyway
-    return Estimate(value, value * math.exp(-ratio), min(most, value * math.exp(ratio)))
+    relative = error / value
+    below = half / value * (1 - min(_MOST, _SHORTER * relative))
+    above = half / value * (1 + min(_MOST, _LONGER * relative))
+    limit = 700.0  # beyond, an exponential is infinite anyway
+    return Estimate(value, value * math.exp(-min(limit, below)), min(most, value * math.exp(min(limit, above))))
 
 
 def ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Estimate:
@@ -72,30 +82,35 @@ def ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Es
     Observations of one cluster, such as an image, are correlated, so the interval is over clusters, with the variance of
     the ratio estimator (Cochran 1977, 2.11).
     """
+    return _ratio((a, b, aa, ab, bb), count, _PRIOR_OF_RATIO)
+
+
+def _ratio(sums: tuple[float, float, float, float, float], count: int, observations: float) -> Estimate:
+    a, b, aa, ab, bb = sums
     if not b:
         return Estimate(math.nan, math.nan, math.nan)
     share = a / b
     if count < 2:
         return Estimate(share, math.nan, math.nan)
     variance = max(0.0, aa - 2 * share * ab + share * share * bb) * count**2 / (count - 1) / b**2
-    return Estimate(share, *_score_interval(share, variance, count))
+    return Estimate(share, *_score_interval(share, variance, count, observations))
 
 
 def sampled_ratio(a: float, b: float, aa: float, ab: float, bb: float, count: int) -> Estimate:
     """Return the share Σa / Σb over clusters of which a sample may have found few of b, or none: as `ratio`, over as many
     clusters of equal size as these amount to.
     """
-    return ratio(a, b, aa, ab, bb, min(count, int(b * b / bb)) if bb else count)
+    return _ratio((a, b, aa, ab, bb), min(count, int(b * b / bb)) if bb else count, _PRIOR)
 
 
-def _score_interval(share: float, variance: float, count: float) -> tuple[float, float]:
+def _score_interval(share: float, variance: float, count: float, observations: float = _PRIOR) -> tuple[float, float]:
     """Return the interval of a mean of shares whose variance is that of a proportion, times a dispersion.
 
-    For shares of 0 or 1 the dispersion is 1, and this is Wilson's interval. In other samples half an observation with the
-    dispersion of a proportion is added: a few shares near 0 or 1 rarely include the large ones that move their mean.
+    For shares of 0 or 1 the dispersion is 1, and this is Wilson's interval. In other samples some `observations` with the
+    dispersion of a proportion are added: a few shares near 0 or 1 rarely include the large ones that move their mean.
     """
     centre = (count * share + 1) / (count + 2)
-    prior = _PRIOR * centre * (1 - centre)
+    prior = observations * centre * (1 - centre)
     spread = (count - 1) * share * (1 - share)
     dispersion = min(1.0, ((count - 1) * variance + prior) / (spread + prior))
     normal = normal_quantile((1 + CONFIDENCE) / 2)

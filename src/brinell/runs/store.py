@@ -10,6 +10,7 @@ gate.json           the rules that the run was last checked by, and their checks
 exhibits/           pictures for people
 LENS/               what a lens stores in addition to its rows, such as maps
 unfinished/         outcomes of long units so far; removed when their rows are written
+parts/              what processes that measure one run together keep (see `parts`)
 .lock               held by processes that measure the run (see `lock`)
 
 Tables have checksums, and name the run that they belong to by a digest of its identity.
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 GATE = "gate.json"
 FORMAT = 1  # of a run's folder; others are refused with instructions
 UNFINISHED = "unfinished"  # folder of the answers of long units so far
+_FEW = 32  # files that are looked for one by one, without listing all of them
 _SMALL = 32_000_000  # bytes of row files that are read into memory at once
 _PARTS = ("identity", "models", "operators", "versions", "execution")  # of a manifest, all mappings
 _TABLES = {"samples": SAMPLES, "clean": CLEAN}
@@ -73,7 +75,21 @@ class Store:
 
     def exists(self, *parts: str) -> bool:
         """Whether a file exists."""
-        return bool(with_retries(self.fs, lambda: self.fs.exists(self.path(*parts))))
+        return bool(with_retries(self.fs, lambda: self._fresh().exists(self.path(*parts))))
+
+    def _fresh(self) -> Any:
+        """Return the file system without what it remembers of folders, in which other processes write."""
+        if not self.is_local:
+            self.fs.invalidate_cache()
+        return self.fs
+
+    def names(self, *parts: str) -> list[str]:
+        """Return the names of the files in a folder, sorted; none if it doesn't exist."""
+        try:
+            found = with_retries(self.fs, lambda: self._fresh().ls(self.path(*parts), detail=False))
+        except FileNotFoundError:
+            return []
+        return sorted(posixpath.basename(path) for path in found)
 
     # ---- bytes ----
 
@@ -85,6 +101,10 @@ class Store:
             raise RunError(f"{self.url} has no {'/'.join(parts)}; is it the folder of a brinell run?") from None
         except OSError as error:
             raise RunError(f"can't read {self.place(*parts)}: {error.strerror or error}") from error
+
+    def read_if_there(self, *parts: str) -> bytes | None:
+        """Return the content of a file; None if there is none."""
+        return self.read(*parts) if self.exists(*parts) else None
 
     def read_json(self, *parts: str) -> Any:
         """Return the content of a JSON file."""
@@ -190,8 +210,10 @@ class Store:
 
     def shares(self, units: Iterable[Unit], *, sampled: bool) -> dict[Unit, float]:
         """Return the share of queries that each unit has rows of: 0 where there are none, 1 if the run is not `sampled`."""
-        done = set(self.unit_files())
         paths = {unit: self.path(*unit_file(unit)) for unit in units}
+        few = len(paths) <= _FEW
+        found = (path for unit, path in paths.items() if self.exists(*unit_file(unit)))
+        done = set(found) if few else set(self.unit_files())
         return {unit: 0.0 if path not in done else self._share(path) if sampled else 1.0 for unit, path in paths.items()}
 
     def _share(self, path: str) -> float:
@@ -201,7 +223,7 @@ class Store:
     def unit_files(self) -> list[str]:
         """Return the files of all finished units."""
         try:
-            found = with_retries(self.fs, lambda: self.fs.find(self.path("rows")))
+            found = with_retries(self.fs, lambda: self._fresh().find(self.path("rows")))
         except FileNotFoundError:
             return []
         return sorted(path for path in found if path.endswith(".parquet"))
@@ -243,9 +265,7 @@ class Store:
 
     def tables(self) -> list[str]:
         """Return the names of the tables besides the rows: samples, clean and those that lenses add."""
-        found = self.fs.ls(self.path(), detail=False) if self.exists() else []
-        names = (posixpath.basename(path) for path in found)
-        return sorted(name.removesuffix(".parquet") for name in names if name.endswith(".parquet"))
+        return [name.removesuffix(".parquet") for name in self.names() if name.endswith(".parquet")]
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Return a DuckDB connection with the table `rows` and the run's other tables.

@@ -119,7 +119,7 @@ class PairBatch:
             originals=images.originals,
             device=model.device,
         )
-        criterion = find_criterion(DEFAULT_CRITERION, detector=model.detector is not None)
+        criterion = find_criterion(DEFAULT_CRITERION, task=model.task)
         return Evaluator(model, renderer, labels, criterion=criterion, batch=BATCH)
 
     def trials(self, *, right: bool = False) -> Trials:

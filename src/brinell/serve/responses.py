@@ -20,12 +20,15 @@ from brinell.datasets.decode import decode
 from brinell.documents import load_json
 from brinell.errors import ModelError, UnreadableImage
 from brinell.models.model import Model
+from brinell.models.remote.masks import encode_mask
 from brinell.pictures import open_picture
 
 INPUT, OUTPUT = "images", "probabilities"
 #: a detector's outputs with their datatypes and last axes: boxes are xyxy in pixels of the model input, labels are class
 #: indices, or -1 for unused rows
 DETECTIONS: dict[str, tuple[Any, ...]] = {"boxes": ("FP32", 4), "labels": ("INT64",), "scores": ("FP32",)}
+MASKS = "masks"  # a segmenter's output: the class of each pixel of the model input
+_DATATYPES = {**{name: datatype for name, (datatype, *_) in DETECTIONS.items()}, MASKS: "INT16"}
 
 
 LARGE = 8_000_000  # pixels; decoding takes some 8 bytes for each
@@ -49,6 +52,8 @@ def metadata(model: Model) -> dict[str, Any]:
     """Return a model's name, version and tensors; `parameters` hold what the protocol doesn't define."""
     pre = model.preprocess
     parameters: dict[str, Any] = {"short_side": pre.short_side, "interpolation": pre.interpolation}
+    if pre.fill is not None:
+        parameters["fill"] = pre.fill
     if model.classes is not None:
         parameters["classes"] = list(model.classes.names)
     outputs = [{"name": OUTPUT, "datatype": "FP32", "shape": [-1, model.outputs]}]
@@ -57,6 +62,9 @@ def metadata(model: Model) -> dict[str, Any]:
         outputs = [
             {"name": name, "datatype": datatype, "shape": [-1, -1, *axes]} for name, (datatype, *axes) in DETECTIONS.items()
         ]
+    if model.segmenter is not None:
+        parameters["task"] = model.task
+        outputs = [{"name": MASKS, "datatype": _DATATYPES[MASKS], "shape": [-1, pre.height, pre.width]}]
     return {
         "name": model.name,
         "versions": [model.fingerprint],
@@ -72,7 +80,7 @@ def infer(model: Model, request: Any) -> dict[str, Any]:
     inputs = request.get("inputs") if isinstance(request, dict) else None
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise BadRequest(f'expected {{"inputs": [one tensor named "{INPUT}"]}}')
-    known = (OUTPUT,) if model.detector is None else tuple(DETECTIONS)
+    known = {"detection": tuple(DETECTIONS), "segmentation": (MASKS,)}.get(model.task, (OUTPUT,))
     requested = request.get("outputs") or [{"name": name} for name in known]
     if any(not isinstance(one, dict) or one.get("name") not in known for one in requested):
         raise BadRequest(f"expected outputs among {', '.join(known)}")
@@ -80,7 +88,7 @@ def infer(model: Model, request: Any) -> dict[str, Any]:
     outputs = [
         {
             "name": one["name"],
-            "datatype": DETECTIONS.get(one["name"], ("FP32",))[0],
+            "datatype": _DATATYPES.get(one["name"], "FP32"),
             "shape": list(results[one["name"]].shape),
             "data": results[one["name"]].flatten().tolist(),
         }
@@ -104,6 +112,8 @@ def predict(model: Model, body: bytes, content_type: str) -> dict[str, Any]:
         found = zip(boxes.tolist(), results["labels"][0].tolist(), results["scores"][0].tolist(), strict=True)
         objects = [{"label": names[label], "score": score, "box": box} for box, label, score in found if label >= 0]
         return {"objects": objects}
+    if model.segmenter is not None:
+        return {"mask": encode_mask(results[MASKS][0].numpy()), "classes": names}
     scores = results[OUTPUT][0]
     return {"label": names[int(scores.argmax())], "scores": dict(zip(names, scores.tolist(), strict=True))}
 
@@ -118,6 +128,8 @@ def class_names(model: Model) -> list[str]:
 
 def _run(model: Model, inputs: Tensor) -> dict[str, Tensor]:
     """Return a model's results by the names of its outputs."""
+    if model.segmenter is not None:
+        return {MASKS: model.segment(inputs.to(model.device)).cpu()}
     scores, found = model.answer(inputs.to(model.device))
     if not bool(scores.isfinite().all()):
         raise ModelError(f"model {model.name} returned NaN")

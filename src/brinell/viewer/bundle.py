@@ -28,7 +28,7 @@ def write_bundle(content: Content, folder: Path, *, images: int = IMAGES, say: S
     bundle = _Bundle(content, folder, images)
     bundle.write(UNFINISHED, b"")
     bundle.write_static()
-    content.site |= {"bundle": True, "live": False, "pictured": bundle.pictured}
+    content.site |= {"bundle": True, "live": False, "pictured": bundle.pictured, "boxed": bundle.boxed}
     bundle.copy("runs.json")
     for identity, _, opened in content.index.all():
         if not isinstance(opened, BrinellError):
@@ -56,6 +56,7 @@ class _Bundle:
         self.content, self.folder, self.images = content, folder, images
         self.count = 0
         self.pictured: dict[str, list[str]] = {}  # images with pictures, by run
+        self.boxed: dict[str, list[str]] = {}  # detectors whose boxes are there, by run
 
     def write(self, path: str, data: bytes) -> None:
         """Write one file."""
@@ -125,11 +126,23 @@ class _Bundle:
         for point in kept:
             keys = [key for key in (point["key"], point["counterpart"]) if key]
             made = [self.copy("runs", identity, "replays", model, lens, operator, image, f"{key}.webp") for key in keys]
-            pictured += [point] if all(made) else []
+            if all(made):
+                pictured.append(point)
+                self.write_boxes(identity, model, lens, operator, image, point)
         sequence["points"] = pictured or kept
         path = "/".join(escape(part) for part in ("runs", identity, *parts))
         self.write(f"api/{path}", json.dumps(sequence, separators=(",", ":")).encode())
         self.count -= 1  # it was there before, with all points
+
+    def write_boxes(self, identity: str, model: str, lens: str, operator: str, image: str, point: dict[str, Any]) -> None:
+        """Write the boxes on a picture, if its model is a detector that can be opened."""
+        if model in self.boxed.setdefault(identity, self._detectors(identity)):
+            parts = "boxes", model, lens, operator, image, point["counterpart"] or "clean", f"{point['key']}.json"
+            if self.copy("runs", identity, *parts) is None:
+                self.boxed[identity].remove(model)  # all of them, or none that a page would look for
+
+    def _detectors(self, identity: str) -> list[str]:
+        return [name for name, model in self.content.index.open(identity).run.models.items() if model.detector]
 
 
 def _thinned(points: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

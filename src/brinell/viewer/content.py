@@ -17,12 +17,13 @@ from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.versions import package_version
 from brinell.viewer.compare import compare_models
-from brinell.viewer.digest import HARDNESS, STRONGEST, SURVIVED, WRONG, Cells, Digest
+from brinell.viewer.digest import STRONGEST, SURVIVED, WRONG, Cells, Digest
 from brinell.viewer.digests import Digests
 from brinell.viewer.index import Opened, RunIndex
 from brinell.viewer.names import format_parameters, parse_parameters, unescape
 from brinell.viewer.pictures import Pictures
 from brinell.viewer.sequences import clean_answer, name_class, read_sequence
+from brinell.viewer.values import HARDNESS
 from brinell.viewer.watch import watch_run
 
 JSON, BYTES = "application/json", "application/octet-stream"
@@ -101,6 +102,14 @@ class Content:
                     return as_json(read_maps(opened.run, model, file.removesuffix(".json")))
             case ["sequences", model, lens, operator, file] if file.endswith(".json"):
                 return self._sequence(identity, opened, (model, lens, operator, file.removesuffix(".json")))
+            case ["boxes", model, lens, operator, image, before, file] if file.endswith(".json"):
+                at, counterpart = (
+                    _parameters(file.removesuffix(".json")),
+                    None if before == "clean" else _parameters(before),
+                )
+                pictures = self.pictures.of(identity, opened)
+                found = pictures.boxes(model, lens, operator, image, at=at, counterpart=counterpart)
+                return Reply(as_json(found).body, lasting=True)
         return self._picture(identity, opened, parts)
 
     def _picture(self, identity: str, opened: Opened, parts: list[str]) -> Reply:
@@ -122,6 +131,10 @@ class Content:
                 body = pictures.saliency(model, image)
             case ["saliency", model, lens, operator, image]:
                 body = pictures.saliency(model, image, (lens, operator, _parameters(stem)))
+            case ["masks", model, image] if stem == "clean":
+                body = pictures.masks(model, image)
+            case ["masks", model, lens, operator, image]:
+                body = pictures.masks(model, image, (lens, operator, _parameters(stem)))
             case _:
                 raise NotFound("/".join(parts))
         return Reply(body, KINDS[kind], lasting=True)

@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -26,18 +27,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from brinell.lenses.lens import LENSES
-from brinell.lenses.reader import FAILURE_COLUMNS, Reader
+from brinell.lenses.reader import FAILURE_COLUMNS
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.viewer.stored import Stored
-from brinell.viewer.tables import connect, operator_files, size_of
+from brinell.viewer.tables import connect, operator_files
+from brinell.viewer.values import Values, by_model, readers, values_of
 
-FORMAT = 3
-HARDNESS = "hardness"
+FORMAT = 4
 HEAD = "digest.json"
 STRONGEST = 200  # the code of an intensity of 100
 WRONG, SURVIVED, UNTESTED = 253, 254, 255  # wrong when clean; never broken; no rows
-Array = NDArray[Any]
 Progress = Callable[[float], None]  # gets the share that is done
 
 
@@ -109,7 +109,7 @@ def read_digest(run: Run, progress: Progress = lambda share: None) -> Digest:
 
 def _key(run: Run) -> str:
     """Return what a digest depends on: its format, the identity of the run, and its row files."""
-    files = [(path.removeprefix(run.store.root), size_of(run.store, path)) for path in run.store.unit_files()]
+    files = [(path.removeprefix(run.store.root), Path(path).stat().st_size) for path in run.store.unit_files()]
     text = json.dumps([FORMAT, run.manifest["identity"], files], sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
@@ -147,29 +147,29 @@ def _unpack(data: bytes, shape: tuple[int, int]) -> Cells:
 
 
 def compute_digest(run: Run, progress: Progress = lambda share: None) -> Digest:
-    """Compute a digest from rows, operator by operator, so that memory stays small."""
+    """Compute a digest from rows: failures operator by operator, so that memory stays small, and values lens by lens."""
     images = _list_images(run)
     positions = pa.table({"image": images["id"], "position": np.arange(len(images["id"]), dtype=np.int32)})
     work = _list_work(run)
-    columns: list[Column] = []
     shape = len(work), len(images["id"])
     cells = {
         model: Cells(np.full(shape, UNTESTED, np.uint8), np.full(shape, np.nan, np.float32), np.zeros(shape, np.uint16))
         for model in run.models
     }
     for number, (lens, operator) in enumerate(work):
-        files = operator_files(run, lens, operator)
-        with connect(run, files, positions) as connection:
+        with connect(run, operator_files(run, lens, operator), positions) as connection:
             _fill_status(connection, run, cells, number)
             _fill_failures(connection, run, cells, number, lens)
-            columns.append(_column(run, lens, operator, _fill_values(connection, run, cells, number, lens)))
-        progress((number + 1) / len(work))
+        progress((number + 1) / (len(work) + 1))
+    values: dict[int, Values] = {}
+    for lens in dict.fromkeys(lens for lens, _ in work):
+        numbers = {operator: number for number, (one, operator) in enumerate(work) if one == lens}
+        files = [file for operator in numbers for file in operator_files(run, lens, operator)]
+        with connect(run, files, positions) as connection:
+            values |= _fill_values(connection, run, cells, lens, numbers)
+    columns = [_column(run, lens, operator, values.get(number)) for number, (lens, operator) in enumerate(work)]
+    progress(1.0)
     return Digest(tuple(columns), images, cells)
-
-
-def readers(lens: str) -> Reader:
-    """Return how a lens's rows are read."""
-    return LENSES[lens].reader
 
 
 def _list_work(run: Run) -> list[tuple[str, str]]:
@@ -193,28 +193,6 @@ def _column(run: Run, lens: str, operator: str, values: Values | None) -> Column
         points=values is not None and values.points,
         white_box=bool(facts.get("white_box")),
     )
-
-
-@dataclass(frozen=True)
-class Values:
-    """One number per model, operator and image: SQL that selects them, and what they are."""
-
-    name: str
-    what: str
-    better: str
-    points: bool
-    sql: str
-
-
-def values_of(run: Run, lens: str) -> list[Values]:
-    """Return what may stand for an image under a lens, the best first: hardness, or else a measure that has values."""
-    reader, found = readers(lens), []
-    if reader.hardness is not None:
-        found.append(Values(HARDNESS, reader.hardness.meaning, "higher", True, reader.hardness.sql))
-    usable = sorted((one for one in reader.measures if not one.by_level), key=lambda one: not one.headline)
-    for one in usable:
-        found.append(Values(one.name, one.what, one.better, one.unit == "points", one.sql.format(**run.lens(lens))))
-    return found
 
 
 def _list_images(run: Run) -> dict[str, Any]:
@@ -250,7 +228,7 @@ def _fill_status(connection: duckdb.DuckDBPyConnection, run: Run, cells: Mapping
         from rows join positions using (image) left join clean using (model, image)
         group by model, position
     """).fetchnumpy()
-    for model, mine in _by_model(found["model"], run):
+    for model, mine in by_model(found["model"], run):
         where = found["position"][mine]
         cells[model].first[number, where] = np.where(found["right_when_clean"][mine], SURVIVED, WRONG)
         cells[model].shard[number, where] = found["shard"][mine].clip(0, 65_535)
@@ -269,29 +247,37 @@ def _fill_failures(
         from ({failures.query(run.lens(lens))}) as failed({names}) join positions using (image)
         group by model, position
     """).fetchnumpy()
-    for model, mine in _by_model(found["model"], run):
+    for model, mine in by_model(found["model"], run):
         codes = np.rint(np.nan_to_num(found["intensity"][mine]) * STRONGEST / 100).clip(0, STRONGEST).astype(np.uint8)
         where, first = found["position"][mine], cells[model].first[number]
         first[where] = np.where(first[where] == WRONG, WRONG, codes)
 
 
 def _fill_values(
-    connection: duckdb.DuckDBPyConnection, run: Run, cells: Mapping[str, Cells], number: int, lens: str
-) -> Values | None:
-    """Enter the first values of the lens that there are, and return what they are."""
+    connection: duckdb.DuckDBPyConnection,
+    run: Run,
+    cells: Mapping[str, Cells],
+    lens: str,
+    numbers: Mapping[str, int],
+) -> dict[int, Values]:
+    """Enter the first values that there are of each operator of a lens, and return what they are, by column.
+
+    All operators are read at once: what counts may depend on the others, as the search for a spot does on the grid.
+    """
+    chosen: dict[int, Values] = {}
     for values in values_of(run, lens):
+        if len(chosen) == len(numbers):
+            break
         found = connection.execute(f"""
-            select model, position, avg(value)::float as value from ({values.sql}) join positions using (image)
-            where value is not null group by model, position
+            select model, operator, position, avg(value)::float as value from ({values.sql}) join positions using (image)
+            where value is not null group by all
         """).fetchnumpy()
-        for model, mine in _by_model(found["model"], run):
-            cells[model].value[number, found["position"][mine]] = found["value"][mine]
-        if len(found["model"]):
-            return values
-    return None
-
-
-def _by_model(owners: Array, run: Run) -> list[tuple[str, Array]]:
-    """Return the models of the run with the rows that are theirs."""
-    owners = np.asarray(owners).astype(object)
-    return [(model, mine) for model in run.models if (mine := owners == model).any()]
+        operators = np.asarray(found["operator"]).astype(object)
+        for operator, number in numbers.items():
+            own = operators == operator
+            if number in chosen or not own.any():
+                continue
+            chosen[number] = values
+            for model, mine in by_model(found["model"], run):
+                cells[model].value[number, found["position"][own & mine]] = found["value"][own & mine]
+    return chosen

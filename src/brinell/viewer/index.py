@@ -6,6 +6,7 @@ import os
 import posixpath
 import re
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,8 +17,9 @@ from brinell.errors import BrinellError, RunError
 from brinell.registry import nearest
 from brinell.runs.run import Run
 from brinell.runs.store import Store
-from brinell.viewer.tables import size_of, written_at
+from brinell.viewer.remote import MirroredStore, version_of
 
+PATIENCE = 3.0  # seconds until a run at a URL is looked at again
 DEPTH = 3  # folders below a given one in which runs are looked for
 MANIFEST = "manifest.json"
 _INSIDE = {"rows", "exhibits", "saliency", "unfinished", "viewer"}  # folders of a run, which hold no runs
@@ -26,10 +28,20 @@ _INSIDE = {"rows", "exhibits", "saliency", "unfinished", "viewer"}  # folders of
 def find_runs(place: str) -> list[str]:
     """Return the folders of the runs at a place: itself, or those below it. A place that doesn't exist has none."""
     store = Store(place)
+    if store.is_local:
+        return [store.url] if store.exists(MANIFEST) else sorted(_walk(store.root, DEPTH))
+    try:
+        return _find_remote(store)
+    except Exception as error:  # every file system has its own
+        raise RunError(
+            f"can't look for runs at {place}: {error}; check the address, the network and your rights"
+        ) from error
+
+
+def _find_remote(store: Store) -> list[str]:
+    store.fs.invalidate_cache()  # listings of buckets are kept
     if store.exists(MANIFEST):
         return [store.url]
-    if store.is_local:
-        return sorted(_walk(store.root, DEPTH))
     patterns = (posixpath.join(store.root, *["*"] * depth, MANIFEST) for depth in range(1, DEPTH + 1))
     found = sorted(path for pattern in patterns for path in store.fs.glob(pattern))
     return [store.fs.unstrip_protocol(posixpath.dirname(path)) for path in found]
@@ -69,6 +81,7 @@ class Opened:
 
     run: Run
     state: tuple[Any, ...]
+    looked: float = field(default_factory=time.monotonic)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @cached_property
@@ -86,11 +99,18 @@ class RunIndex:
         self._opened: dict[str, Opened] = {}
         self._lock = threading.Lock()
         self._folders: dict[str, str] = {}
+        self.problems: dict[str, BrinellError] = {}
 
     def folders(self) -> dict[str, str]:
-        """Return the folders of all runs by id."""
-        found = list(dict.fromkeys(folder for place in self.places for folder in find_runs(place)))
-        self._folders = name_runs(found)
+        """Return the folders of all runs by id; places that can't be looked at are in `problems`."""
+        found: dict[str, None] = {}
+        problems: dict[str, BrinellError] = {}
+        for place in self.places:
+            try:
+                found |= dict.fromkeys(find_runs(place))
+            except BrinellError as error:
+                problems[place] = error
+        self._folders, self.problems = name_runs(list(found)), problems
         return self._folders
 
     def open(self, identity: str) -> Opened:
@@ -99,11 +119,13 @@ class RunIndex:
         if folder is None:
             raise RunError(f"there is no run {identity!r} here; {nearest(identity, list(self._folders))}")
         with self._lock:
-            store = Store(folder)
+            store, known = Store(folder), self._opened.get(identity)
+            if known is not None and not store.is_local and time.monotonic() - known.looked < PATIENCE:
+                return known
             state = _state(store)
-            known = self._opened.get(identity)
             if known is None or known.state != state:
-                known = self._opened[identity] = Opened(Run(store), state)
+                known = self._opened[identity] = Opened(_open_run(store, state), state)
+            known.looked = time.monotonic()
             return known
 
     def all(self) -> Iterator[tuple[str, str, Opened | BrinellError]]:
@@ -113,9 +135,28 @@ class RunIndex:
                 yield identity, folder, self.open(identity)
             except BrinellError as error:
                 yield identity, folder, error
+        for place, problem in self.problems.items():
+            yield place, place, problem
+
+
+def _open_run(store: Store, state: tuple[Any, ...]) -> Run:
+    """Return the opened run; one at a URL is read through local copies of its files."""
+    if store.is_local:
+        return Run(store)
+    mirror = MirroredStore(store.url, " ".join(map(str, state)))
+    run = Run(mirror)
+    mirror.finished = run.finished
+    return run
 
 
 def _state(store: Store) -> tuple[Any, ...]:
     """Return what tells an opened run from one that was written since."""
     path = store.path(MANIFEST)
-    return written_at(store, path), size_of(store, path)
+    if store.is_local:
+        facts = Path(path).stat()
+        return facts.st_mtime, facts.st_size
+    store.fs.invalidate_cache()
+    try:
+        return (version_of(store.fs.info(path)),)
+    except OSError as error:
+        raise RunError(f"can't read {store.place(MANIFEST)}: {error}; is the address right?") from error

@@ -23,6 +23,7 @@ from brinell.perturb.change import Change, Slider, to_whole_levels
 from brinell.perturb.difference import difference
 from brinell.perturb.find import find_turnable, turnable_changes
 from brinell.types import id_number, image_id
+from brinell.viewer.boxes import Marks, mark_changed, mark_clean
 from brinell.viewer.search import find_break
 
 KEPT = 32  # photographs and prepared images in memory
@@ -151,13 +152,14 @@ class Studio:
         with torch_alone():
             images = self._render(bench, change, parameters)
 
-            def answer(part: slice) -> tuple[Answer, Tensor]:
-                found, _ = evaluator.answer(images[part], samples[part], change, parameters[part])
-                return found, evaluator.criterion(found)
+            def answer(part: slice) -> tuple[Answer, Tensor, list[Marks]]:
+                found, detections = evaluator.answer(images[part], samples[part], change, parameters[part])
+                marks = [] if detections is None else mark_changed(evaluator, found, detections)
+                return found, evaluator.criterion(found), marks
 
             parts = batches(len(points), evaluator.batch)
             found = list(one_each_core(answer, parts) if bench.model.device.type == "cpu" else map(answer, parts))
-        probabilities = torch.cat([one.probabilities for one, _ in found]).cpu()
+        probabilities = torch.cat([one.probabilities for one, *_ in found]).cpu()
         far = difference(evaluator.renderer.inputs, images) if change.compares else None
         label = int(evaluator.labels[0])
         return {
@@ -166,7 +168,9 @@ class Studio:
             "given": bench.photo.labels.get(bench.model.name) is not None,
             "top": [_top(bench.model, row) for row in probabilities],
             "probability": [round(value, 6) for value in probabilities[:, label].tolist()],
-            "broken": torch.cat([broken for _, broken in found]).tolist(),
+            "broken": torch.cat([broken for _, broken, _ in found]).tolist(),
+            "marks": [marks for *_, part in found for marks in part],
+            "clean_marks": mark_clean(evaluator),
             "mse": None if far is None else [round(value, 9) for value in far.mse.cpu().tolist()],
         }
 
@@ -198,7 +202,7 @@ def _prepare(photo: Photo, model: Model) -> Bench:
             batch=16,
             originals=[model.preprocess.convert_channels(photo.image)],
         )
-        if model.detector is not None:
+        if model.task != "classification":
             _ = evaluator.clean  # before threads compare with it
     return Bench(evaluator, photo, model)
 

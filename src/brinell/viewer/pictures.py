@@ -14,6 +14,8 @@ from brinell.viewer.index import Opened
 from brinell.viewer.stored import Stored
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from brinell.models.model import Model
     from brinell.viewer.images import RunImages
 
@@ -31,15 +33,15 @@ class Pictures:
         key = identity, opened.state
         with self._lock:
             if key not in self._runs:
-                self._runs[key] = RunPictures(opened.run, self)
+                self._runs[key] = RunPictures(opened, self)
             return self._runs[key]
 
 
 class RunPictures:
     """Images of one run."""
 
-    def __init__(self, run: Run, pictures: Pictures) -> None:
-        self.run, self._pictures = run, pictures
+    def __init__(self, opened: Opened, pictures: Pictures) -> None:
+        self.run, self._reading, self._pictures = opened.run, opened.lock, pictures
         self._made: RunImages | None = None
         self._models: dict[str, Model] = {}
         self._lock = threading.Lock()
@@ -50,7 +52,7 @@ class RunPictures:
         with self._lock:
             if self._made is None:
                 images = load_reference("brinell.viewer.images:RunImages")
-                self._made = images(self.run, self._pictures.data, self._open_model)
+                self._made = images(self.run, self._pictures.data, self._open_model, self._reading)
             return self._made
 
     def _open_model(self, run: Run, model: str) -> Model:
@@ -99,13 +101,25 @@ class RunPictures:
 
     def saliency(self, model: str, image: str, row: tuple[str, str, Any] | None = None) -> bytes:
         """Return where a model looks: on a clean image, or on one that a row describes (lens, operator, parameters)."""
+        return self.made.saliency(model, self._pixels(model, image, row))
+
+    def masks(self, model: str, image: str, row: tuple[str, str, Any] | None = None) -> bytes:
+        """Return the classes that a segmenter gives to the pixels of such an image."""
+        return self.made.masks(model, self._pixels(model, image, row))
+
+    def _pixels(self, model: str, image: str, row: tuple[str, str, Any] | None) -> Tensor:
         self._require(model)
         if row is None:
-            pixels = self.made.clean_pixels(model, image)
-        else:
-            lens, operator, at = row
-            pixels = self.made.replay(model, lens, operator, image, at=at)
-        return self.made.saliency(model, pixels)
+            return self.made.clean_pixels(model, image)
+        lens, operator, at = row
+        return self.made.replay(model, lens, operator, image, at=at)
+
+    def boxes(self, model: str, lens: str, operator: str, image: str, *, at: Any, counterpart: Any) -> dict[str, Any]:
+        """Return a detector's boxes on the image of a row, and on its counterpart (the clean image if that is None)."""
+        self._require(model)
+        if lens not in self.run.lenses:
+            raise RunError(f"the run in {self.run.folder} has no lens {lens!r}")
+        return self.made.boxes(model, lens, operator, image, at=at, counterpart=counterpart)
 
     def _require(self, model: str) -> None:
         if model not in self.run.models:

@@ -10,8 +10,9 @@ from brinell.runs.plain import to_plain
 from brinell.runs.run import ModelRecord, Run
 from brinell.runs.schema import DISTANCES, Unit
 from brinell.runs.store import unit_file
-from brinell.viewer.digest import Digest, readers
+from brinell.viewer.digest import Digest
 from brinell.viewer.tables import connect_rows, operator_files
+from brinell.viewer.values import readers
 
 MOST = 400  # points of a sequence; a grid of spots may have more
 
@@ -42,7 +43,8 @@ def read_sequence(run: Run, digest: Digest, model: str, lens: str, operator: str
             found = connection.execute(sql, {"image": image, "model": model})
             names = [column[0] for column in found.description or ()]
             points = [_point(run, record, operator, dict(zip(names, row, strict=True)), pairs) for row in found.fetchall()]
-    return {"clean": clean_answer(run, model, image), "points": points, "title": run.title(operator), "pairs": pairs}
+    facts = {"title": run.title(operator), "pairs": pairs, "masks": record.task == "segmentation"}
+    return {"clean": clean_answer(run, model, image), "points": points, **facts}
 
 
 def _files(run: Run, digest: Digest, model: str, lens: str, operator: str, image: str) -> list[str]:
@@ -53,7 +55,7 @@ def _files(run: Run, digest: Digest, model: str, lens: str, operator: str, image
     except (StopIteration, ValueError, KeyError):
         raise RunError(f"the run in {run.folder} has no rows of {image} under {operator}; choose another image") from None
     file = unit_file(Unit(lens, model, operator, shard))
-    if run.store.is_local and run.store.exists(*file):
+    if run.store.exists(*file):
         return [run.store.path(*file)]
     return operator_files(run, lens, operator, model)
 

@@ -1,10 +1,8 @@
-"""The rows of some units of a run in DuckDB, and facts about files, local or at a URL."""
+"""The rows of some units of a run in DuckDB, and when files were written. Files of runs at URLs are local copies."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import duckdb
@@ -14,20 +12,12 @@ import pyarrow.parquet as pq
 from brinell.runs.run import Run
 from brinell.runs.schema import ROWS
 from brinell.runs.store import Store
-
-
-def size_of(store: Store, path: str) -> int:
-    """Return the size of a file in bytes."""
-    return Path(path).stat().st_size if store.is_local else int(store.fs.size(path))
+from brinell.viewer.remote import MirroredStore
 
 
 def written_at(store: Store, path: str) -> float | None:
-    """Return when a file was written, in seconds since 1970; None where the file system doesn't say."""
-    if store.is_local:
-        return Path(path).stat().st_mtime
-    facts: dict[str, Any] = store.fs.info(path)
-    written = facts.get("mtime") or facts.get("LastModified")
-    return written.timestamp() if isinstance(written, datetime) else written
+    """Return when a file of a run was written, in seconds since 1970; None if it is at a URL that doesn't say."""
+    return store.times.get(path) if isinstance(store, MirroredStore) else Path(path).stat().st_mtime
 
 
 def operator_files(run: Run, lens: str, operator: str, model: str | None = None) -> list[str]:
@@ -55,16 +45,12 @@ def connect(run: Run, files: list[str], positions: pa.Table | None = None) -> du
 def connect_rows(run: Run, files: list[str]) -> duckdb.DuckDBPyConnection:
     """Return a connection with the rows of some files, and their `shard`, alone."""
     connection = duckdb.connect()
-    if run.store.is_local:
-        connection.execute("set preserve_insertion_order = false")
-        listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-        known = {name for file in files[:1] for name in pq.read_schema(file).names}
-        missing = "".join(f", null as {name}" for name in ROWS if name not in known)  # columns newer than the run
-        connection.execute(
-            f"create temp view rows as select * exclude (filename), parse_filename(filename, true)::int as shard{missing} "
-            f"from read_parquet([{listed}], union_by_name = true, filename = true)"
-        )
-    else:
-        connection.register("all_rows", run.store.rows())
-        connection.execute("create temp view rows as select *, 0 as shard from all_rows")
+    connection.execute("set preserve_insertion_order = false")
+    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    known = {name for file in files[:1] for name in pq.read_schema(file).names}
+    missing = "".join(f", null as {name}" for name in ROWS if name not in known)  # columns newer than the run
+    connection.execute(
+        f"create temp view rows as select * exclude (filename), parse_filename(filename, true)::int as shard{missing} "
+        f"from read_parquet([{listed}], union_by_name = true, filename = true)"
+    )
     return connection

@@ -18,16 +18,16 @@ def watch_run(run: Run) -> dict[str, Any]:
     run.refresh()
     store = run.store
     files = store.unit_files()
-    counts = Counter(tuple(unquote(part) for part in file.rsplit("/", 4)[1:3]) for file in files)
-    totals = run.manifest.get("units", {})
-    times = sorted(filter(None, (written_at(store, file) for file in files)))
+    owners = [tuple(unquote(part) for part in file.rsplit("/", 4)[1:3]) for file in files]
+    counts, totals = Counter(owners), run.manifest.get("units", {})
+    known = sorted((at, lens) for file, (lens, _) in zip(files, owners, strict=True) if (at := written_at(store, file)))
+    times = [at for at, _ in known]
     jobs = [
         {"lens": lens, "model": model, "done": counts[lens, model], "total": totals.get(f"{lens}/{model}")}
         for lens in run.lenses
         for model in run.models
     ]
     rate = _rate(times)
-    left = sum(max(0, job["total"] - job["done"]) for job in jobs if job["total"] is not None)
     begun = [job for job in jobs if job["total"] is not None or job["done"]]
     return {
         "finished": run.finished,
@@ -37,10 +37,22 @@ def watch_run(run: Run) -> dict[str, Any]:
         "jobs": jobs,
         "units": len(files),
         "per_minute": None if rate is None else 60 * rate,
-        "seconds_left": left / rate if rate and left and not run.finished else None,
+        "seconds_left": None if run.finished else _seconds_left(jobs, known),
         "lenses_left": len(jobs) - len(begun),
         "idle": (datetime.now(UTC).timestamp() - times[-1]) if times else None,
     }
+
+
+def _seconds_left(jobs: list[dict[str, Any]], times: list[tuple[float, str]]) -> float | None:
+    """Return the time that begun jobs still take, by the rates of their own lenses; None before those are known."""
+    total = 0.0
+    for job in jobs:
+        left = max(0, (job["total"] or 0) - job["done"])
+        rate = _rate([at for at, lens in times if lens == job["lens"]])
+        if left and rate is None:
+            return None
+        total += left / rate if left and rate else 0
+    return total or None
 
 
 def _rate(times: list[float]) -> float | None:

@@ -31,7 +31,7 @@ def read_answer_maps(run: Run, options: Mapping[str, Any], model: str, image: st
 
 
 def _answer_map(run: Run, operator: str, maps: Maps, size: tuple[int, int], neighbours: int) -> AnswerMap:
-    hood = Neighbourhood.of(maps.large.grid.side, *size, maps.stride)
+    hood = maps.windows(*size)
     tops, lefts, side = hood.judged.tops, hood.judged.lefts, hood.judged.side
     correct, label, confidence = (maps.large.at(tops, lefts, name)[0] for name in ("correct", "label", "confidence"))
     return AnswerMap(
@@ -42,11 +42,11 @@ def _answer_map(run: Run, operator: str, maps: Maps, size: tuple[int, int], neig
         ys=[float(top + side / 2) for top in tops],
         extent=side,
         parameters=("left", "top", side),
-        predictions=label.tolist(),
-        confidences=[[round(float(value), 3) for value in row] for row in confidence],
+        predictions=_known(label.tolist(), hood),
+        confidences=_known([[round(float(value), 3) for value in row] for row in confidence], hood),
         layers=(
-            Layer("right or wrong", RIGHT_OR_WRONG, correct.astype(int).tolist()),
-            confidence_layer(confidence, BINS),
+            Layer("right or wrong", RIGHT_OR_WRONG, _known(correct.astype(int).tolist(), hood)),
+            confidence_layer(confidence if hood.chosen is None else np.where(hood.chosen, confidence, np.nan), BINS),
             *_flips(hood, maps, neighbours),
         ),
     )
@@ -59,4 +59,12 @@ def _flips(hood: Neighbourhood, maps: Maps, neighbours: int) -> Iterator[Layer]:
         after = maps.large if move == "shift" else maps.small
         if after is not None:
             fragile = find_fragile(hood, maps.large, after, move, neighbours=neighbours)  # type: ignore[arg-type]
-            yield Layer(kind, FLIPS, np.mod(fragile.signs(degree), 3).tolist())
+            yield Layer(kind, FLIPS, _known(np.mod(fragile.signs(degree), 3).tolist(), hood))
+
+
+def _known(values: list[list[Any]], hood: Neighbourhood) -> list[list[Any]]:
+    """Return a map with None where a budget chose no window."""
+    if hood.chosen is None:
+        return values
+    rows = zip(values, hood.chosen, strict=True)
+    return [[value if there else None for value, there in zip(*row, strict=True)] for row in rows]

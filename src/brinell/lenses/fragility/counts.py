@@ -9,7 +9,6 @@ import torch
 
 from brinell.lenses.fragility.fragile import (
     JudgedBy,
-    Mask,
     Move,
     WindowAnswers,
     find_fragile,
@@ -17,7 +16,7 @@ from brinell.lenses.fragility.fragile import (
     find_largest_drop,
 )
 from brinell.lenses.fragility.names import KINDS
-from brinell.lenses.fragility.windows import Array, Neighbourhood
+from brinell.lenses.fragility.windows import Array, Mask, Neighbourhood
 from brinell.lenses.method import Categorical, Columns, Nullable
 
 MEASURED, TOO_SMALL, MINIMAL_IMAGE, NOT_RECOGNISED, CUT, NO_END = range(6)
@@ -69,15 +68,20 @@ def count_rows(
     return rows
 
 
-def to_columns(rows: Sequence[Row]) -> Columns:
-    """Return rows, each with its `sample`, as columns; values that a row lacks are null."""
+def to_columns(rows: Sequence[Row], *, sampled: bool = False) -> Columns:
+    """Return rows, each with its `sample`, as columns; values that a row lacks are null.
+
+    Rows that are `sampled` have an inclusion.
+    """
     columns: Columns = {
-        "sample": torch.tensor([row["sample"] for row in rows]),
+        "sample": torch.tensor([row["sample"] for row in rows], dtype=torch.int64),
         "status": Categorical(torch.tensor([row.get("status", MEASURED) for row in rows]), STATUSES),
         "kind": _categorical([row.get("kind") for row in rows], KINDS),
         "judged_by": _categorical([row.get("judged_by") for row in rows], WAYS),
         "drop": _nullable([row.get("drop") for row in rows], torch.float32),
     }
+    if sampled:
+        columns["inclusion"] = torch.tensor([row["inclusion"] for row in rows], dtype=torch.float64)
     return columns | {name: _nullable([row.get(name) for row in rows], torch.int64) for name in COUNTS}
 
 

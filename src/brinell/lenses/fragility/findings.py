@@ -65,10 +65,13 @@ class FragilityFindings(PrintedFindings):
     stride: float = 1
     neighbours: int = 8
     titles: Mapping[str, str] = field(default_factory=dict)  # by operator
+    budget: float = 1.0  # share of the queries; below 1, a random lattice of each image's windows was judged
 
     @property
     def sampled(self) -> str:
         """Which windows were judged, if not all."""
+        if self.budget < 1:
+            return f"A random lattice of each image's windows, which takes {100 * self.budget:.3g}% of the queries,"
         if self.stride == 1:
             return ""
         return (
@@ -190,6 +193,7 @@ class FragilityFindings(PrintedFindings):
         content: dict[str, Any] = to_plain(
             {
                 "stride": self.stride,
+                "budget": self.budget,
                 "neighbours": self.neighbours,
                 "verdicts": {model: self.verdict(model) for model in self.models},
                 "shares": self.table(),
@@ -221,11 +225,12 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Fr
         by_class=query_classes(run),
         pairs=query_pairs(run),
         minimal=query_minimal(run),
-        smallest=query_smallest(run),
+        smallest={} if run.sampled else query_smallest(run),  # a sample may lack an image's smallest
         too_small=too_small,
         stride=options["stride"],
         neighbours=options["neighbours"],
         titles={operator: run.title(operator) for operator in operators},
+        budget=run.share,
     )
 
 
@@ -271,11 +276,19 @@ HARDNESS = Scale(
     """,
 )
 
+
+def _name_cells(operator: str) -> str | None:
+    """Return what a budget chooses of each image; a search for minimal images can't be divided."""
+    return {WINDOWS: "windows", LOCATION: "positions"}.get(VariantId.parse(operator).name)
+
+
 READER = Reader(
     columns=COLUMNS,
     find=find,
     changed=_PAIRS,
     parameters=_WINDOWS,
+    cells=_name_cells,
+    counted=True,
     measures=MEASURES,
     hardness=HARDNESS,
     failures=FAILURES,

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from brinell.lenses.fragility.names import SHRINK
-from brinell.lenses.fragility.windows import Array, Integers, Neighbourhood, WindowGrid
+from brinell.lenses.fragility.windows import Array, Integers, Mask, Neighbourhood, WindowGrid, look_up
 
 Move = Literal["shift", "shrink"]
 JudgedBy = Literal["correct", "label"]
-Mask = NDArray[np.bool_]
 Offsets = tuple[tuple[int, int], ...]  # down and across
 SHRUNK: Offsets = tuple((down, across) for down in range(SHRINK + 1) for across in range(SHRINK + 1))
 EIGHT: Offsets = tuple((down, across) for down in (-1, 0, 1) for across in (-1, 0, 1) if (down, across) != (0, 0))
@@ -31,7 +30,7 @@ class WindowAnswers:
     """A model's answers on the windows of a grid, as maps.
 
     `correct`: right by the criterion; `label`: the prediction; `confidence`: probability of the true class (float32);
-    `rank`: number of classes ranked above it, at most 255.
+    `rank`: number of classes ranked above it, at most 255; `known`: which windows were queried (None: all).
     """
 
     grid: WindowGrid
@@ -39,6 +38,7 @@ class WindowAnswers:
     label: Integers
     confidence: Array
     rank: Array
+    known: Mask | None = None
 
     def top(self, k: int) -> WindowAnswers:
         """Return the same answers, correct where the true class is among the top k (k up to 255)."""
@@ -46,21 +46,18 @@ class WindowAnswers:
 
     def at(self, tops: Integers, lefts: Integers, name: str) -> tuple[Array, Mask]:
         """Return one of the maps at every combination of tops and lefts, and where the grid has such a window."""
-        down, rows = _look_up(self.grid.tops, tops)
-        across, columns = _look_up(self.grid.lefts, lefts)
+        down, rows = look_up(self.grid.tops, tops)
+        across, columns = look_up(self.grid.lefts, lefts)
         values: Array = getattr(self, name)
-        return values[rows[:, None], columns], down[:, None] & across
-
-
-def _look_up(known: Integers, wanted: Integers) -> tuple[Mask, Integers]:
-    """Return which of the wanted numbers are among the known ones, and their indices there."""
-    indices = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return known[indices] == wanted, indices
+        exists = down[:, None] & across
+        if self.known is not None:
+            exists = exists & self.known[rows[:, None], columns]
+        return values[rows[:, None], columns], exists
 
 
 @dataclass(frozen=True)
 class FragileMaps:
-    """Maps over the judged windows for one move: which are fragile, which were correct, which have a neighbour at all."""
+    """Maps over the judged windows for one move: which are fragile, which were correct, which could be judged at all."""
 
     loose: Mask
     strict: Mask
@@ -107,6 +104,8 @@ def find_fragile(
         some |= differs & exists
         every &= differs | ~exists
         judged |= exists
+    if windows.chosen is not None:
+        some, judged = some & windows.chosen, judged & windows.chosen
     return FragileMaps(some, every & judged, correct, judged)
 
 
@@ -122,6 +121,7 @@ def find_largest_drop(
         still, exists = after.at(tops + down, lefts + across, "correct")
         drops = confidence - after.at(tops + down, lefts + across, "confidence")[0]
         lost = correct & exists & ~still
+        lost = lost if windows.chosen is None else lost & windows.chosen
         if lost.any():
             drops = np.where(lost, drops, np.float32(-np.inf))
             row, column = divmod(int(drops.argmax()), drops.shape[1])

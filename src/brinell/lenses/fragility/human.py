@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from brinell.errors import ConfigError, DataError, RunError
 from brinell.lenses.fragility.findings import find
-from brinell.lenses.fragility.fragile import Mask, WindowAnswers, find_fragile
+from brinell.lenses.fragility.fragile import WindowAnswers, find_fragile
 from brinell.lenses.fragility.maps import read_maps
-from brinell.lenses.fragility.windows import Neighbourhood, WindowGrid
+from brinell.lenses.fragility.windows import Mask, Neighbourhood, WindowGrid
 from brinell.pictures import open_picture
 from brinell.registry import nearest
 from brinell.runs.run import Run
@@ -53,6 +53,11 @@ class Comparison:
 def compare(run: Run, people: str | os.PathLike[str], operator: str) -> dict[str, list[Comparison]]:
     """Compare people's minimal images (see `read_human`) with each model's, at a size of windows ("windows:0.4")."""
     findings = find(run, run.require_lens("fragility"), {})
+    if run.sampled:
+        raise RunError(
+            f"the minimal images of a photograph are unknown in {run.folder}, a sample of each image's windows; rerun it "
+            "without --budget"
+        )
     if operator not in findings.windows:
         raise ConfigError(f"the run in {run.folder} has no {operator!r}; {nearest(operator, findings.windows)}")
     human = read_human(people)

@@ -9,6 +9,7 @@ image, size and kind.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from urllib.parse import quote
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from brinell.errors import ConfigError
 from brinell.lenses.entry import Entry
+from brinell.lenses.fragility.chosen import ChosenWindows, QueriedGrid, choose_windows, complete
 from brinell.lenses.fragility.counts import (
     CUT,
     MINIMAL_IMAGE,
@@ -31,11 +33,11 @@ from brinell.lenses.fragility.counts import (
 from brinell.lenses.fragility.fragile import WindowAnswers
 from brinell.lenses.fragility.maps import LEVELS, Maps, pack
 from brinell.lenses.fragility.minimal import Descent, descend, largest_windows
-from brinell.lenses.fragility.names import LOCATION, MINIMAL, SMALLEST, VIEWS
+from brinell.lenses.fragility.names import LOCATION, MINIMAL, SHRINK, SMALLEST, VIEWS
 from brinell.lenses.fragility.opposite import opposite_windows
 from brinell.lenses.fragility.options import FragilityOptions
 from brinell.lenses.fragility.pictures import draw
-from brinell.lenses.fragility.windows import Array, Neighbourhood, WindowGrid, format_size, stride_pixels, window_side
+from brinell.lenses.fragility.windows import Array, Neighbourhood, format_size, stride_pixels, window_side
 from brinell.lenses.method import Categorical, Files, Measuring, Method, Nullable, Outcome, Shard, Size, Trials
 from brinell.models.activations import activations
 from brinell.models.model import Model
@@ -54,9 +56,10 @@ def measure(shard: Shard, operator: View, options: FragilityOptions) -> Measurin
     """Map every sample's windows and count the fragile ones, or search its minimal images."""
     assert shard.sizes is not None
     located = operator.name == LOCATION
-    if shard.clean.detections is not None and (located or options.fit == "own"):
+    followed = "boxes" if shard.clean.detections is not None else "masks" if shard.clean.overlap is not None else None
+    if followed is not None and (located or options.fit == "own"):
         raise ConfigError(
-            f"{shard.model} is a detector, and its boxes can only follow windows that are resized or padded; "
+            f"{shard.model} finds {followed}, which can only follow windows that are resized or padded; "
             'use the operator "windows" with another fit'
         )
     if operator.name == MINIMAL:
@@ -68,21 +71,29 @@ def measure(shard: Shard, operator: View, options: FragilityOptions) -> Measurin
         view = window_view(operator.variant, options.fit, shard.height, shard.width)
     frames = [(shard.height, shard.width)] * shard.count if located else shard.sizes.tolist()
     hoods = [_neighbourhood(size, frame, (shard.height, shard.width), options) for frame in frames]
-    grids = [(sample, grid) for sample, hood in enumerate(hoods) if hood for grid in _grids(hood, located)]
+    strides = [stride_pixels(options.stride, *frame) for frame in frames]
+    chosen = choose_windows(shard, operator, hoods, strides)
+    grids = [part for sample, hood in enumerate(hoods) if hood for part in _grids(sample, hood, chosen[sample], located)]
     answers = yield from _query(view, grids)
     rows: list[Row] = []
     files = {}
     for sample, hood in enumerate(hoods):
+        inclusion = chosen[sample].inclusion
         if hood is None:
-            rows.append({"sample": sample, "status": TOO_SMALL, "side": window_side(size, *frames[sample])})
+            side = window_side(size, *frames[sample])
+            rows.append({"sample": sample, "status": TOO_SMALL, "side": side, "inclusion": inclusion})
             continue
         large = next(answers)
         small = None if located else next(answers)
-        counts = count_rows(hood, large, small, _box(shard, sample, located), neighbours=options.neighbours)
-        rows += [{"sample": sample, **row} for row in counts]
+        if not inclusion:  # the budget has no window for this image
+            continue
         name = f"{quote(shard.model, safe='')}/{quote(operator.id, safe='')}/{id_text(int(shard.ids[sample]))}.npz"
-        files[name] = pack(Maps(large, small, stride_pixels(options.stride, *frames[sample])))
-    return to_columns(rows) | {"files": Files(files)}
+        maps = complete(Maps(large, small, strides[sample]), chosen[sample], shard.stored(name) if shard.resumed else None)
+        hood = replace(hood, chosen=maps.chosen)
+        counts = count_rows(hood, maps.large, maps.small, _box(shard, sample, located), neighbours=options.neighbours)
+        rows += [{"sample": sample, "inclusion": inclusion, **row} for row in counts]
+        files[name] = pack(maps)
+    return to_columns(rows, sampled=shard.sampling is not None) | {"files": Files(files)}
 
 
 def _size(operator: Change) -> float:
@@ -97,17 +108,21 @@ def _neighbourhood(size: float, frame: Size, model_input: Size, options: Fragili
     return Neighbourhood.of(side, *frame, stride_pixels(options.stride, *frame))
 
 
-def _grids(hood: Neighbourhood, located: bool) -> list[WindowGrid]:
-    return [hood.shifted] if located else [hood.shifted, hood.shrunk]
+def _grids(sample: int, hood: Neighbourhood, chosen: ChosenWindows, located: bool) -> list[QueriedGrid]:
+    grids = [
+        QueriedGrid(sample, grid, mask) for grid, mask in zip((hood.shifted, hood.shrunk), chosen.missing, strict=True)
+    ]
+    return grids[:1] if located else grids
 
 
-def _query(view: View, grids: list[tuple[int, WindowGrid]]) -> Generator[Trials, Outcome, Iterator[WindowAnswers]]:
-    """Query grids of windows of samples and return the answers, one grid after the other."""
+def _query(view: View, grids: list[QueriedGrid]) -> Generator[Trials, Outcome, Iterator[WindowAnswers]]:
+    """Query windows of samples and return the answers, one grid after the other."""
     answers: list[tuple[Array, ...]] = []
-    if grids:
-        samples = torch.cat([torch.full((len(grid),), sample) for sample, grid in grids])
-        corners = torch.cat([torch.from_numpy(grid.corners()) for _, grid in grids])
-        sides = torch.cat([torch.full((len(grid), 1), grid.side) for _, grid in grids])
+    counts = [grid.count for grid in grids]
+    if sum(counts):
+        samples = torch.tensor([grid.sample for grid in grids]).repeat_interleave(torch.tensor(counts))
+        corners = torch.cat([torch.from_numpy(grid.corners()) for grid in grids])
+        sides = torch.tensor([grid.grid.side for grid in grids]).repeat_interleave(torch.tensor(counts))[:, None]
         parameters = torch.cat([corners, sides], 1).to(torch.float64)
         for start in range(0, len(samples), PIECE):
             part = slice(start, start + PIECE)
@@ -115,12 +130,9 @@ def _query(view: View, grids: list[tuple[int, WindowGrid]]) -> Generator[Trials,
             verdict = outcome.verdict
             values = (~outcome.broken, verdict.prediction, verdict.probability, verdict.rank.clamp(max=LEVELS))
             answers.append(tuple(each.cpu().numpy() for each in values))
-    ends = np.cumsum([len(grid) for _, grid in grids])
-    columns = [np.split(np.concatenate(values), ends[:-1]) for values in zip(*answers, strict=True)]
-    return (
-        WindowAnswers(grid, *(grid.to_map(each) for each in values))
-        for (_, grid), *values in zip(grids, *columns, strict=True)
-    )
+    columns = [np.split(np.concatenate(values), np.cumsum(counts)[:-1]) for values in zip(*answers, strict=True)]
+    columns = columns or [[np.zeros(0, kind)] * len(grids) for kind in (bool, np.int64, np.float32, np.int64)]
+    return (grid.answers(*values) for grid, *values in zip(grids, *columns, strict=True))
 
 
 def _box(shard: Shard, sample: int, located: bool) -> Array | None:
@@ -179,7 +191,7 @@ def count_windows(options: FragilityOptions, operator: Change, image: Size, mode
         return 3 + descent.generations(min(image)) * options.beam * (9 if options.step > 1 else 5)
     located = operator.name == LOCATION
     hood = _neighbourhood(_size(operator), model_input if located else image, model_input, options)
-    return 0 if hood is None else sum(len(grid) for grid in _grids(hood, located))
+    return 0 if hood is None else len(hood.shifted) if located else len(hood)
 
 
 def check(options: FragilityOptions, model: Model, sizes: Tensor) -> list[str]:
@@ -234,6 +246,7 @@ METHOD = Method(
     by_window=True,
     with_originals=True,
     trials_per_unit=UNIT,
+    queries_per_cell=2 * (SHRINK + 1) ** 2,
     check=check,
     draw=draw,
     opposite=opposite_windows,

@@ -13,7 +13,7 @@ from brinell.lenses.fragility.findings import FragilityFindings
 from brinell.lenses.fragility.fragile import find_fragile
 from brinell.lenses.fragility.maps import Maps, map_file, read_maps
 from brinell.lenses.fragility.names import KINDS
-from brinell.lenses.fragility.windows import Array, Neighbourhood
+from brinell.lenses.fragility.windows import Array
 from brinell.marks import draw_marks
 from brinell.pictures import encode_png, open_picture
 from brinell.report.show import Context, Namer, format_confidence
@@ -26,6 +26,7 @@ FLIPS: tuple[Rgba, ...] = ((0, 0, 0, 110), (255, 80, 80, 235), (80, 160, 255, 23
 CORRECT: tuple[Rgba, ...] = ((214, 90, 160, 130), (60, 180, 75, 130))  # wrong, right
 CELL, LINE, GAP = 220, 16, 6  # of a sheet, in pixels: a picture's side, a line of text, the gap between pictures
 MARK_TEXT = 11
+NOTHING: Rgba = (0, 0, 0, 0)  # a window that a budget left out
 
 
 @dataclass(frozen=True)
@@ -50,20 +51,25 @@ def draw_overlays(run: Run, findings: FragilityFindings, model: str, photo: Phot
 
 
 def _overlay(title: str, maps: Maps, photo: Photo, neighbours: int) -> Overlay:
-    hood = Neighbourhood.of(maps.large.grid.side, photo.height, photo.width, maps.stride)
+    hood = maps.windows(photo.height, photo.width)
     tops, lefts, side = hood.judged.tops, hood.judged.lefts, hood.judged.side
     correct, _ = maps.large.at(tops, lefts, "correct")
     confidence, _ = maps.large.at(tops, lefts, "confidence")
+
+    def paint(values: Array, colours: tuple[Rgba, ...]) -> Image.Image:
+        known = values if hood.chosen is None else np.where(hood.chosen, values, len(colours))
+        return colour(known.astype(np.uint8), (*colours, NOTHING))
+
     pictures = {
-        "right or wrong": colour(correct.astype(np.uint8), CORRECT),
-        "confidence": colour((confidence * (LEVELS - 1)).round().astype(np.uint8), _heat()),
+        "right or wrong": paint(correct, CORRECT),
+        "confidence": paint((confidence * (LEVELS - 1)).round(), _heat()),
     }
     assert maps.small is not None
     for kind in KINDS:
         degree, move = kind.split()
         after = maps.large if move == "shift" else maps.small
         signs = find_fragile(hood, maps.large, after, move, neighbours=neighbours).signs(degree)  # type: ignore[arg-type]
-        pictures[kind] = colour((signs % 3).astype(np.uint8), FLIPS)
+        pictures[kind] = paint(signs % 3, FLIPS)
     start = side / 2 - maps.stride / 2  # each pixel lies over the centre of its window
     across, down = len(lefts) * maps.stride / photo.width, len(tops) * maps.stride / photo.height
     return Overlay(title, side, (start / photo.width, start / photo.height, across, down), pictures)

@@ -24,7 +24,8 @@ def make_maps(context: Context, findings: FragilityFindings, photos: Mapping[str
         return None
     sentence = (
         "Each point stands for the window around it. Maps of fragility: red windows are right and become wrong after a "
-        "small change, blue ones are wrong and become right. Shown are the photographs with the most fragile windows."
+        "small change, blue ones are wrong and become right. Shown are the photographs with the most fragile windows"
+        f"{' of those that were judged; the others are left blank' if findings.budget < 1 else ''}."
     )
     by_model = {
         model: [_photograph(context, findings, model, photo) for photo in photos.get(model, [])]

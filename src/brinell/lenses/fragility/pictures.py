@@ -140,7 +140,7 @@ class _Artist:
     def _reason(self, probabilities: Tensor, detections: Detections, label: int) -> str:
         """Return why the second window is wrong and the first is not, in the criterion's words."""
         model, after = self.model, slice(1, 2)
-        criterion = find_criterion(self.options.criterion, model.classes, model.outputs, detector=True)
+        criterion = find_criterion(self.options.criterion, model.classes, model.outputs, task="detection")
         labels = torch.tensor([label], device=probabilities.device)
         scene = make_scene(
             model,

@@ -260,10 +260,11 @@ def _method(context: Context, findings: FragilityFindings) -> list[str]:
 def _notes(findings: FragilityFindings) -> list[str]:
     notes = []
     if findings.sampled:
+        unknown = "; the smallest minimal image of a photograph is not reported" if findings.budget < 1 else ""
         notes.append(
             f"{findings.sampled} was judged, each against all its one-pixel neighbours. Shares are estimates for all "
             "windows. Nothing is known about the windows in between: maps are coarse, and larger drops and smaller minimal "
-            "images may exist there."
+            f"images may exist there{unknown}."
         )
     notes += [f"Images too small for {findings.title(name)}: {count}." for name, count in findings.too_small.items()]
     return notes

@@ -9,6 +9,7 @@ _SHARES = ("share", "lost", "gained", "inside", "outside", "recognised")
 
 SHAPE = {
     "stride": float,
+    "budget": float,
     "neighbours": int,
     "verdicts": {str: str},
     "shares": [

@@ -16,6 +16,7 @@ from brinell.lenses.fragility.names import SHRINK
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 EPSILON = 1e-9  # makes 0.29 of 200 pixels 58 rather than 57.999…
 
 
@@ -71,12 +72,14 @@ class WindowGrid:
 class Neighbourhood:
     """The windows that are judged, and those that they are compared with after a shift or a shrink.
 
-    With a stride above 1 one window in stride² is judged, still against windows that are one pixel away.
+    With a stride above 1 one window in stride² is judged, still against windows that are one pixel away. Under a budget
+    only the `chosen` ones of them are, a map over `judged`; None: all.
     """
 
     judged: WindowGrid
     shifted: WindowGrid  # includes the judged windows
     shrunk: WindowGrid
+    chosen: Mask | None = None
 
     @staticmethod
     def of(side: int, height: int, width: int, stride: int = 1) -> Neighbourhood:
@@ -92,6 +95,29 @@ class Neighbourhood:
 
     def __len__(self) -> int:
         return len(self.shifted) + len(self.shrunk)
+
+    def needed(self, chosen: Mask) -> tuple[Mask, Mask]:
+        """Return which of the shifted and of the shrunken windows it takes to judge the chosen ones, as maps."""
+        moves = (self.shifted, np.arange(-1, 2)), (self.shrunk, np.arange(SHRINK + 1))
+        shifted, shrunk = (_mark(grid, self.judged, chosen, offsets) for grid, offsets in moves)
+        return shifted, shrunk
+
+
+def look_up(known: Integers, wanted: Integers) -> tuple[Mask, Integers]:
+    """Return which of the wanted numbers are among the known ones, and their indices there."""
+    indices = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return known[indices] == wanted, indices
+
+
+def _mark(grid: WindowGrid, judged: WindowGrid, chosen: Mask, offsets: Integers) -> Mask:
+    """Return the windows of a grid that are some offsets away from chosen ones, down and across."""
+    marked = np.zeros(grid.shape, bool)
+    for down in offsets:
+        there, rows = look_up(grid.tops, judged.tops + down)
+        for across in offsets:
+            exists, columns = look_up(grid.lefts, judged.lefts + across)
+            marked[np.ix_(rows[there], columns[exists])] |= chosen[np.ix_(there, exists)]
+    return marked
 
 
 def _offset(positions: Integers, offsets: Integers, count: int) -> Integers:

@@ -233,6 +233,12 @@ METHOD = Method(
     images_per_unit=250,
     timed=True,
     weaker=halve,
+    refuses={
+        "segmentation": "it looks for motions that change the top class of an image, and a segmenter has a class for each "
+        "pixel; use --lens knob with properties that move the image, such as rotation",
+        "embedding": "it looks for motions that change the top class, and an embedder without a gallery has none; add "
+        "?gallery=FOLDER, or use --lens knob with properties that move the image, such as rotation",
+    },
     catalogue=lambda: [
         Entry(group.name, (), f"Motions of {group.dimension} coordinates: {', '.join(group.parts)}.")
         for group in GROUPS.values()

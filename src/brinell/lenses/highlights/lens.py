@@ -15,7 +15,7 @@ from brinell.lenses.highlights.faintest import search_faintest
 from brinell.lenses.highlights.options import VARIANTS, HighlightOptions
 from brinell.lenses.highlights.sizes import SHORT_SIDE, SMALL
 from brinell.lenses.method import Columns, Measuring, Method, Nullable, Shard, Size, Trials
-from brinell.lenses.outcomes import ANSWERS, join_causes
+from brinell.lenses.outcomes import ANSWERS, join_causes, join_overlaps
 from brinell.models.model import Model
 from brinell.perturb.change import Change
 from brinell.perturb.highlight import SPOT, highlight_grid, highlight_view
@@ -59,7 +59,7 @@ def measure(shard: Shard, change: View, options: HighlightOptions) -> Measuring:
         columns[name] = torch.cat([getattr(each.verdict, name) for each in outcomes]).cpu()
     for name in DISTANCES:
         columns[name] = torch.cat([getattr(each.difference, name) for each in outcomes]).cpu()
-    columns |= join_causes(outcomes)
+    columns |= join_causes(outcomes) | join_overlaps(outcomes)
     columns["cell"] = _after_clean(variant % options.cells**2, clean)
     for name, values in zip(SPOT, spots.unbind(1), strict=True):
         columns[name] = _after_clean(values, clean)

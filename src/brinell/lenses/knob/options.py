@@ -21,6 +21,7 @@ class KnobOptions(LensOptions):
     """Options of the knob lens."""
 
     presets: ClassVar[Mapping[str, Preset]] = PRESETS
+    costly: ClassVar[Mapping[str, Any]] = {"search": "bracket"}
 
     name: Literal["knob"] = "knob"
     variant: str = Field(

@@ -7,7 +7,6 @@ prediction: is a model that is 80 % sure right in 80 % of cases?
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from brinell.runs.run import Run
@@ -16,12 +15,15 @@ from brinell.runs.statistics import Estimate, mean
 BINS = 15  # of confidence
 _LEAST = 1e-12  # probability that counts in a logarithm
 
+# the answers of rows: the gap between confidence and being right, the log loss, and the bin of the confidence
+ANSWERS = f"""
+    select model, operator, level, image, confidence::double - correct::int as gap,
+           -ln(greatest(probability, {_LEAST})) as loss, least(floor(confidence * {BINS}), {BINS - 1})::int as bin
+    from rows where lens = 'profile' and confidence between 0 and 1
+"""
 # the gaps of a bin have one sign, so ECE is a mean over images of signed differences, whose squares need no sign
 _CALIBRATION = f"""
-    with answers as (
-        select model, operator, level, confidence::double - correct::int as gap,
-               -ln(greatest(probability, {_LEAST})) as loss, least(floor(confidence * {BINS}), {BINS - 1}) as bin
-        from rows where lens = 'profile' and confidence between 0 and 1),
+    with answers as ({ANSWERS}),
     bins as (
         select model, operator, level, bin, count(*) as images, sum(gap) as gaps, sum(gap ** 2) as squares,
                sum(gap ** 4) as fourth, sum(loss) as losses, sum(loss ** 2) as square_losses
@@ -48,6 +50,8 @@ def compute_calibration(run: Run) -> list[Calibration]:
     """Return the calibration of every model at every level of every operator."""
     found = []
     for model, operator, level, count, gaps, squares, fourth, losses, square_losses in run.query(_CALIBRATION):
+        if run.models[model].task in ("segmentation", "embedding"):  # whose confidence is no probability
+            continue
         ece, brier = _mean(gaps, squares, count, most=1), _mean(squares, fourth, count, most=1)
         found.append(Calibration(model, operator, level, ece, brier, _mean(losses, square_losses, count)))
     return found
@@ -58,10 +62,3 @@ def _mean(total: float, squares: float, count: int, most: float = math.inf) -> E
     value = total / count
     variance = max(0.0, squares - count * value**2) / max(count - 1, 1)
     return mean(value, math.sqrt(variance), count, most=most)
-
-
-def mean_calibration(points: Iterable[Calibration], model: str, operators: Container[str]) -> tuple[float, float] | None:
-    """Return a model's calibration error on clean images and its mean over the other levels of some operators."""
-    own = [point for point in points if point.model == model and point.operator in operators]
-    clean, changed = ([one.ece.value for one in own if (one.level > 0) == after] for after in (False, True))
-    return (sum(clean) / len(clean), sum(changed) / len(changed)) if clean and changed else None

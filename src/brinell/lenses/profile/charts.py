@@ -20,6 +20,7 @@ METRIC_TITLES = {
     "confidence": "mean confidence of the prediction",
     "map": "mean average precision (IoU 0.5 to 0.95)",
     "map50": "mean average precision (IoU 0.5)",
+    "miou": "mean IoU of all classes",
 }
 _SHORT_TITLES = {
     "rank": "rank of the true label",
@@ -27,8 +28,9 @@ _SHORT_TITLES = {
     "confidence": "confidence of the prediction",
     "map": "mAP (IoU 0.5 to 0.95)",
     "map50": "mAP50 (IoU 0.5)",
+    "miou": "mean IoU of all classes",
 }
-_SHARES = ("accuracy", "probability", "confidence", "map", "map50")
+_SHARES = ("accuracy", "probability", "confidence", "map", "map50", "miou")
 _LEVEL = alt.X("level:Q", title="level of degradation", axis=alt.Axis(tickMinStep=1))
 
 

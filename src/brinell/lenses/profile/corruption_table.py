@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from brinell.lenses.profile.calibration import mean_calibration
 from brinell.lenses.profile.findings import ProfileFindings
 from brinell.lenses.profile.robustness import ALEXNET
 from brinell.report.grid import Grid
@@ -18,7 +17,6 @@ def make_corruption_tables(findings: ProfileFindings) -> list[Grid]:
     rows = []
     for model in findings.models:
         found = findings.robustness[model]
-        gaps = mean_calibration(findings.calibration, model, findings.averaged_operators)
         rows.append(
             (
                 model,
@@ -26,7 +24,9 @@ def make_corruption_tables(findings: ProfileFindings) -> list[Grid]:
                 _hundredths(found.relative_mce),
                 format_share(found.accuracy),
                 f"{format_share(found.worst)} ({findings.title(found.worst_operator)})",
-                "" if gaps is None else f"{gaps[0]:.1%} → {gaps[1]:.1%}",
+                ""
+                if found.ece is None or found.ece_clean is None
+                else f"{found.ece_clean.value:.1%} → {found.ece.value:.1%}",
             )
         )
     note = "mCE and relative mCE: 100 is AlexNet; lower is better."

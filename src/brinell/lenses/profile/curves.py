@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from brinell.lenses.profile.overlap import compute_average_miou, compute_miou
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, first_below, mean, proportion
 from brinell.runs.weights import weighted_mean
 
 METRICS = ("accuracy", "rank", "probability", "confidence")
 DETECTION_METRICS = ("map", "map50")
+SEGMENTATION_METRICS = ("miou",)
 STRONGEST = 30  # the highest level that operators have
 # a budget may leave an image without any changed version, which says nothing about its area
 HAS_CELLS = "max(level) > 0 or max(inclusion) is null"
@@ -24,7 +26,8 @@ Metrics = dict[str, Estimate]
 class Point:
     """One level of one operator for one model: the metrics, and what the images look like there.
 
-    `map` and `map50` are a detector's average precision, which is computed over all images at once and has no interval.
+    `map` and `map50` are a detector's average precision and `miou` is a segmenter's mean IoU, which are computed over all
+    images at once and have no interval.
     `caption` is the level in words: what was done to the image, or what is left of it.
     """
 
@@ -41,6 +44,7 @@ class Point:
     caption: str
     map: Estimate | None = None
     map50: Estimate | None = None
+    miou: Estimate | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,7 @@ def _measured_points(run: Run, last: int = STRONGEST) -> dict[Key, list[Point]]:
         (model, operator, level): _without_intervals(values)
         for model, operator, level, *values in _query_precision(run, _PRECISION)
     }
+    overlaps = {key: _without_intervals([value], SEGMENTATION_METRICS) for key, value in compute_miou(run).items()}
     for model, operator, level, count, right, *rest in run.query(_CURVES, {"last": last}):
         rank, rank_sd, probability, probability_sd, confidence, confidence_sd, *look = rest
         grey = look[2]
@@ -157,6 +162,7 @@ def _measured_points(run: Run, last: int = STRONGEST) -> dict[Key, list[Point]]:
             colours=look[3],
             caption=_caption(run, operator, look, clean_grey),
             **precision.get((model, operator, level), {}),
+            **overlaps.get((model, operator, level), {}),
         )
         points.append(point)
     return curves
@@ -186,6 +192,8 @@ def compute_averages(run: Run, operators: list[str]) -> tuple[dict[str, list[Met
         return averages, _means(run, _SAMPLED_AREAS, given)
     for model, level, *values in _query_precision(run, _AVERAGE_PRECISION, given):
         averages[model][level] |= _without_intervals(values)
+    for (model, level), value in compute_average_miou(run, operators).items():
+        averages[model][level] |= _without_intervals([value], SEGMENTATION_METRICS)
     return averages, _means(run, _AVERAGE_AREAS, given)
 
 
@@ -241,6 +249,6 @@ def _query_precision(run: Run, sql: str, given: dict[str, Any] | None = None) ->
     return run.query(sql, given) if run.store.exists("precision.parquet") else []
 
 
-def _without_intervals(values: Sequence[float]) -> Metrics:
+def _without_intervals(values: Sequence[float], metrics: Sequence[str] = DETECTION_METRICS) -> Metrics:
     estimates = (Estimate(value, math.nan, math.nan) for value in values)
-    return dict(zip(DETECTION_METRICS, estimates, strict=True))
+    return dict(zip(metrics, estimates, strict=True))

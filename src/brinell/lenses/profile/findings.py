@@ -13,6 +13,7 @@ from brinell.lenses.profile.curves import (
     AREA_BY_IMAGE,
     DETECTION_METRICS,
     METRICS,
+    SEGMENTATION_METRICS,
     STRONGEST,
     FailurePoint,
     Key,
@@ -25,9 +26,11 @@ from brinell.lenses.profile.curves import (
     select_averaged,
 )
 from brinell.lenses.profile.exhibits import select_exhibits
-from brinell.lenses.profile.groups import Affected, find_affected
+from brinell.lenses.profile.groups import Affected, find_affected, list_slices
 from brinell.lenses.profile.limits import STATISTICS
 from brinell.lenses.profile.measures import MEASURES
+from brinell.lenses.profile.overall import compare_overall, read_overall
+from brinell.lenses.profile.overlap import ClassOverlap, compute_class_iou
 from brinell.lenses.profile.robustness import Robustness, compute_robustness, list_figures
 from brinell.lenses.reader import (
     ANSWER,
@@ -60,7 +63,7 @@ class ProfileFindings(PrintedFindings):
     `titles` are the operators' names for people; operators in `white_box` are attacks, which count in no average.
     `extremes` are the operators with the smallest and the largest area of a model, and those that tie with them. Curves and
     failure points of a sample are `smoothed`. `robustness` and `affected` are by model: figures over all operators, and
-    the classes and images that suffer most; a sample has none of these.
+    the classes and images that suffer most; a sample has none of these. `class_iou` is the IoU of a segmenter's classes.
     """
 
     curves: dict[Key, list[Point]]
@@ -75,6 +78,7 @@ class ProfileFindings(PrintedFindings):
     calibration: Sequence[Calibration] = ()
     affected: Mapping[str, Affected] = field(default_factory=dict)
     smoothed: bool = False
+    class_iou: Mapping[str, Sequence[ClassOverlap]] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
@@ -90,8 +94,9 @@ class ProfileFindings(PrintedFindings):
     @property
     def metrics(self) -> tuple[str, ...]:
         """Metrics that have curves."""
-        detectors = any(points[0].map is not None for points in self.curves.values())
-        return METRICS + DETECTION_METRICS if detectors else METRICS
+        first = [points[0] for points in self.curves.values()]
+        more = DETECTION_METRICS if any(point.map is not None for point in first) else ()
+        return METRICS + more + (SEGMENTATION_METRICS if any(point.miou is not None for point in first) else ())
 
     @property
     def averaged_operators(self) -> list[str]:
@@ -103,7 +108,9 @@ class ProfileFindings(PrintedFindings):
         return self.titles.get(operator, operator)
 
     def precision(self, model: str, metric: str = "map") -> tuple[float, float] | None:
-        """Return a detector's average precision on clean images, and its mean over all levels and averaged operators."""
+        """Return a detector's average precision on clean images, and its mean over all levels and averaged operators; or a
+        segmenter's `miou`.
+        """
         values = [metrics[metric].value for metrics in self.averages[model] if metric in metrics]
         return (values[0], sum(values) / len(values)) if values else None
 
@@ -129,6 +136,8 @@ class ProfileFindings(PrintedFindings):
         end = note_few(clean.images)
         if precision is not None:
             end = f" Its mAP is {precision[0]:.1%} on clean images, {precision[1]:.1%} on average (without intervals).{end}"
+        if (overlap := self.precision(model, "miou")) is not None:
+            end = f" Its mIoU is {overlap[0]:.1%} on clean images, {overlap[1]:.1%} on average (without intervals).{end}"
         if len(own) == 1:
             return f"{start} levels of {self.title(own[0])}: {self._describe_drop(model, own[0])}.{end}"
         return f"{start} degradations. {self._describe_extremes(model)}{end}"
@@ -183,6 +192,7 @@ class ProfileFindings(PrintedFindings):
             for level, metrics in enumerate(levels):
                 yield model, AVERAGE, level, metrics
         yield from list_figures(self.robustness, self.calibration)
+        yield from list_slices(self.affected)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -198,6 +208,7 @@ class ProfileFindings(PrintedFindings):
                 "robustness": self.robustness,
                 "affected": self.affected,
                 "calibration": self.calibration,
+                "class_iou": self.class_iou,
                 "profiles": self.table(),
             }
         )
@@ -241,6 +252,7 @@ def find(run: Run, options: Mapping[str, Any], summary: Mapping[str, Any]) -> Pr
         robustness={} if run.sampled else compute_robustness(run, averaged),
         calibration=[] if run.sampled else compute_calibration(run),
         affected={} if run.sampled else find_affected(run, averaged),
+        class_iou=compute_class_iou(run, averaged),
     )
 
 
@@ -285,6 +297,8 @@ READER = Reader(
     statistics=STATISTICS,
     hardness=HARDNESS,
     compare=compare_failure_points,
+    compare_overall=compare_overall,
+    overall=read_overall,
     failures=Failures(_query_failures, parameters="level", complete=lambda operator: True),
     exhibits=select_exhibits,
     finish=_finish,

@@ -12,8 +12,9 @@ from brinell.boxes import Detections
 from brinell.errors import ConfigError
 from brinell.lenses.entry import Entry
 from brinell.lenses.method import Columns, Measuring, Method, Outcome, Shard, Size, Trials
-from brinell.lenses.outcomes import ANSWERS, join_causes
+from brinell.lenses.outcomes import ANSWERS, join_causes, join_fields, join_overlaps
 from brinell.lenses.profile.options import ProfileOptions
+from brinell.masks import Overlap
 from brinell.perturb.change import Change
 from brinell.perturb.families import expand_names
 from brinell.perturb.operator import OPERATORS, Operator, find_operator, operator_names
@@ -64,13 +65,15 @@ def _columns(shard: Shard, operator: Operator, parts: list[_Part]) -> Columns:
         columns[name] = torch.cat([getattr(outcome.verdict, name) for outcome in outcomes])
     for name in DISTANCES:
         columns[name] = torch.cat([getattr(outcome.difference, name) for outcome in outcomes])
-    columns |= join_causes(outcomes)
+    columns |= join_causes(outcomes) | join_overlaps(outcomes)
     for name in operator.measures:
         columns[name] = torch.cat([getattr(outcome, name) for outcome in outcomes])
+    overlaps = [outcome.overlap for outcome in outcomes if outcome.overlap is not None]
+    if overlaps:
+        columns["overlap"] = join_fields(overlaps)
     found = [outcome.detections for outcome in outcomes if outcome.detections is not None]
     if found:
-        fields = ([getattr(each, name) for each in found] for name in ("boxes", "labels", "scores"))
-        columns["detections"] = Detections(*(torch.cat(each) for each in fields))
+        columns["detections"] = join_fields(found)
     return _answered(columns)
 
 
@@ -83,7 +86,7 @@ def _answered(columns: Columns) -> Columns:
         return columns
     kept: Columns = {}
     for name, column in columns.items():
-        if isinstance(column, Detections):
+        if isinstance(column, Detections | Overlap):
             kept[name] = column.at(valid)
         elif isinstance(column, Tensor):
             kept[name] = column[valid.to(column.device)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from brinell.errors import MissingExtra
 from brinell.runs.arrow import arrow_schema
+from brinell.runs.folds import FOLDS, fold_of
 from brinell.runs.run import Run
 from brinell.runs.schema import Schema
 
@@ -23,7 +24,9 @@ PRECISION: Schema = {
     "level": "int16",
     "map": "float64",  # mean average precision over IoU 0.5 to 0.95
     "map50": "float64",  # at IoU 0.5
+    "without": "float64[]",  # `map` without each fold of the images (see `runs.folds`); null for folds without images
 }
+RECALLS = np.linspace(0, 1, 101)
 _LEVELS = """
     select distinct model, operator, level from rows where lens = 'profile' and detected_boxes is not null order by all
 """
@@ -39,10 +42,11 @@ _OBJECTS = """
 
 @dataclass(frozen=True)
 class Precision:
-    """Mean average precision over IoU 0.5 to 0.95, and at IoU 0.5."""
+    """Mean average precision over IoU 0.5 to 0.95, and at IoU 0.5; and the first without each fold of the images."""
 
     map: float
     map50: float
+    without: tuple[float | None, ...] = ()
 
 
 Objects = Sequence[tuple[Any, ...]]  # image, boxes and labels
@@ -83,7 +87,7 @@ def compute_precision(run: Run) -> pa.Table:
             precision = clean[model]
         if level == 0:
             clean[model] = precision
-        rows.append({"model": model, "operator": operator, "level": level, "map": precision.map, "map50": precision.map50})
+        rows.append({"model": model, "operator": operator, "level": level, **vars(precision)})
     return pa.Table.from_pylist(rows, schema=arrow_schema(PRECISION))
 
 
@@ -106,14 +110,21 @@ def evaluate(detections: Detections, objects: Objects) -> Precision:
     ]
     if not annotations:
         return Precision(float("nan"), float("nan"))
+    folds = np.array([fold_of(image) for image, _, _ in objects])
     if not results:
-        return Precision(0.0, 0.0)
-    table = _precision_table(list(numbers.values()), annotations, np.array(results, dtype=np.float64))
-    return Precision(_mean(table), _mean(table[:1]))
+        return Precision(0.0, 0.0, tuple(0.0 if fold in folds else None for fold in range(FOLDS)))
+    curves = [_class_curves(*each) for each in _match(list(numbers.values()), annotations, np.array(results), folds)]
+    table = np.stack(curves)  # (classes, folds and the whole, IoU)
+    means = [_mean(table[:, fold]) if fold in folds else None for fold in range(FOLDS)]
+    return Precision(_mean(table[:, -1]), _mean(table[:, -1, :1]), tuple(means))
 
 
-def _precision_table(images: list[int], annotations: list[dict[str, Any]], results: np.ndarray) -> np.ndarray:
-    """Return the precision by IoU, recall and class; -1 where a class does not occur."""
+def _match(
+    images: list[int], annotations: list[dict[str, Any]], results: np.ndarray, folds: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield, for each class, which detections are right at each IoU (IoU, detections), the best first, their folds, and how
+    many objects each fold has.
+    """
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
@@ -133,13 +144,42 @@ def _precision_table(images: list[int], annotations: list[dict[str, Any]], resul
         evaluation.params.areaRng = evaluation.params.areaRng[:1]  # objects of any size
         evaluation.params.areaRngLbl = evaluation.params.areaRngLbl[:1]
         evaluation.evaluate()
-        evaluation.accumulate()
-    table: np.ndarray = evaluation.eval["precision"][..., 0, 0]
+    for number in range(len(classes)):
+        found = evaluation.evalImgs[number * len(images) : (number + 1) * len(images)]
+        known = [(fold, one) for fold, one in zip(folds, found, strict=True) if one is not None]
+        order = np.argsort(-np.concatenate([one["dtScores"] for _, one in known]), kind="stable")
+        right = np.concatenate([one["dtMatches"] for _, one in known], 1)[:, order] > 0
+        owners = np.concatenate([np.full(len(one["dtScores"]), fold) for fold, one in known])[order]
+        yield right, owners, np.bincount([fold for fold, one in known for _ in one["gtIds"]], minlength=FOLDS)
+
+
+def _class_curves(right: np.ndarray, owners: np.ndarray, objects: np.ndarray) -> np.ndarray:
+    """Return the average precision of a class without each fold and with all, (folds + 1, IoU); NaN without objects.
+
+    As COCO does: at 101 recalls, the best precision at that recall or a higher one.
+    """
+    kept = np.concatenate([np.arange(FOLDS)[:, None] != owners, np.ones((1, len(owners)), bool)])  # (folds + 1, detections)
+    total = np.append(objects.sum() - objects, objects.sum())
+    table = np.full((FOLDS + 1, len(right)), np.nan)
+    changed = [fold for fold in range(FOLDS) if objects[fold] or (owners == fold).any()]
+    for fold in [*changed, FOLDS]:
+        if total[fold]:
+            hits = np.cumsum(right[:, kept[fold]], 1)  # (IoU, detections)
+            precision = hits / np.arange(1, hits.shape[1] + 1)
+            best = np.maximum.accumulate(precision[:, ::-1], 1)[:, ::-1]
+            table[fold] = [_at_recalls(one / total[fold], each) for one, each in zip(hits, best, strict=True)]
+    unchanged = [fold for fold in range(FOLDS) if fold not in changed]
+    table[unchanged] = table[FOLDS]
     return table
 
 
+def _at_recalls(recall: np.ndarray, precision: np.ndarray) -> float:
+    places = np.searchsorted(recall, RECALLS, "left")
+    return float(np.append(precision, 0.0)[np.minimum(places, len(precision))].mean())
+
+
 def _mean(table: np.ndarray) -> float:
-    valid = table[table > -1]
+    valid = table[~np.isnan(table)]
     return float(valid.mean()) if valid.size else float("nan")
 
 

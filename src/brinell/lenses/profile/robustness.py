@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brinell.lenses.profile.calibration import Calibration
+from brinell.lenses.profile.replicates import UNBOUNDED, replicate
 from brinell.lenses.reader import AVERAGE, Figures, Measure
 from brinell.runs.quantiles import normal_quantile
 from brinell.runs.run import Run
@@ -38,6 +39,8 @@ ALEXNET = {
     "jpeg_compression:imagenet_c": 0.606500,
 }
 ALEXNET_CLEAN = 0.435  # its published error on clean images
+# figures whose intervals come from the folds of the images
+REPLICATED = ("ece_clean", "ece", "brier", "nll", "map_clean", "mpc", "rpc")
 
 _ERRORS = f"""
     select model, operator, image, sum((not correct)::int) filter (level > 0) / ({SEVERITIES} * error) as value,
@@ -48,9 +51,6 @@ _ERRORS = f"""
          using (operator)
     where lens = 'profile' and level <= {SEVERITIES} group by model, operator, image, error
     having count(*) = {SEVERITIES + 1}
-"""
-_PRECISION = """
-    select model, level, avg(map) from precision where list_contains($operators, operator) group by all order by all
 """
 _CORRUPTION_ERRORS = f"select model, operator, avg(value), stddev_samp(value), count(*) from ({_ERRORS}) group by all"
 _MEAN_ERRORS = f"""
@@ -81,8 +81,9 @@ class Robustness:
     `worst` is the accuracy under the most damaging operator, `always` the share of images that are right at every level
     of every operator. `mce` and `relative_mce` are None unless all 15 corruptions were measured at all severities;
     `errors` are the corruption errors of those that were. `mpc` and `rpc` are a detector's mean average precision
-    under change and its share of that on clean images, without intervals. `effective` is the accuracy above what a
-    baseline's loss lets expect at the model's clean accuracy.
+    under change and its share of that on clean images. `ece` (also when `clean`), `brier` and `nll` are means over
+    operators and levels. `effective` is the accuracy above what a baseline's loss lets expect at the model's clean
+    accuracy.
     """
 
     accuracy: Estimate
@@ -92,15 +93,20 @@ class Robustness:
     mce: Estimate | None = None
     relative_mce: Estimate | None = None
     errors: Mapping[str, Estimate] = field(default_factory=dict)
-    mpc: float | None = None
-    rpc: float | None = None
+    ece_clean: Estimate | None = None
+    ece: Estimate | None = None
+    brier: Estimate | None = None
+    nll: Estimate | None = None
+    map_clean: Estimate | None = None
+    mpc: Estimate | None = None
+    rpc: Estimate | None = None
     effective: Estimate | None = None
     baseline: str | None = None
 
     def figures(self) -> dict[str, Any]:
         """Return the figures by name, without those that are missing."""
         named = {"changed_accuracy": self.accuracy, "worst_accuracy": self.worst, "always_right": self.always}
-        more = {"mce": self.mce, "relative_mce": self.relative_mce, "mpc": self.mpc, "rpc": self.rpc}
+        more = {name: getattr(self, name) for name in ("mce", "relative_mce", *REPLICATED)}
         more["effective_robustness"] = self.effective
         return {**named, **{name: value for name, value in more.items() if value is not None}}
 
@@ -108,26 +114,25 @@ class Robustness:
 def compute_robustness(run: Run, operators: list[str]) -> dict[str, Robustness]:
     """Return the figures of each model over some operators; the first of several models is the baseline of the others."""
     given = {"operators": operators}
-    models, precision = list(run.models), _read_precision(run, given)
+    models, replicated = list(run.models), replicate(run, operators)
     worst: dict[str, tuple[str, Estimate]] = {}
     for model, operator, value, deviation, count in run.query(_BY_OPERATOR, given):
         if value is not None and (model not in worst or value < worst[model][1].value):
             worst[model] = operator, mean(value, deviation, count, most=1)
     errors = _read_errors(run)
-    effective = _compute_effective(run, given, models)
     found = {}
     for model, value, deviation, always, spread, count in run.query(_MEANS, given):
         if model in worst:
-            mpc, rpc = _compute_precision(precision.get(model, []))
+            own = {name: figure for name, figure in replicated[model].items() if name in REPLICATED}
+            effective = compare_effective((run, models[0]), (run, model), operators)
             found[model] = Robustness(
                 mean(value, deviation, count, most=1),
                 *worst[model],
                 mean(always, spread, count, most=1),
                 **errors.get(model, {}),
-                mpc=mpc,
-                rpc=rpc,
-                effective=effective.get(model),
-                baseline=models[0] if model in effective else None,
+                **{name: figure.estimate(math.inf if name in UNBOUNDED else 1) for name, figure in own.items()},
+                effective=effective,
+                baseline=None if effective is None else models[0],
             )
     return found
 
@@ -152,31 +157,20 @@ def _read_errors(run: Run) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _compute_precision(levels: list[float]) -> tuple[float | None, float | None]:
-    """Return mPC and rPC from the average precision on clean images and at every level (Michaelis et al. 2019)."""
-    if len(levels) < 2:
-        return None, None
-    changed = sum(levels[1:]) / len(levels[1:])
-    return changed, changed / levels[0] if levels[0] else None
-
-
-def _compute_effective(run: Run, given: dict[str, Any], models: list[str]) -> dict[str, Estimate]:
-    """Return the effective robustness of all models but the first, the baseline (after Taori et al. 2020).
+def compare_effective(baseline: tuple[Run, str], model: tuple[Run, str], operators: list[str]) -> Estimate | None:
+    """Return the effective robustness of a model against a baseline (after Taori et al. 2020); None if it is the baseline.
 
     A model that loses as much as the baseline, in logits, has none. The interval is over images, by the delta method.
     """
-    by_model: dict[str, dict[str, tuple[float, float]]] = {}
-    for model, image, kept, clean in run.query(_BY_IMAGE, given):
-        if kept is not None and clean is not None:
-            by_model.setdefault(model, {})[image] = kept, clean
-    if len(models) < 2 or models[0] not in by_model:
-        return {}
-    found = {}
-    for model in models[1:]:
-        images = sorted(by_model[models[0]].keys() & by_model.get(model, {}).keys())
-        if len(images) > 1:
-            found[model] = measure_effective(*([by_model[one][image] for image in images] for one in (models[0], model)))
-    return found
+    if (baseline[0].folder, baseline[1]) == (model[0].folder, model[1]):
+        return None
+    sides = []
+    for run, name in (baseline, model):
+        found = run.query(_BY_IMAGE, {"operators": operators})
+        own = {image: (kept, clean) for owner, image, kept, clean in found if owner == name}
+        sides.append({image: pair for image, pair in own.items() if None not in pair})
+    images = sorted(sides[0].keys() & sides[1].keys())
+    return measure_effective(*([side[image] for image in images] for side in sides)) if len(images) > 1 else None
 
 
 def measure_effective(baseline: Iterable[Sequence[float]], model: Iterable[Sequence[float]]) -> Estimate:
@@ -194,15 +188,6 @@ def measure_effective(baseline: Iterable[Sequence[float]], model: Iterable[Seque
     variance = math.fsum((each - middle) ** 2 for each in along) / (count - 1)
     value, half = means[2] - expected, normal_quantile((1 + CONFIDENCE) / 2) * math.sqrt(variance / count)
     return Estimate(value, value - half, value + half)
-
-
-def _read_precision(run: Run, given: dict[str, Any]) -> dict[str, list[float]]:
-    """Return each detector's average precision by level, the mean over operators; level 0 is the clean images."""
-    found: dict[str, list[float]] = {}
-    if run.store.exists("precision.parquet"):
-        for model, _, value in run.query(_PRECISION, given):
-            found.setdefault(model, []).append(value)
-    return found
 
 
 ERROR_MEASURES = (

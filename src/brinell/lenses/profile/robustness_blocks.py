@@ -1,13 +1,15 @@
-"""What the report says over all operators: benchmark figures, calibration, and the classes and images that suffer most."""
+"""What the report says over all operators: benchmark figures, calibration, and the classes, slices and images that suffer
+most.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from brinell.lenses.profile.calibration import mean_calibration
 from brinell.lenses.profile.findings import ProfileFindings
 from brinell.lenses.profile.groups import Group
-from brinell.lenses.profile.robustness import Robustness
+from brinell.lenses.profile.replicates import TITLES, UNBOUNDED
+from brinell.lenses.profile.robustness import REPLICATED, Robustness
 from brinell.report.section import Block, Cell, Table, share
 from brinell.runs.statistics import Estimate
 
@@ -32,15 +34,14 @@ def robustness_blocks(findings: ProfileFindings) -> Iterator[Block]:
         yield _corruption_errors(findings, found)
     rows = [[Cell(name), *(_share(read(each)) for each in found)] for name, read in _FIGURES]
     rows.append([Cell("worst operator"), *(Cell(findings.title(each.worst_operator)) for each in found)])
-    rows += _calibration(findings)
+    rows += [
+        [Cell(TITLES[name][0]), *(_figure(getattr(each, name), shares=name not in UNBOUNDED) for each in found)]
+        for name in REPLICATED
+        if any(getattr(each, name) is not None for each in found)
+    ]
     if any(each.effective is not None for each in found):
         baseline = next(each.baseline for each in found if each.baseline is not None)
         rows.append([Cell(f"effective robustness against {baseline}"), *(_points(each.effective) for each in found)])
-    rows += [
-        [Cell(name), *(Cell("–") if value is None else Cell(f"{value:.1%}", value) for value in values)]
-        for name, values in (("mPC", [each.mpc for each in found]), ("rPC", [each.rpc for each in found]))
-        if any(value is not None for value in values)
-    ]
     yield Block(
         title="Over all degradations",
         sentence="Levels from 1 on, every operator counting equally. ECE is the gap between confidence and accuracy. "
@@ -50,6 +51,7 @@ def robustness_blocks(findings: ProfileFindings) -> Iterator[Block]:
         folded=True,
     )
     yield from _affected(findings)
+    yield from _slices(findings)
 
 
 def _corruption_errors(findings: ProfileFindings, found: list[Robustness]) -> Block:
@@ -61,16 +63,6 @@ def _corruption_errors(findings: ProfileFindings, found: list[Robustness]) -> Bl
         sentence="A model's error relative to AlexNet's, which is 100; their mean is mCE. Lower is better.",
         table=Table(["corruption", *findings.models], rows),
     )
-
-
-def _calibration(findings: ProfileFindings) -> list[list[Cell]]:
-    gaps = [mean_calibration(findings.calibration, model, findings.averaged_operators) for model in findings.models]
-    if not all(gaps):
-        return []
-    return [
-        [Cell(f"calibration error (ECE), {when}"), *(Cell(f"{gap[place]:.1%}", gap[place]) for gap in gaps if gap)]
-        for place, when in enumerate(("clean", "under change"))
-    ]
 
 
 def _affected(findings: ProfileFindings) -> Iterator[Block]:
@@ -95,9 +87,48 @@ def _affected(findings: ProfileFindings) -> Iterator[Block]:
         )
 
 
+def _slices(findings: ProfileFindings) -> Iterator[Block]:
+    """Yield the slices of each column of metadata, those that lose most on average first."""
+    found = [findings.affected[model] for model in findings.models if model in findings.affected]
+    for column in dict.fromkeys(name for one in found for name in one.slices):
+        groups = [{group.name: group for group in one.slices.get(column, ())} for one in found]
+        names = {name: group for own in reversed(groups) for name, group in own.items()}
+        losses = {name: sum(own[name].lost for own in groups if name in own) for name in names}
+        rows = []
+        for name in sorted(names, key=lambda each: (-losses[each], each)):
+            row = [Cell(name), Cell(str(names[name].images), names[name].images)]
+            for own in groups:
+                row += _slice_cells(own.get(name))
+            rows.append(row)
+        heads = ["clean", "under change", "worst image"]
+        yield Block(
+            title=f"By {column}",
+            sentence="Accuracy on clean images and its mean over all degradations and levels from 1 on; what loses most "
+            "comes first. The worst image is right when clean and wrong most often under change.",
+            table=Table(
+                [column, "images", *heads * len(found)],
+                rows,
+                [("", 2), *((model, len(heads)) for model in findings.models if model in findings.affected)],
+            ),
+            folded=True,
+        )
+
+
+def _slice_cells(group: Group | None) -> list[Cell]:
+    if group is None:
+        return [Cell("–")] * 3
+    return [Cell(f"{group.clean:.0%}", group.clean), share(group.accuracy), Cell(group.worst or "–")]
+
+
 def _group(model: str, kind: str, group: Group) -> list[Cell]:
     clean = Cell(f"{group.clean:.0%}", group.clean)
     return [Cell(model), Cell(kind), Cell(group.name), Cell(str(group.images), group.images), clean, share(group.accuracy)]
+
+
+def _figure(found: Estimate | None, *, shares: bool) -> Cell:
+    if found is None or shares:
+        return _share(found)
+    return Cell(f"{found.value:.3g}", found.value, f"{found.low:.3g} to {found.high:.3g}")
 
 
 def _share(found: Estimate | None) -> Cell:

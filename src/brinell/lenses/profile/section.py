@@ -18,6 +18,7 @@ SMOOTHED = (
     "them, without assuming that accuracy falls. The images that break first are not shown: a sample of an image's levels "
     "doesn't say where it fails first."
 )
+FEW_CLASSES = 12  # that are shown without a click
 HALF = 0.5  # the threshold whose failure points are shown first
 
 
@@ -31,6 +32,7 @@ def make_section(context: Context, findings: ProfileFindings) -> Section:
         blocks=[
             _profiles(context, findings),
             *_precision(findings),
+            *_overlap(findings),
             *robustness_blocks(findings),
             _metrics(findings),
             _failure_points(findings),
@@ -111,8 +113,28 @@ def _precision(findings: ProfileFindings) -> Iterator[Block]:
             values = [findings.precision(model, metric) for model in findings.models]
             cells = [Cell("–") if value is None else Cell(f"{value[place]:.1%}", value[place]) for value in values]
             rows.append([Cell(f"{name}, {when}"), *cells])
-    sentence = "COCO's mean average precision, over all images at once, so without intervals."
+    sentence = "COCO's mean average precision, over all images at once; mPC and rPC below have intervals."
     yield Block("Average precision", sentence, table=Table(["metric", *findings.models], rows))
+
+
+def _overlap(findings: ProfileFindings) -> Iterator[Block]:
+    """Yield a segmenter's mean IoU, and that of its classes."""
+    for model in findings.models:
+        overlap = findings.precision(model, "miou")
+        if overlap is None:
+            continue
+        rows = [[Cell("all classes (mIoU)"), *_overlap_cells(*overlap)]]
+        rows += [[Cell(one.name), *_overlap_cells(one.clean, one.average)] for one in findings.class_iou.get(model, ())]
+        yield Block(
+            "Overlap of masks" + (f": {model}" if len(findings.models) > 1 else ""),
+            "Intersection over union of the pixels of all images, so without intervals; classes that lose most come first.",
+            table=Table(["class", "clean", "on average over all levels"], rows),
+            folded=len(rows) > FEW_CLASSES,
+        )
+
+
+def _overlap_cells(*values: float | None) -> list[Cell]:
+    return [Cell("–") if value is None else Cell(f"{value:.1%}", value) for value in values]
 
 
 def _failure_points(findings: ProfileFindings) -> Block:

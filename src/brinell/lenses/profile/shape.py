@@ -5,6 +5,7 @@ from __future__ import annotations
 from brinell.lenses.profile.calibration import Calibration
 from brinell.lenses.profile.curves import FailurePoint
 from brinell.lenses.profile.groups import Affected
+from brinell.lenses.profile.overlap import ClassOverlap
 from brinell.lenses.profile.robustness import Robustness
 from brinell.runs.statistics import Estimate
 
@@ -20,5 +21,6 @@ SHAPE = {
     "robustness": {str: Robustness},  # over all operators, by model
     "affected": {str: Affected},  # classes and images that suffer most, by model
     "calibration": [Calibration],
+    "class_iou": {str: [ClassOverlap]},  # of a segmenter's classes, by model
     "profiles": [{**_KEY, "level": int, "metric": str, **_ESTIMATE, "caption": str}],
 }

@@ -7,7 +7,9 @@ from typing import Any
 from brinell.lenses.profile.corruption_table import make_corruption_tables
 from brinell.lenses.profile.curves import FailurePoint
 from brinell.lenses.profile.findings import ProfileFindings
+from brinell.lenses.profile.overall_table import make_overall_tables
 from brinell.lenses.profile.section import make_section
+from brinell.lenses.profile.slice_table import make_slice_tables
 from brinell.lenses.reader import AVERAGE
 from brinell.report.grid import Grid
 from brinell.report.show import Chart, NamedChart, Show, lazy_chart, models_of
@@ -24,13 +26,14 @@ def make_tables(findings: ProfileFindings) -> list[Any]:
     thresholds = list(dict.fromkeys(failure.threshold for failure in findings.failure_points))
     for model in findings.models:
         tables += [_table(findings, model, thresholds), findings.verdict(model)]
-    return [*tables, *make_corruption_tables(findings)]
+    return [*tables, *make_overall_tables(findings), *make_corruption_tables(findings), *make_slice_tables(findings)]
 
 
 def _table(findings: ProfileFindings, model: str, thresholds: list[float]) -> Grid:
-    precision = findings.precision(model)
+    metric, name = ("miou", "mIoU") if findings.precision(model, "miou") is not None else ("map", "mAP")
+    precision = findings.precision(model, metric)
     middle = thresholds[len(thresholds) // 2]
-    heads = ["operator", "mean accuracy [95 %]", *(["mean mAP"] if precision is not None else [])]
+    heads = ["operator", "mean accuracy [95 %]", *([f"mean {name}"] if precision is not None else [])]
     heads += [f"< {threshold:.0%}" for threshold in thresholds]
     rows: list[tuple[str, ...]] = []
     for operator in findings.operators:
@@ -39,8 +42,9 @@ def _table(findings: ProfileFindings, model: str, thresholds: list[float]) -> Gr
         failures = [findings.failure_point(model, operator, threshold) for threshold in thresholds]
         cells = [findings.title(operator), format_share(findings.areas[model, operator])]
         if precision is not None:
-            maps = [point.map.value for point in findings.curves[model, operator] if point.map is not None]
-            cells.append(f"{sum(maps) / len(maps):.1%}" if maps else "")
+            points = [getattr(point, metric) for point in findings.curves[model, operator]]
+            values = [point.value for point in points if point is not None]
+            cells.append(f"{sum(values) / len(values):.1%}" if values else "")
         cells += [_format_failure(failure, findings.smoothed) for failure in failures]
         rows.append((*cells, failures[len(failures) // 2].caption))
     if len(rows) > 1:

@@ -68,7 +68,7 @@ class RequestOptions(_Options):
 
 
 class ResponseOptions(_Options):
-    """Where labels, scores and boxes are in the JSON response.
+    """Where labels, scores, boxes and masks are in the JSON response.
 
     `labels` and `scores` may be two paths to lists of the same length (`found[].name`, `found[].score`). `scores` alone is
     a path to an object (name: score), a path to a list in the order of the classes, or a mapping from classes to paths.
@@ -92,8 +92,18 @@ class ResponseOptions(_Options):
         "pixels", description="Box units: pixels of the image that was sent, or relative to it (0 to 1)."
     )
 
+    mask: JsonPath | None = Field(
+        None,
+        description="For a segmenter, the path to the mask: a PNG file in base64, or rows of class numbers; with labels, "
+        "the path to a mask for each of them (found[].mask).",
+    )
+
     @model_validator(mode="after")
     def _require_paths(self) -> ResponseOptions:
+        if self.mask is not None:
+            if self.scores is not None or self.boxes is not None:
+                raise ValueError("a mask needs no scores and no boxes; leave them out")
+            return self
         if self.boxes is not None and (self.labels is None or self.logits):
             raise ValueError("boxes need a path to their labels, and scores that are not logits")
         if self.labels is None and self.scores is None:
@@ -126,8 +136,9 @@ class CallOptions(_Options):
 class ServiceMapping(_Options):
     """A mapping file."""
 
-    protocol: Literal["mapping", "v2"] = Field(
-        "mapping", description="Protocol: mapping (described in this file) or v2 (Open Inference Protocol)."
+    protocol: Literal["mapping", "v2", "chat"] = Field(
+        "mapping",
+        description="Protocol: mapping (described in this file), v2 (Open Inference Protocol) or chat (chat completions).",
     )
     version: str | None = Field(
         None, description="Name of what is behind the URL; if it changes, cached responses are not reused."
@@ -140,7 +151,9 @@ class ServiceMapping(_Options):
     @model_validator(mode="after")
     def _require_response(self) -> ServiceMapping:
         if (self.response is None) == (self.protocol == "mapping"):
-            raise ValueError("a mapping needs a response, which says where labels and scores are; protocol v2 has none")
+            raise ValueError(
+                "a mapping needs a response, which says where labels and scores are; protocols v2 and chat have none"
+            )
         return self
 
     def class_names(self, given: Classes | None) -> Classes:

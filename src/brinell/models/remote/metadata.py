@@ -66,6 +66,7 @@ def known_preprocess(metadata: Any, image: tuple[int, int, int]) -> Preprocess:
         width=max(width, 0),
         channels=channels if channels in (1, 3) else 3,
         short_side=reported.get("short_side") if isinstance(reported.get("short_side"), int) else None,
+        fill=reported.get("fill") if isinstance(reported.get("fill"), int) else None,
     )
     if reported.get("interpolation") in get_args(Interpolation):
         known = replace(known, interpolation=reported["interpolation"])

@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
@@ -94,6 +94,12 @@ class RemoteService:
     def rate(self) -> float | None:
         """The maximum number of images per second, if there is one."""
         return self.client.calls.rate
+
+    @property
+    def seen(self) -> Mapping[int, str]:
+        """The texts of answers that are no classes, by output."""
+        found: Mapping[int, str] = getattr(self.codec, "seen", {})
+        return found
 
     # ---- queries ----
 

@@ -18,6 +18,7 @@ from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, ServiceError
 from brinell.models.detection import Detector
 from brinell.models.device import select_device
+from brinell.models.embedders import check_embedder, make_embedder
 from brinell.models.model import Description, Forward, Model
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
@@ -27,6 +28,7 @@ from brinell.models.remote.detections import InferenceDetectionCodec, MappingDet
 from brinell.models.remote.http import HttpClient
 from brinell.models.remote.inference import InferenceCodec, image_input
 from brinell.models.remote.mapping import ResponseOptions, ServiceMapping, read_mapping
+from brinell.models.remote.masks import InferenceMaskCodec, MappingMaskCodec, to_segmenter
 from brinell.models.remote.metadata import find_model_url, known_classes, known_preprocess, parameters_of, read_metadata
 from brinell.models.remote.protocol import Codec, MappingCodec
 from brinell.models.remote.secrets import is_secret
@@ -34,7 +36,7 @@ from brinell.models.remote.service import Endpoint, RemoteService
 
 
 @dataclass(frozen=True)
-class _Opening:
+class Opening:
     """What is needed to open a model: its mapping, options, connections and cache."""
 
     url: str
@@ -57,15 +59,16 @@ class _Opening:
 
 def open_url(_: str, options: ModelOptions, execution: Execution) -> Model:
     """Open a model behind HTTP. A service with a mapping is not queried before the run; others are probed first."""
-    url = _check_url(options.source)
+    url = check_url(options.source)
     mapping = read_mapping(options.mapping) if options.mapping is not None else ServiceMapping(protocol="v2")
     client = HttpClient(url, mapping.request, mapping.calls)
     cache = AnswerCache(Path(execution.answers).expanduser() if execution.answers else default_file())
-    opening = _Opening(url, mapping, client, cache, options, execution)
+    opening = Opening(url, mapping, client, cache, options, execution)
     return _open_inference(opening) if mapping.protocol == "v2" else _open_mapped(opening)
 
 
-def _check_url(url: str) -> str:
+def check_url(url: str) -> str:
+    """Return a URL, and raise if it has no host or holds a secret."""
     parts = urlsplit(url)
     if not parts.hostname:
         raise ConfigError(f"{url} has no host; expected a URL such as http://host:8000/v2/models/NAME")
@@ -89,24 +92,27 @@ def _check_url(url: str) -> str:
 # ---- mapping files ----
 
 
-def _open_mapped(opening: _Opening) -> Model:
+def _open_mapped(opening: Opening) -> Model:
     url, mapping, options = opening.url, opening.mapping, opening.options
     response = mapping.response
     assert response is not None
-    detector = _is_mapped_detector(url, response, options)
+    segmenter = _is_mapped_segmenter(url, response, options)
+    detector = not segmenter and _is_mapped_detector(url, response, options)
     classes = mapping.class_names(select_classes(options, None))
     request = mapping.request.model_dump(mode="json", exclude={"headers"})
-    identity = {"url": url, "version": mapping.version, "request": request, "headers": _public_headers(mapping)}
+    identity = {"url": url, "version": mapping.version, "request": request, "headers": public_headers(mapping)}
     codec = MappingCodec(mapping.request, response, classes)
     if detector:
         codec = MappingDetectionCodec(mapping.request, response, classes, max_detections=options.max_detections)
-    service = opening.service(url, codec, _digest(identity))
+    elif segmenter:
+        codec = MappingMaskCodec(mapping.request, response, classes)
+    service = opening.service(url, codec, digest(identity))
     model = Model(
         name=options.label,
-        forward=_forward(service),
-        preprocess=_without_normalisation(select_preprocess(options, Preprocess())),
+        forward=service_forward(service),
+        preprocess=without_normalisation(select_preprocess(options, Preprocess())),
         device=select_device(opening.execution),
-        fingerprint=_digest({**identity, "response": _dump_response(response)}),
+        fingerprint=digest({**identity, "response": _dump_response(response)}),
         outputs=len(classes),
         probabilities=not response.logits,
         classes=classes,
@@ -115,6 +121,8 @@ def _open_mapped(opening: _Opening) -> Model:
         service=service,
         whole_only=True,
     )
+    if segmenter:
+        return to_segmenter(model)
     decoding = options.model_copy(update={"box_format": response.box_format, "box_units": response.box_units})
     return _to_detector(model, decoding) if detector else model
 
@@ -129,16 +137,28 @@ def _is_mapped_detector(url: str, response: ResponseOptions, options: ModelOptio
     return detector
 
 
+def _is_mapped_segmenter(url: str, response: ResponseOptions, options: ModelOptions) -> bool:
+    """Whether a mapping is of a segmenter; raise if the task says otherwise."""
+    segmenter = options.is_segmenter(response.mask is not None)
+    if segmenter != (response.mask is not None):
+        raise ConfigError(
+            f"the mapping of {url} needs a path to a mask (response.mask) for a segmenter, and other models have none; set "
+            "task=segmentation, or correct the mapping"
+        )
+    return segmenter
+
+
 def _dump_response(response: ResponseOptions) -> dict[str, Any]:
-    """Return a mapping's response as data, without the options of detectors if it has no boxes."""
+    """Return a mapping's response as data, without the options of other tasks."""
     excluded = set() if response.boxes is not None else {"boxes", "box_format", "box_units"}
+    excluded |= set() if response.mask is not None else {"mask"}
     return response.model_dump(mode="json", exclude=excluded)
 
 
 # ---- Open Inference Protocol ----
 
 
-def _open_inference(opening: _Opening) -> Model:
+def _open_inference(opening: Opening) -> Model:
     options, mapping = opening.options, opening.mapping
     device = select_device(opening.execution)
     base = find_model_url(opening.url, opening.client, options.label)
@@ -153,28 +173,41 @@ def _open_inference(opening: _Opening) -> Model:
     most = entry.most or mapping.calls.batch
     decoding, detector = _select_decoding(metadata, options)
     codec: Codec = InferenceCodec(entry, preprocess, options.output, most)
-    if detector:
+    classes = select_classes(options, known_classes(metadata))
+    segmenter = options.is_segmenter(parameters_of(metadata).get("task") == "segmentation")
+    if segmenter:
+        codec = InferenceMaskCodec(entry, preprocess, options.output, most, None if classes is None else len(classes))
+    elif detector:
         names = (decoding.boxes or "boxes", decoding.labels or "labels", decoding.scores or "scores")
         codec = InferenceDetectionCodec(entry, preprocess, None, most, names, decoding.max_detections)
-    identity = _digest(
+    identity = digest(
         {
             "url": base,
             "version": mapping.version,
             "metadata": metadata,
-            "headers": _public_headers(mapping),
+            "headers": public_headers(mapping),
             "output": options.output,
             "scaling": [preprocess.mean, preprocess.std],
         }
     )
     service = opening.service(f"{base}/infer", codec, identity)
-    forward, classes = _forward(service), select_classes(options, known_classes(metadata))
-    description = Description(options.label, options.source, _without_normalisation(preprocess), classes)
-    if detector and classes is None:
-        raise ConfigError(f"detector {options.label} returns labels, so it needs its class list (#classes=FILE)")
-    probed = Probe(len(classes), True) if detector and classes else probe(forward, description, device)
+    forward = service_forward(service)
+    description = Description(options.label, options.source, without_normalisation(preprocess), classes)
+    if options.task == "embedding":
+        check_embedder(options)
+        facts = opening.facts("Open Inference Protocol v2", f"{entry.datatype} tensors")
+        model = make_embedder(forward, description, options, device=device, fingerprint=identity, facts=facts)
+        return replace(model, service=service, whole_only=True)
+    found = segmenter or detector
+    if found and classes is None:
+        kind, what = ("segmenter", "classes") if segmenter else ("detector", "labels")
+        raise ConfigError(f"{kind} {options.label} returns {what}, so it needs its class list (#classes=FILE)")
+    probed = Probe(len(classes), True) if found and classes else probe(forward, description, device)
     facts = opening.facts("Open Inference Protocol v2", f"{entry.datatype} tensors")
     model = make_classifier(forward, probed, description, device=device, fingerprint=identity, facts=facts)
     model = replace(model, service=service, whole_only=True)
+    if segmenter:
+        return to_segmenter(model)
     return _to_detector(model, decoding) if detector else model
 
 
@@ -201,7 +234,7 @@ def _to_detector(model: Model, decoding: Decoding) -> Model:
     )
 
 
-def _forward(service: RemoteService) -> Forward:
+def service_forward(service: RemoteService) -> Forward:
     """Return a service as a function of images in [0, 1], which are converted back to whole grey levels."""
 
     def forward(images: Tensor) -> Tensor:
@@ -211,14 +244,16 @@ def _forward(service: RemoteService) -> Forward:
     return forward
 
 
-def _without_normalisation(preprocess: Preprocess) -> Preprocess:
+def without_normalisation(preprocess: Preprocess) -> Preprocess:
+    """Return a preprocessing that leaves values in [0, 1]: services get whole grey levels."""
     return replace(preprocess, mean=(0.0,), std=(1.0,))
 
 
-def _public_headers(mapping: ServiceMapping) -> dict[str, str]:
+def public_headers(mapping: ServiceMapping) -> dict[str, str]:
     """Return the headers without secrets; they may select the model."""
     return {name: value for name, value in mapping.request.headers.items() if "${" not in value}
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """Return 16 hex digits of a hash of plain data."""
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()

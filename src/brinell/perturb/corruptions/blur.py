@@ -10,12 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brinell.perturb.corruptions.fields import zoom_and_turn
+from brinell.perturb.corruptions.fields import turn, zoom_positions
 from brinell.perturb.corruptions.severity import EXTRA, Constants, Corruption, Row, corruption
+from brinell.perturb.corruptions.shifts import Box, Part, add_shifted, cut
 from brinell.perturb.smear import exact_product, gaussian_weights
 
 _FIRST, _SECOND = 16, 12  # bits of the weights in the two passes of a Gaussian blur, as in `smear`
 _BLOCK = 32  # rows or columns computed at once on a CPU, where the weights reach few others
+_WORTH = 3  # half of the side of a square that is summed up faster by itself
+_SHORT = 8  # reach of a blur whose weights OpenCV sums up faster than a product of matrices does
+_PARTS = 256  # of a pixel that enlargements are rounded to
 _BITS = 16  # bits of the sum of the weights of a disc
 
 
@@ -36,17 +40,37 @@ def gaussian_blur(images: Tensor, constants: Row) -> Tensor:
 def blur(images: Tensor, sigma: float) -> Tensor:
     """Blur images of whole grey levels with a Gaussian; sums of whole numbers, so every device gets the same result."""
     height, width = images.shape[2:]
-    if int(4 * sigma + 0.5) == 0:
+    reach = int(4 * sigma + 0.5)
+    if reach == 0:
         return images
+    if images.device.type == "cpu" and reach <= _SHORT:
+        return _blur_by_opencv(images, sigma)
     across = _multiply(images.flatten(0, 2), _matrix(sigma, _FIRST, width, images.device), sigma, across=True)
     rows = across.mul_(2.0**-_SECOND).round_().view(images.shape)
     return _multiply(rows, _matrix(sigma, _SECOND, height, images.device), sigma, across=False).mul_(2.0**-_FIRST)
 
 
+def _blur_by_opencv(images: Tensor, sigma: float) -> Tensor:
+    """Blur as products with a matrix do, for few weights."""
+    first, second = (_weights(sigma, bits).astype(np.float32) for bits in (_FIRST, _SECOND))
+    made = torch.empty_like(images, memory_format=torch.contiguous_format)
+    for plane, target in zip(images.flatten(0, 1), made.flatten(0, 1), strict=True):
+        across = cv2.filter2D(plane.numpy(), -1, first[None] * 2.0**-_SECOND, borderType=cv2.BORDER_REPLICATE)
+        rows = torch.from_numpy(across).round_().numpy()
+        cv2.filter2D(rows, -1, second[:, None] * 2.0**-_FIRST, dst=target.numpy(), borderType=cv2.BORDER_REPLICATE)
+    return made
+
+
+@lru_cache(64)
+def _weights(sigma: float, bits: int) -> np.ndarray:
+    weights: np.ndarray = gaussian_weights(torch.tensor([sigma], dtype=torch.float64), bits)[0].numpy()
+    return weights
+
+
 @lru_cache(64)
 def _matrix(sigma: float, bits: int, side: int, device: torch.device) -> Tensor:
     """Return whole weights (n, n) of the pixels along an axis, one row per target; the border is repeated outside."""
-    weights = gaussian_weights(torch.tensor([sigma], dtype=torch.float64), bits)[0]
+    weights = torch.from_numpy(_weights(sigma, bits))
     reach = len(weights) // 2
     source = (torch.arange(side)[:, None] + torch.arange(-reach, reach + 1)).clamp(0, side - 1)
     matrix = torch.zeros(side, side, dtype=torch.float64).scatter_add_(1, source, weights.expand(side, -1))
@@ -82,10 +106,17 @@ def _multiply(images: Tensor, matrix: Tensor, sigma: float, *, across: bool) -> 
 def defocus_blur(images: Tensor, constants: Row) -> Tensor:
     """Average over a disc with a soft edge, as a lens out of focus does (border reflect-101).
 
-    A row of the disc is a sum of boxes around its middle, and sums over boxes are differences of cumulative sums.
+    On a CPU pixels are summed up one by one. Elsewhere a row of the disc is a sum of boxes around its middle, and sums over
+    boxes are differences of cumulative sums.
     """
     boxes, reach, unit = _disc(*constants)
     height, width = images.shape[2:]
+    if images.device.type == "cpu":
+        made = torch.empty_like(images, memory_format=torch.contiguous_format)
+        parts, box = _disc_parts(*constants)
+        for image, target in zip(images, made, strict=True):
+            add_shifted(image, parts, cv2.BORDER_REFLECT_101, target, box)
+        return made.mul_(unit)
     rows, columns = (_reflected(side, reach, images.device) for side in (height, width))
     sums = images.index_select(2, rows).index_select(3, columns).cumsum(3)
     sums = torch.nn.functional.pad(sums, (1, 0))
@@ -128,6 +159,29 @@ def _disc(radius: float, softness: float) -> tuple[list[tuple[int, list[tuple[in
 
 
 @lru_cache(64)
+def _disc_parts(radius: float, softness: float) -> tuple[list[Part], Box | None]:
+    """Return the weights of a disc in parts, without a square in the middle if that is large enough to be worth it."""
+    boxes, reach, _ = _disc(radius, softness)
+    weights = np.zeros((2 * reach + 1, 2 * reach + 1), np.float32)
+    for down, parts in boxes:
+        for half, weight in parts:
+            for row in {reach - down, reach + down}:
+                weights[row, reach - half : reach + half + 1] += weight
+    middle = weights[reach, reach]
+    squares = (half for half in range(reach, 0, -1) if (_square(weights, half) == middle).all())
+    half = next(squares, 0)
+    if half < _WORTH:
+        return list(cut(weights, (-reach, -reach))), None
+    _square(weights, half)[:] = 0
+    return list(cut(weights, (-reach, -reach))), (half, float(middle))
+
+
+def _square(weights: np.ndarray, half: int) -> np.ndarray:
+    middle = len(weights) // 2
+    return weights[middle - half : middle + half + 1, middle - half : middle + half + 1]
+
+
+@lru_cache(64)
 def _reflected(side: int, reach: int, device: torch.device) -> Tensor:
     """Return the pixels of an axis with a border that is reflected as often as needed, without repeating the edge."""
     turn = torch.arange(-reach, side + reach) % (2 * side - 2)
@@ -147,11 +201,24 @@ def _reflected(side: int, reach: int, device: torch.device) -> Tensor:
     ),
 )
 def zoom_blur(images: Tensor, constants: Row) -> Tensor:
-    """Average the image and its enlargements, as a lens does that zooms during the exposure."""
+    """Average the image and its enlargements, as a lens does that zooms during the exposure.
+
+    Weights are rounded to 8 bits, so that float32 holds every interpolated value exactly.
+    """
     end, step = constants
     factors = np.arange(1, end, step)  # the published list, rounding errors of its length included
-    total = zoom_and_turn(images, factors[1]) if len(factors) > 1 else torch.zeros_like(images.transpose(2, 3))
-    for factor in factors[2:].tolist():
-        total.add_(zoom_and_turn(images, factor))
+    planes = images.flatten(0, 1)
+    total = planes.new_zeros(len(planes), images.shape[3], images.shape[2])
+    size = 1 if images.device.type == "cpu" else len(planes)  # what a core's cache holds
+    for start in range(0, len(planes), size):
+        part, sums = planes[start : start + size], total[start : start + size]
+        for factor in factors[1:].tolist():
+            sums.add_(_stretch(turn(_stretch(part, factor)), factor))
     # twice: the image itself, and the enlargement by 1
-    return images.mul_(2).add_(total.transpose(2, 3)).div_(len(factors) + 1)
+    return images.mul_(2).add_(turn(total).view(images.shape)).div_(len(factors) + 1)
+
+
+def _stretch(planes: Tensor, factor: float) -> Tensor:
+    """Enlarge the centre of planes (n, H, W) along columns, by linear interpolation."""
+    near, far, weight = zoom_positions(planes.shape[1], factor, planes.device, _PARTS)
+    return planes.index_select(1, near).lerp_(planes.index_select(1, far), weight)

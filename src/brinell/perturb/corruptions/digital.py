@@ -6,6 +6,8 @@ and smallest value.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -21,14 +23,23 @@ from brinell.resizing.resample import resize
         "luminance",
         Constants([(0.1,), (0.2,), (0.3,), (0.4,), (0.5,)], [(0.05,), (0.1,), (0.15,), (0.2,), (0.3,)], (0,)),
         domain="colour",
+        bytes=True,
     ),
 )
 def brightness(images: Tensor, constants: Row) -> Tensor:
     """Add to the value of every pixel in HSV; its hue and saturation stay."""
     value = images.amax(1, keepdim=True)
-    lighter = value.add(255 * constants[0]).clamp_(max=255)
-    black = value == 0  # has no saturation, and becomes grey
-    return images.mul_(lighter / value.masked_fill_(black, 1)).add_(lighter.mul_(black))
+    # black has no saturation and becomes grey: the table treats it as 1 in every channel
+    lifted = torch.maximum(images, 1 - value.clamp(max=1))
+    factor = _lightening(constants[0], images.device).index_select(0, value.flatten().to(torch.int32))
+    return lifted.to(torch.float32).mul_(factor.view(value.shape))
+
+
+@lru_cache(64)
+def _lightening(added: float, device: torch.device) -> Tensor:
+    """Return the factor of each value 0 to 255, float32 (256,)."""
+    value = torch.arange(256, dtype=torch.float32)
+    return (value.add(255 * added).clamp_(max=255) / value.clamp(min=1)).to(device)
 
 
 @corruption(
@@ -43,8 +54,9 @@ def brightness(images: Tensor, constants: Row) -> Tensor:
 def contrast(images: Tensor, constants: Row) -> Tensor:
     """Move every value towards the mean of its channel."""
     (kept,) = constants
-    # a sum of whole numbers, which float64 holds exactly in any order
-    mean = images.sum((2, 3), keepdim=True, dtype=torch.float64).div_(images[0, 0].numel()).mul_(1 - kept)
+    # sums of whole numbers, which float32 holds exactly for rows and float64 for images, in any order
+    sums = images.sum(3, keepdim=True).sum(2, keepdim=True, dtype=torch.float64)
+    mean = sums.div_(images[0, 0].numel()).mul_(1 - kept)
     return images.mul_(kept).add_(mean.to(torch.float32))
 
 
@@ -84,12 +96,13 @@ def saturate(images: Tensor, constants: Row) -> Tensor:
         "JPEG compression",
         "digital",
         Constants([(25,), (18,), (15,), (10,), (7,)], [(80,), (65,), (58,), (50,), (40,)], (100,), counts=(0,)),
+        bytes=True,
     ),
 )
 def jpeg_compression(images: Tensor, constants: Row) -> Tensor:
     """Compress as JPEG."""
     qualities = torch.full((len(images),), int(constants[0]))
-    return compress(images.round().to(torch.uint8), qualities, swapped=False).to(torch.float32)
+    return compress(images, qualities, swapped=False)
 
 
 @corruption(
@@ -98,10 +111,11 @@ def jpeg_compression(images: Tensor, constants: Row) -> Tensor:
         "pixelate",
         "digital",
         Constants([(0.6,), (0.5,), (0.4,), (0.3,), (0.25,)], [(0.95,), (0.9,), (0.85,), (0.75,), (0.65,)], (1,)),
+        bytes=True,
     ),
 )
 def pixelate(images: Tensor, constants: Row) -> Tensor:
     """Shrink the image by averaging, and enlarge its pixels."""
     height, width = images.shape[2:]
-    small = resize(images.round().to(torch.uint8), int(height * constants[0]), int(width * constants[0]), "box")
-    return resize(small, height, width, "box").to(torch.float32)
+    small = resize(images, int(height * constants[0]), int(width * constants[0]), "box")
+    return resize(small, height, width, "box")

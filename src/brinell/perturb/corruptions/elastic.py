@@ -114,21 +114,22 @@ def sample(images: Tensor, positions: Tensor, parts: int, *, border: Literal["re
     height, width = images.shape[2:]
     tall, wide = (1 << (side - 1).bit_length() for side in (height, width))  # grid_sample divides exactly by these
     found = positions.mul_(parts).round_().to(torch.int32)
-    axes = []
-    for position, side, padded in ((found[:, 0], width, wide), (found[:, 1], height, tall)):
+    for position, side in ((found[:, 0], width), (found[:, 1], height)):
         last = (side - 1) * parts
         if border == "black":
-            position = position.clamp_(-2 * parts, last + 2 * parts)
+            position.clamp_(-2 * parts, last + 2 * parts)
         elif border == "repeat":
-            position = _reflect(position.add_(parts // 2), side * parts).sub_(parts // 2).clamp_(0, last)
+            _reflect(position.add_(parts // 2), side * parts).sub_(parts // 2).clamp_(0, last)
         else:
-            position = _reflect(position, last)
-        axes.append(position.to(torch.float32).mul_(2 / (parts * padded)).add_(1 / padded - 1))
+            _reflect(position, last)
+    axes = found.to(torch.float32)
+    for axis, padded in ((axes[:, 0], wide), (axes[:, 1], tall)):
+        axis.mul_(2 / (parts * padded)).add_(1 / padded - 1)
     padded_images = pad(images, (0, wide - width, 0, tall - height))
-    made: Tensor = grid_sample(padded_images, torch.stack(axes, -1), "bilinear", "zeros", align_corners=False)
+    made: Tensor = grid_sample(padded_images, axes.permute(0, 2, 3, 1), "bilinear", "zeros", align_corners=False)
     return made
 
 
 def _reflect(position: Tensor, end: int) -> Tensor:
-    """Reflect positions from -3 to 3 times the end into [0, end]; those beyond count as at an end."""
+    """Reflect positions from -3 to 3 times the end into [0, end], in place; those beyond count as at an end."""
     return position.abs_().clamp_(max=3 * end).sub_(end).abs_().neg_().add_(end).abs_()

@@ -59,15 +59,10 @@ def _origins(bits: Tensor, distance: int, height: int, width: int) -> Tensor:
     origin = (step + place).add_(batch).flatten()
     if distance == 1:  # reads one pixel back at most, which is written later
         return origin
-    pending = step.flatten() > 0  # reads a pixel that was written before
-    linked = pending.nonzero()[:, 0]
-    while len(linked):
-        target = origin.index_select(0, linked)
-        further = pending.index_select(0, target)
-        origin.index_copy_(0, linked, origin.index_select(0, target))
-        pending.index_copy_(0, linked, further)
-        linked = linked[further]
-    return origin
+    end = step.clamp_(min=0).add_(place).add_(batch).flatten()  # itself, or a pixel that was written before
+    while not torch.equal(further := end.index_select(0, end), end):
+        end = further
+    return origin.index_select(0, end)
 
 
 @lru_cache(32)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -87,19 +87,41 @@ def _frost(pictures: Pictures) -> Function:
     def frost(images: Tensor, constants: Row, draws: Draws) -> Tensor:
         """Dim the image, and add a random part of a picture of ice."""
         kept, added = constants
-        channels, height, width = images.shape[1:]
-        found = fitted(height, width, channels, images.device)
-        chosen = draws.below(0, 1, len(found))[:, 0].tolist()
-        images.mul_(kept)
-        for number in sorted(set(chosen)):
-            rows = torch.tensor([row for row, own in enumerate(chosen) if own == number], device=images.device)
-            parts = found[number].unfold(1, height, 1).unfold(2, width, 1)
-            own = Draws(draws.keys[rows])
-            y, x = (own.below(1 + axis, 1, max(1, parts.shape[1 + axis] - 1))[:, 0] for axis in (0, 1))
-            images[rows] += parts[:, y, x].transpose(0, 1).to(torch.float32).mul_(added)
-        return images
+        found = fitted(*images.shape[2:], images.shape[1], images.device)
+        parts = (_cut_one_by_one if images.device.type == "cpu" else _cut_by_picture)(found, images, draws)
+        return images.mul_(kept).add_(parts.to(torch.float32).mul_(added))
 
     return frost
+
+
+def _cut_by_picture(pictures: Sequence[Tensor], images: Tensor, draws: Draws) -> Tensor:
+    """Return a random part of a random picture for each image, uint8."""
+    height, width = images.shape[2:]
+    made = torch.empty_like(images, dtype=torch.uint8)
+    chosen = draws.below(0, 1, len(pictures))[:, 0].tolist()
+    for number in sorted(set(chosen)):
+        rows = torch.tensor([row for row, own in enumerate(chosen) if own == number], device=images.device)
+        y, x = _corner(pictures[number], images, Draws(draws.keys[rows]))
+        parts = pictures[number].unfold(1, height, 1).unfold(2, width, 1)
+        made[rows] = parts[:, y, x].transpose(0, 1)
+    return made
+
+
+def _cut_one_by_one(pictures: Sequence[Tensor], images: Tensor, draws: Draws) -> Tensor:
+    """Return the same on a CPU, where slices are copied faster than windows are gathered."""
+    height, width = images.shape[2:]
+    parts = []
+    for row, number in enumerate(draws.below(0, 1, len(pictures))[:, 0].tolist()):
+        y, x = (int(start) for start in _corner(pictures[number], images, Draws(draws.keys[row : row + 1])))
+        parts.append(pictures[number][:, y : y + height, x : x + width])
+    return torch.stack(parts)
+
+
+def _corner(picture: Tensor, images: Tensor, draws: Draws) -> Iterator[Tensor]:
+    """Yield the first rows and columns of the parts."""
+    for axis in (0, 1):
+        room = picture.shape[1 + axis] - images.shape[2 + axis]
+        yield draws.below(1 + axis, 1, max(1, room))[:, 0]
 
 
 def _fit(picture: np.ndarray, height: int, width: int, channels: int) -> Tensor:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+import cv2
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from brinell.draws import Draws
 from brinell.perturb.corruptions.severity import Constants, Corruption, Row, corruption
+from brinell.perturb.corruptions.shifts import add_shifted, cut_line
 
 _BITS = 16  # bits of the weights along the line
 
@@ -50,8 +52,11 @@ def blur_along(images: Tensor, radius: int, sigma: float, angles: Tensor) -> Ten
     down, along = ((step * way - 0.5).ceil().to(torch.int64) for way in (turn.sin(), turn.cos()))
     weights = _line_weights(radius, sigma)
     if images.device.type == "cpu":
-        lines = zip(images[:, None], down.tolist(), along.tolist(), strict=True)
-        return torch.cat([_sum_shifted(image, y, x, weights) for image, y, x in lines]).mul_(2.0**-_BITS)
+        made = torch.empty_like(images, memory_format=torch.contiguous_format)
+        scaled = [weight * 2.0**-_BITS for weight in weights]
+        for image, y, x, target in zip(images, down.tolist(), along.tolist(), made, strict=True):
+            add_shifted(image, cut_line(y, x, scaled), cv2.BORDER_REPLICATE, target)
+        return made
     reach = 2 * radius
     windows = pad(images, (reach,) * 4, mode="replicate").unfold(2, images.shape[2], 1).unfold(3, images.shape[3], 1)
     batch = torch.arange(len(images), device=images.device)
@@ -60,17 +65,6 @@ def blur_along(images: Tensor, radius: int, sigma: float, angles: Tensor) -> Ten
     for weight, y, x in zip(weights, down, along, strict=True):
         made.add_(windows[batch, :, y, x], alpha=weight)
     return made.mul_(2.0**-_BITS)
-
-
-def _sum_shifted(image: Tensor, down: list[int], along: list[int], weights: list[float]) -> Tensor:
-    """Return the weighted sum of an image under shifts, with a repeated border; shifts are monotone."""
-    height, width = image.shape[2:]
-    top, bottom, left, right = (max(0, -min(down)), max(0, *down), max(0, -min(along)), max(0, *along))
-    framed = pad(image, (left, right, top, bottom), mode="replicate")
-    made = torch.zeros_like(image)
-    for weight, y, x in zip(weights, down, along, strict=True):
-        made.add_(framed[:, :, top + y : top + y + height, left + x : left + x + width], alpha=weight)
-    return made
 
 
 @lru_cache(256)

@@ -10,6 +10,7 @@ from torch import Tensor
 from brinell.draws import Draws
 from brinell.perturb.corruptions.fields import halves, normal
 from brinell.perturb.corruptions.severity import EXTRA, Constants, Corruption, Row, corruption
+from brinell.perturb.property import to_bytes
 
 _BITS = 12  # of a draw that select the number of photons
 _MANY = 1000  # photons of a white pixel, from which on their number counts as normal
@@ -27,7 +28,7 @@ _MANY = 1000  # photons of a white pixel, from which on their number counts as n
 def gaussian_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     """Add Gaussian noise."""
     (deviation,) = constants
-    return images.add_(normal(draws, 0, images.shape).mul_(255 * deviation))
+    return images.add_(normal(draws, 0, images.shape, 255 * deviation))
 
 
 @corruption(
@@ -42,14 +43,15 @@ def gaussian_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
             (0.0,),
         ),
         "local",
+        bytes=True,
     ),
 )
 def shot_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     """Draw every value from a Poisson distribution: few photons reach the sensor."""
     table = _photons(constants[0], images.device)
-    level = halves(draws, 0, images.shape).to(torch.int32).add_(1 << 15).bitwise_right_shift_(16 - _BITS)
-    index = images.round().to(torch.int32).mul_(1 << _BITS).add_(level)
-    return table.index_select(0, index.flatten()).view(images.shape).to(torch.float32)
+    level = (halves(draws, 0, images.shape) >> (16 - _BITS)).to(torch.int32).add_(1 << (_BITS - 1))
+    index = images.to(torch.int32).mul_(1 << _BITS).add_(level)
+    return table.index_select(0, index.flatten()).view(images.shape)
 
 
 @lru_cache(64)
@@ -76,13 +78,19 @@ def _photons(deviation: float, device: torch.device) -> Tensor:
         "noise",
         Constants([(0.03,), (0.06,), (0.09,), (0.17,), (0.27,)], [(0.01,), (0.02,), (0.03,), (0.05,), (0.07,)], (0.0,)),
         "local",
+        bytes=True,
     ),
 )
 def impulse_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     """Set values to the lowest or highest, in each channel by itself."""
     half = round(constants[0] * (1 << 15))
+    if half == 0:
+        return images
+    low, high = half - (1 << 15), (1 << 15) - half
     field = halves(draws, 0, images.shape)
-    return images.masked_fill_(field < half - (1 << 15), 0).masked_fill_(field > (1 << 15) - 1 - half, 255)
+    # masks of 0 and 255, made by clamping, which is several times faster than comparisons and `where` on a CPU
+    kept, white = (to_bytes(field.clamp(least - 1, least).sub_(least - 1)).neg_() for least in (low, high))
+    return kept.bitwise_and_(images).bitwise_or_(white)
 
 
 @corruption(
@@ -98,4 +106,4 @@ def impulse_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
 def speckle_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     """Add Gaussian noise in proportion to every value."""
     (deviation,) = constants
-    return images.mul_(normal(draws, 0, images.shape).mul_(deviation).add_(1))
+    return images.mul_(normal(draws, 0, images.shape, deviation).add_(1))

@@ -11,6 +11,7 @@ is the same in both.
 
 The function of a corruption gets float32 images (B, C, H, W) in grey levels, 0 to 255, which it may overwrite, the
 constants of one severity as a tuple of floats, and `draws` if it asks for them. Its result is clipped and rounded for it.
+One that says `bytes` gets uint8 images, which it leaves as they are, and may return uint8.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from torch import Tensor
 from brinell.draws import Draws
 from brinell.perturb.operator import Facts, level_operator
 from brinell.perturb.papers import HENDRYCKS_2019, MINTUN_2021
-from brinell.perturb.property import Category, PropertyFacts, pixel_property
+from brinell.perturb.property import Category, PropertyFacts, pixel_property, to_bytes
 
 STRONGEST = 5  # the highest published severity
 POINTS = 50  # of a search: tenths of a severity
@@ -83,6 +84,7 @@ class Corruption:
     reach: Literal["global", "local"] = "global"
     domain: Literal["colour", "pixel"] = "pixel"
     family: str = field(default=STANDARD, kw_only=True)
+    bytes: bool = field(default=False, kw_only=True)
 
     @property
     def source(self) -> str:
@@ -106,7 +108,7 @@ def corruption(
     variant, family = variant or facts.variant, family or facts.family
 
     def add(function: Function) -> Function:
-        operator, found = _as_operator(function, facts.constants), _as_property(function, facts.constants)
+        operator, found = _as_operator(function, facts), _as_property(function, facts)
         for made in (operator, found):
             made.__doc__, made.__module__ = function.__doc__, function.__module__
         level_operator(
@@ -146,13 +148,14 @@ def _is_stochastic(function: Function) -> bool:
     return "draws" in inspect.signature(function).parameters
 
 
-def _as_operator(function: Function, constants: Constants) -> Any:
+def _as_operator(function: Function, facts: Corruption) -> Any:
     def change(images: Tensor, levels: Tensor, draws: Draws | None = None) -> Tensor:
         severities = [float(min(level, STRONGEST)) for level in levels.tolist()]
         made = torch.empty_like(images)
-        for rows, row in _groups(severities, images, constants):
-            part = _call(function, images[rows].to(torch.float32), row, draws, rows)
-            made[rows] = part.clamp_(0, 255).round_().to(made.dtype)
+        for rows, row in _groups(severities, images, facts.constants):
+            given = images[rows] if facts.bytes else images[rows].to(torch.float32)
+            part = _call(function, given, row, draws, rows)
+            made[rows] = part if part.dtype == torch.uint8 else to_bytes(part.clamp_(0, 255).round_())
         return made
 
     def change_alike(images: Tensor, levels: Tensor) -> Tensor:
@@ -161,11 +164,12 @@ def _as_operator(function: Function, constants: Constants) -> Any:
     return change if _is_stochastic(function) else change_alike
 
 
-def _as_property(function: Function, constants: Constants) -> Any:
+def _as_property(function: Function, facts: Corruption) -> Any:
     def change(images: Tensor, severities: Tensor, draws: Draws | None = None) -> Tensor:
         published = [STRONGEST * min(severity, 1.0) for severity in severities[:, 0].tolist()]
-        for rows, row in _groups(published, images, constants):
-            images[rows] = _call(function, images[rows], row, draws, rows)
+        for rows, row in _groups(published, images, facts.constants):
+            given = to_bytes(images[rows]) if facts.bytes else images[rows]
+            images[rows] = _call(function, given, row, draws, rows).to(torch.float32)
         return images
 
     def change_alike(images: Tensor, severities: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,9 +68,10 @@ def snow(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     """Whiten the image, and add two layers of falling flakes: enlarged noise above a threshold, blurred by its motion."""
     mean, deviation, factor, threshold, radius, sigma, kept = constants
     batch, _, height, width = images.shape
-    field = normal(draws, 0, torch.Size([batch, 1, height, width])).mul_(deviation).add_(mean)
-    layer = zoom(field, factor)
-    layer = layer.masked_fill_(layer < threshold, 0).clamp_(0, 1).mul_(255).floor_()
+    field = normal(draws, 0, torch.Size([batch, 1, height, width]), deviation).add_(mean)
+    # `threshold_` keeps what is above a number, and the threshold itself is kept
+    below = float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
+    layer = torch.threshold_(zoom(field, factor), below, 0).clamp_(0, 1).mul_(255).floor_()
     layer = blur_along(layer, int(radius), sigma, draw_angles(draws, 1, -135, -45)).round_()
     grey = images if images.shape[1] == 1 else _grey(images)
     white = torch.maximum(images, grey.mul(1.5).add_(127.5)).mul_(1 - kept)

@@ -13,7 +13,7 @@ import { Watch } from "./pages/watch.js";
 const PAGES = { runs: ["Runs", Start], break: ["Break it", Break], explore: ["Explore", Explore], maps: ["Maps", Maps], compare: ["Compare", Compare], watch: ["Watch", Watch] };
 
 const KEYS = [
-  ["←  →", "previous or next image"], ["↑  ↓", "stronger or weaker change"], ["Space", "hold to see the clean image"],
+  ["←  →", "previous or next image"], ["↑  ↓", "stronger or weaker change"], ["Tab, arrows, Enter", "over the grid of Explore, and open a cell"], ["Space", "hold to see the clean image"],
   ["/", "search"], ["b", "find the breaking point"], ["t", "light or dark"], ["?", "this help"], ["Esc", "close"],
 ];
 
@@ -56,7 +56,7 @@ function App() {
       <nav aria-label="Pages">${Object.entries(PAGES).map(([key, [name]]) => html`
         <a key=${key} href=${href(key, key === "runs" ? {} : keep)} aria-current=${key === route.page ? "page" : null}>${name}</a>`)}</nav>
       <div class="tools">
-        <button class="round" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick=${() => setHelp(true)}><${Icon} name="help" /></button>
+        <button class="round help" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick=${() => setHelp(true)}><${Icon} name="help" /></button>
         <button class="round" aria-label=${theme === "dark" ? "Light theme" : "Dark theme"} title="Light or dark (t)" onClick=${toggle}><${Icon} name=${theme === "dark" ? "sun" : "moon"} /></button>
       </div>
     </header>

@@ -1,5 +1,6 @@
 // Small parts that all pages use.
 import { html, useState, useRef, useEffect } from "./lib.js";
+import { Boxes } from "./boxes.js";
 
 export const percent = (share, digits = 0) => (share === null || share === undefined || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(digits)} %`);
 export const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
@@ -26,6 +27,7 @@ const ICONS = {
   play: "M5 3.5v9l7-4.5z",
   close: "M4 4l8 8M12 4l-8 8",
   search: "M7 2.5a4.5 4.5 0 1 1 0 9a4.5 4.5 0 0 1 0-9M10.4 10.4L14 14",
+  eye: "M1.5 8S4 3.5 8 3.5 14.5 8 14.5 8 12 12.5 8 12.5 1.5 8 1.5 8M8 6a2 2 0 1 1 0 4a2 2 0 0 1 0-4",
   left: "M10 3L5 8l5 5",
   right: "M6 3l5 5-5 5",
   help: "M5.6 6a2.4 2.4 0 1 1 3.4 2.2c-.7.3-1 .8-1 1.6M8 12.2v.3",
@@ -36,7 +38,7 @@ export const Loading = ({ what = "Loading", share }) => html`<div class="state" 
 </div>`;
 
 export const Failed = ({ error, retry }) => html`<div class="state failed" role="alert">
-  <${Icon} name="cross" /> <span>${error.message}</span>
+  <${Icon} name="cross" /> <span>${error.message.charAt(0).toUpperCase()}${error.message.slice(1)}</span>
   ${retry && html`<button onClick=${retry}>Try again</button>`}
 </div>`;
 
@@ -44,7 +46,7 @@ export const Empty = ({ title, children }) => html`<div class="empty"><h2>${titl
 
 // Shows a loaded value, or that it is loading, or why it can't be loaded.
 export function Loaded({ state, what, children }) {
-  if (state.error) return html`<${Failed} error=${state.error} />`;
+  if (state.error) return html`<${Failed} error=${state.error} /><p class="state"><a href="#/runs">All runs</a></p>`;
   if (state.data === undefined) return html`<${Loading} what=${what} share=${state.progress} />`;
   return children(state.data);
 }
@@ -86,22 +88,22 @@ export function CopyButton({ text, label, icon = "copy" }) {
 export const Verdict = ({ broken, children }) => html`<span class=${`verdict ${broken ? "bad" : "good"}`}>
   <${Icon} name=${broken ? "cross" : "check"} /> ${children}</span>`;
 
-// A picture that stays until the next one has arrived, so that a slider doesn't flicker.
-export function Picture({ src, alt, className = "", onLoad, ...rest }) {
+// A picture that stays until the next one has arrived, so that a slider doesn't flicker. `marks`: boxes of a detector.
+export function Picture({ src, alt, className = "", marks, ...rest }) {
   const [shown, setShown] = useState(null);
   const [failed, setFailed] = useState(false);
   useEffect(() => {
     if (!src) return undefined;
     let current = true;
     const image = new Image();
-    image.onload = () => { if (current) { setShown(src); setFailed(false); if (onLoad) onLoad(image); } };
+    image.onload = () => { if (current) { setShown({ src, width: image.naturalWidth, height: image.naturalHeight }); setFailed(false); } };
     image.onerror = () => { if (current) { setFailed(true); setShown(null); } };
     image.src = src;
     return () => { current = false; };
   }, [src]);
   if (failed) return html`<div class=${`picture missing ${className}`} role="img" aria-label=${`${alt}: not available`}>
     <span>The image can't be made here: its data or model isn't available.</span></div>`;
-  return html`<div class=${`picture ${className}`} ...${rest}>${shown ? html`<img src=${shown} alt=${alt} data-src=${shown} />` : html`<span class="spinner"></span>`}</div>`;
+  return html`<div class=${`picture ${className}`} ...${rest}>${shown ? html`<img src=${shown.src} alt=${alt} />${marks && html`<${Boxes} marks=${marks} width=${shown.width} height=${shown.height} />`}` : html`<span class="spinner"></span>`}</div>`;
 }
 
 export function Thumb({ src, alt = "", size = 40 }) {

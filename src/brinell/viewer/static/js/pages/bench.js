@@ -1,6 +1,8 @@
 // The bench that live and stored answers share: changes on the left, images and slider in the middle, answers on the right.
 import { html, useEffect, useKeys, useMemo, useState } from "../lib.js";
 import { Lines, Legend, seriesColour, colours } from "../chart.js";
+import { Files, linesSvg, toCsv } from "../files.js";
+import { BoxLegend } from "../boxes.js";
 import { patch } from "../route.js";
 import { Choice, CopyButton, Icon, Loading, Picture, Verdict, firstName, percent } from "../ui.js";
 
@@ -15,6 +17,7 @@ export function firstBreak(values, broken, neutral) {
 
 export function Bench({ changes, change, kinds, track, value, setValue, answers, pictures, step, extra, actions, notes, theme, ranks, images, busy, place }) {
   const [held, setHeld] = useState(false);
+  const [boxed, setBoxed] = useState(true);
   const move = (by) => setValue(Math.min(track.high, Math.max(track.low, Math.round((value + by * step) / step) * step)));
   const keys = {
     ArrowUp: () => move(track.stride || 1), ArrowDown: () => move(-(track.stride || 1)),
@@ -33,11 +36,13 @@ export function Bench({ changes, change, kinds, track, value, setValue, answers,
     <${Changes} changes=${changes} kinds=${kinds} change=${change} ranks=${ranks} actions=${actions} />
     <section class="stage" aria-label="Image">
       <div class="pair">
-        <figure><figcaption>clean</figcaption><${Picture} src=${pictures.clean} alt="the clean image" /></figure>
+        <figure><figcaption>clean</figcaption><${Picture} src=${pictures.clean} alt="the clean image" marks=${boxed ? pictures.cleanMarks : null} /></figure>
         <figure class=${broken ? "bad" : ""}><figcaption>${held ? "clean (Space is held)" : pictures.caption || "changed"}</figcaption>
-          <${Picture} src=${held ? pictures.clean : pictures.changed} alt=${`the image under ${change.title}, ${pictures.caption || ""}`} className=${`changed ${place ? "aim" : ""}`}
+          <${Picture} src=${held ? pictures.clean : pictures.changed} alt=${`the image under ${change.title}, ${pictures.caption || ""}`} className=${`changed ${place ? "aim" : ""}`} marks=${!boxed ? null : held ? pictures.cleanMarks : pictures.marks}
             ...${place ? { onPointerDown: place, onPointerMove: (event) => event.buttons && place(event) } : {}} /></figure>
       </div>
+      ${pictures.boxProblem && html`<p class="small muted">${pictures.boxProblem}</p>`}
+      ${pictures.marks && html`<div class="box-line"><label class="inline"><input type="checkbox" checked=${boxed} onChange=${() => setBoxed(!boxed)} /> Boxes</label>${boxed && html`<${BoxLegend} lists=${[pictures.cleanMarks, pictures.marks]} />`}</div>`}
       <div class="slider">
         <label for="level"><strong>${change.title}</strong> <output>${pictures.caption}</output></label>
         <div class="track">
@@ -58,9 +63,11 @@ export function Bench({ changes, change, kinds, track, value, setValue, answers,
       </div>
     </section>
     <section class="answers" aria-label="Answers">
-      ${answers.map((one, number) => html`<${Answer} key=${one.model} answer=${one} colour=${seriesColour(number)} />`)}
+      ${answers.map((one, number) => html`<${Answer} key=${one.model} answer=${one} colour=${seriesColour(number)} see=${answers.length > 1 ? actions.see : null} seen=${one.model === pictures.model} />`)}
       <div class="card">
-        <h3>Probability of the right class</h3>
+        <h3 class="with-files">${pictures.marks ? "Best score of the right class" : "Probability of the right class"} ${track.values.length > 1 && html`<${Files} name=${`curve-${change.name.replace(/\W+/g, "-")}`}
+          csv=${() => toCsv([track.axis, "amount", ...track.models.flatMap((one) => [`${one.model} probability`, `${one.model} broken`])], track.values.map((at, row) => [at, track.captions[row], ...track.models.flatMap((one) => [one.probability[row], one.broken[row]])]))}
+          drawing=${() => linesSvg({ title: `${change.title}: probability of the right class`, xLabel: track.axis, x: track.values, marks, series: series.map((one, number) => ({ ...one, colour: seriesColour(number) })) })} />`}</h3>
         ${series.length > 1 && html`<${Legend} items=${series.map((one, number) => ({ label: one.label, colour: seriesColour(number) }))} />`}
         ${track.values.length < 2 ? html`<${Loading} what="Asking at every level" />` : html`<${Lines} x=${track.values} series=${series} at=${value} marks=${marks} theme=${theme} xLabel=${track.axis} range=${[0, 1]}
           text=${`Probability of the right class as ${change.title} grows`} onPick=${(where) => setValue(track.values[nearest(track.values, where)])} />`}
@@ -98,7 +105,7 @@ function Changes({ changes, kinds, change, ranks, actions }) {
   </nav>`;
 }
 
-function Answer({ answer, colour }) {
+function Answer({ answer, colour, see, seen }) {
   return html`<div class=${`card answer ${answer.broken ? "bad" : ""}`}>
     <h3><span class="dot" style=${{ background: colour }}></span><span class="clip">${answer.model}</span>
       ${answer.broken === null ? html`<span class="spinner"></span>` : html`<${Verdict} broken=${answer.broken}>${answer.broken ? "broken" : "holds"}<//>`}</h3>
@@ -106,7 +113,8 @@ function Answer({ answer, colour }) {
       <span class="clip" title=${name}>${name === answer.label ? html`<${Icon} name="check" />` : null}${firstName(name)}</span>
       <span class="bar"><span style=${{ width: `${100 * (probability ?? 0)}%` }}></span></span>
       <span class="num">${probability === null ? "" : percent(probability, probability > 0.995 || probability < 0.1 ? 1 : 0)}</span></li>`)}</ol>
-    <p class="small muted">${!answer.label ? "" : answer.given ? "label" : "clean answer"}${answer.label && `: ${firstName(answer.label)}`}${answer.mse !== null && answer.mse !== undefined ? ` · MSE ${Number(answer.mse).toPrecision(2)}` : ""}</p>
+    <p class="small muted">${!answer.label ? "" : answer.given ? "label" : "clean answer"}${answer.label && `: ${firstName(answer.label)}`}${answer.mse !== null && answer.mse !== undefined ? ` · MSE ${Number(answer.mse).toPrecision(2)}` : ""}
+      ${see && html`<button class="quiet see" aria-pressed=${seen} title="The pictures show what this model sees" onClick=${() => see(answer.model)}><${Icon} name="eye" /> ${seen ? "shown" : "show its view"}</button>`}</p>
   </div>`;
 }
 

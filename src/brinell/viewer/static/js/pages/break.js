@@ -99,7 +99,7 @@ function Mode({ run, facts, digest, image, models, params, site, theme }) {
     ? html`<${Loaded} state=${opened} />` : html`<${Loading} what=${`Opening ${wanted.join(" and ")}`} />`;
   const usable = (opened.data || []).filter((one) => !one.problem);
   const problems = (opened.data || []).filter((one) => one.problem);
-  const common = { run, facts, digest, image, params, theme, all: digest && pictured(site, run, digest) };
+  const common = { run, facts, digest, image, params, site, theme, all: digest && pictured(site, run, digest) };
   const why = stored ? (site.live ? null : "This page is served without models, so it shows stored answers. For live ones: brinell view RUN") : problems.map((one) => one.problem).join(" ");
   return html`${(problems.length > 0 || (stored && why)) && html`<p class="note" role="status">${why}</p>`}
     ${usable.length ? html`<${LiveBench} ...${common} models=${models} opened=${usable} />`

@@ -10,17 +10,17 @@ const same = (a, b) => Math.abs(a - b) < 1e-9;
 
 export function LiveBench({ run, digest, image, params, theme, models, opened, all }) {
   const names = opened.map((one) => one.model);
-  const lead = opened[0];
+  const lead = opened.find((one) => one.model === params.see) || opened[0];
   const photo = useAsync(async () => (params.photo ? { photo: params.photo } : post("original", { run, image })), [run, image, params.photo]);
   const id = photo.data && !photo.loading ? photo.data.photo : null;
   const changes = useAsync(async () => (id ? getJson(path("live", "changes", lead.model, `${id}.json`)) : undefined), [id, lead.model]);
   if (photo.error) return html`<${Failed} error=${photo.error} />`;
   if (changes.error) return html`<${Failed} error=${changes.error} />`;
   if (!id || !changes.data) return html`<${Loading} what="Preparing the photograph" />`;
-  return html`<${Turning} key=${`${id} ${names}`} run=${run} digest=${digest} image=${image} params=${params} theme=${theme} models=${models} opened=${opened} photo=${id} changes=${changes.data} size=${photo.data} all=${all} />`;
+  return html`<${Turning} key=${`${id} ${names}`} run=${run} digest=${digest} image=${image} params=${params} theme=${theme} models=${models} opened=${opened} lead=${lead} photo=${id} changes=${changes.data} size=${photo.data} all=${all} />`;
 }
 
-function Turning({ run, digest, image, params, theme, models, opened, photo, changes, size, all }) {
+function Turning({ run, digest, image, params, theme, models, opened, lead, photo, changes, size, all }) {
   const names = opened.map((one) => one.model);
   const change = changes.find((one) => one.id === params.change) || changes[0];
   const starts = change.sliders.map((slider) => (slider.neutral === null ? slider.start : slider.neutral));
@@ -70,7 +70,7 @@ function Turning({ run, digest, image, params, theme, models, opened, photo, cha
     return source.models.map((one) => describe(one, near));
   }, [ready, point, key]);
   const caption = exact ? point.captions[0] : index >= 0 && ready ? ready.captions[index] : "";
-  const url = (values, kind) => path("live", "images", opened[0].model, photo, change.id, `${values.join("_")}.${kind}`);
+  const url = (values, kind) => path("live", "images", lead.model, photo, change.id, `${values.join("_")}.${kind}`);
   const clean = change.sliders.map((one) => (one.neutral === null ? one.start : one.neutral));
   const setValue = (next) => patch({ at: Number(next.toFixed(6)) });
   const choose = (next) => patch({ change: next, at: null, p: null, axis: null }, { push: true });
@@ -88,18 +88,20 @@ function Turning({ run, digest, image, params, theme, models, opened, photo, cha
     patch({ sorted: 1 });
   };
   const actions = {
-    choose, find, rank, ranking, sorted: Boolean(params.sorted),
+    choose, find, rank, ranking, see: (model) => patch({ see: model === names[0] ? null : model }), sorted: Boolean(params.sorted),
     save: { href: url(parameters, "png"), name: `${change.name}-${parameters.join("_")}.png` },
-    copies: copies({ photo, change, parameters, lead: opened[0].model, file: params.photoName || (digest && image ? digest.images.name[digest.position.get(image)] : null) }),
+    copies: copies({ photo, change, parameters, lead: lead.model, file: params.photoName || (digest && image ? digest.images.name[digest.position.get(image)] : null) }),
   };
+  const seen = answers.find((one) => one.model === lead.model);
+  const boxes = lead.detector && seen ? { cleanMarks: seen.cleanMarks || [], marks: seen.marks || [] } : {};
   const extra = html`<${Extra} change=${change} axis=${axis} parameters=${parameters} models=${models} names=${names} />`;
   return html`${sweep.error && html`<${Failed} error=${sweep.error} />`}
     <${Bench} changes=${changes} kinds=${[...new Set(changes.map((one) => one.kind))]} change=${change} track=${track} value=${value} setValue=${setValue} step=${slider.step} answers=${answers}
-      pictures=${{ clean: url(clean, "webp"), changed: url(parameters, "webp"), caption }} extra=${extra} actions=${actions} notes=${notes} theme=${theme} ranks=${ranks}
-      images=${digest && image ? imageKeys(all, image) : null} busy=${busy} place=${placing(change, opened[0], size, parameters)} />`;
+      pictures=${{ clean: url(clean, "webp"), changed: url(parameters, "webp"), caption, model: lead.model, ...boxes }} extra=${extra} actions=${actions} notes=${notes} theme=${theme} ranks=${ranks}
+      images=${digest && image ? imageKeys(all, image) : null} busy=${busy} place=${placing(change, lead, size, parameters)} />`;
 }
 
-const describe = (one, at) => ({ model: one.model, label: one.label, given: one.given, top: one.top[at], broken: one.broken[at], mse: one.mse && one.mse[at] });
+const describe = (one, at) => ({ model: one.model, label: one.label, given: one.given, top: one.top[at], broken: one.broken[at], mse: one.mse && one.mse[at], marks: one.marks[at], cleanMarks: one.clean_marks });
 
 // The knob, or whichever lens searches over this change; without one, the first break of the sweep, which has every level.
 async function findBreak({ photo, change, names, ready, track, axis, setValue }) {

@@ -1,11 +1,12 @@
 // The bench with a run's stored answers: its rows, and the images that they replay to.
 import { html, useAsync, useMemo, useState, useEffect } from "../lib.js";
 import { cleanInput, loadCells, loadSequence, replay, share } from "../data.js";
+import { useBoxes } from "../boxes.js";
 import { patch } from "../route.js";
 import { Failed, Loading } from "../ui.js";
 import { Bench, imageKeys } from "./bench.js";
 
-export function StoredBench({ run, digest, image, params, theme, all }) {
+export function StoredBench({ run, facts, digest, image, params, site, theme, all }) {
   const changes = useMemo(() => digest.columns.map((column) => ({ id: `${column.lens}/${column.operator}`, title: column.title, kind: column.lens, column, name: column.operator })), [digest]);
   const change = changes.find((one) => one.id === params.change || one.column.operator === params.change) || changes[0];
   const [ranks, setRanks] = useState({});
@@ -20,14 +21,15 @@ export function StoredBench({ run, digest, image, params, theme, all }) {
       })));
     });
   }, [image]);
-  if (sequences.error) return html`<${Failed} error=${sequences.error} />`;
-  if (!sequences.data || sequences.loading) return html`<${Loading} what="Reading rows" />`;
-  const found = sequences.data;
-  const longest = found.reduce((best, one) => (one.points.length > best.points.length ? one : best), found[0]);
-  const lead = found.indexOf(longest);
-  const values = longest.points.map((_, number) => number + 1);
-  const value = Math.min(values.length, Math.max(0, Math.round(Number(params.at) || 0)));
+  const found = sequences.data && !sequences.loading ? sequences.data : null;
+  const longest = found && (found[models.indexOf(params.see)] || found.reduce((best, one) => (one.points.length > best.points.length ? one : best), found[0]));
+  const model = found && models[found.indexOf(longest)];
+  const value = found ? Math.min(longest.points.length, Math.max(0, Math.round(Number(params.at) || 0))) : 0;
   const point = value ? longest.points[value - 1] : null;
+  const boxes = useBoxes({ run, facts, site, model, column: change.column, image, point });
+  if (sequences.error) return html`<${Failed} error=${sequences.error} />`;
+  if (!found) return html`<${Loading} what="Reading rows" />`;
+  const values = longest.points.map((_, number) => number + 1);
   const track = {
     values: [0, ...values], low: 0, high: Math.max(1, values.length), neutral: 0, axis: "row, from weak to strong",
     captions: ["clean", ...longest.points.map(captionOf)],
@@ -38,19 +40,18 @@ export function StoredBench({ run, digest, image, params, theme, all }) {
     })),
   };
   const answers = found.map((one, number) => answerOf(models[number], one, value));
-  const model = models[lead];
   const changed = point ? replay(run, model, change.column, image, point.key) : cleanInput(run, model, image);
   const clean = point && point.counterpart ? replay(run, model, change.column, image, point.counterpart) : cleanInput(run, model, image);
   const actions = {
     choose: (next) => patch({ change: next, at: null }, { push: true }),
     find: () => { const first = longest.points.findIndex((one) => one.correct === false); if (first >= 0) patch({ at: first + 1 }); },
-    rank: null, ranking: null, sorted: Boolean(params.sorted),
+    see: (next) => patch({ see: next }), rank: null, ranking: null, sorted: Boolean(params.sorted),
     save: { href: point ? replay(run, model, change.column, image, point.key, "png") : cleanInput(run, model, image, "png"), name: `${image}.png` },
     copies: [["Rows", rowsCommand(run, change.column, image)], ["Link", () => location.href]],
   };
   return html`<${Bench} changes=${changes} kinds=${[...new Set(changes.map((one) => one.kind))]} change=${change} track=${track} value=${value}
     setValue=${(next) => patch({ at: Math.round(next) })} step=${1} answers=${answers}
-    pictures=${{ clean, changed, caption: track.captions[value] }} actions=${actions} theme=${theme} ranks=${ranks} images=${imageKeys(all, image)} />`;
+    pictures=${{ clean, changed, caption: track.captions[value], model, cleanMarks: boxes.marks?.clean, marks: boxes.marks?.changed, boxProblem: boxes.problem }} actions=${actions} theme=${theme} ranks=${ranks} images=${imageKeys(all, image)} />`;
 }
 
 const captionOf = (point) => [point.level !== null ? `level ${point.level}` : null, point.text || point.parameters.map((one) => Number(one.toPrecision(4))).join(", ")].filter(Boolean).join(": ");

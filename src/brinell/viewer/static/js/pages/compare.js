@@ -1,7 +1,8 @@
 // Compare two models, of one run or of two: what was lost and gained, operator by operator and image by image.
-import { html, useAsync, useMemo } from "../lib.js";
+import { html, useAsync, useMemo, useState } from "../lib.js";
 import { getJson, path } from "../api.js";
 import { loadCells, loadDigest, loadRuns, share, thumbnail } from "../data.js";
+import { Files, toCsv } from "../files.js";
 import { href, patch } from "../route.js";
 import { Choice, Empty, Icon, Loaded, Thumb, count, firstName, percent } from "../ui.js";
 
@@ -26,7 +27,7 @@ function Page({ runs, a, b, old, wanted }) {
   const figures = useAsync((signal) => getJson(path("compare", a.id, old, b.id, `${wanted}.json`), { signal }), [a.id, b.id, old, wanted]);
   const cells = useAsync(async () => {
     const [one, two] = await Promise.all([loadDigest(a.id), loadDigest(b.id)]);
-    return { one, two, before: await loadCells(a.id, one, old), after: await loadCells(b.id, two, wanted) };
+    return { a: a.id, b: b.id, old, wanted, one, two, before: await loadCells(a.id, one, old), after: await loadCells(b.id, two, wanted) };
   }, [a.id, b.id, old, wanted]);
   return html`<div class="page wide">
     <div class="toolbar"><h1>Compare</h1>
@@ -35,16 +36,26 @@ function Page({ runs, a, b, old, wanted }) {
       <${Choice} label="New" value=${`${b.id}\n${wanted}`} options=${subjects} onChange=${(value) => patch({ b: value.split("\n")[0], new: value.split("\n")[1] }, { push: true })} /></div>
     <div class="compare">
       <section class="card" aria-label="Figures">${figures.error ? html`<p class="note">${figures.error.status === 404 ? "These two were not compared when the bundle was written." : figures.error.message}</p>` : html`<${Loaded} state=${figures} what="Comparing">${(found) => html`<${Figures} found=${found} />`}<//>`}</section>
-      <${Loaded} state=${cells} what="Reading rows">${(data) => html`<${Changes} ...${data} a=${a.id} b=${b.id} old=${old} wanted=${wanted} />`}<//>
+      <${Loaded} state=${cells} what="Reading rows">${(data) => html`<${Changes} ...${data} />`}<//>
     </div></div>`;
 }
 
 function Figures({ found }) {
-  return html`<h2>${found.title}</h2><p class="small">${found.verdict}</p><p class="small muted">${count(found.images, "image")} in both.${found.notes.length ? ` ${found.notes.join(". ")}.` : ""}</p>
-    ${found.measures.map((measure) => html`<div key=${measure.name}><h3>${measure.what}</h3>
-      <div class="table-scroll" tabindex="0" role="region" aria-label=${measure.what}><table class="deltas"><thead><tr><th scope="col">operator</th><th scope="col">old</th><th scope="col">new</th><th scope="col">change</th><th scope="col" title="images that are worse or better">− / +</th><th scope="col"></th></tr></thead>
-      <tbody>${measure.deltas.map((delta) => html`<tr key=${delta.operator}><th scope="row">${delta.title}</th><td>${delta.old}</td><td>${delta.new}</td><td>${delta.change}</td><td>${delta.worse} / ${delta.better}</td>
-        <td><span class=${`verdict ${delta.verdict === "better" ? "good" : delta.verdict === "worse" ? "bad" : "plain"}`}>${delta.verdict === "better" ? html`<${Icon} name="check" />` : delta.verdict === "worse" ? html`<${Icon} name="cross" />` : null}${delta.verdict}</span></td></tr>`)}</tbody></table></div></div>`)}`;
+  return html`<h2>${found.title}</h2><ul class="small says">${found.verdict.split(/(?<=\.) (?=[A-Z])/).map((sentence) => html`<li key=${sentence}>${sentence}</li>`)}</ul><p class="small muted">${count(found.images, "image")} in both.${found.notes.length ? ` ${found.notes.join(". ")}.` : ""}</p>
+    ${found.measures.map((measure) => html`<${Deltas} key=${measure.name} measure=${measure} />`)}`;
+}
+
+const COLUMNS = [["operator", (delta) => delta.title], ["old", (delta) => parseFloat(delta.old)], ["new", (delta) => parseFloat(delta.new)], ["change", (delta) => delta.gain ?? 0], ["− / +", (delta) => delta.better - delta.worse], ["verdict", (delta) => delta.verdict]];
+
+function Deltas({ measure }) {
+  const [sort, setSort] = useState(null); // [column, downwards]
+  const order = (a, b) => { const [x, y] = [a, b].map(COLUMNS[sort[0]][1]); return (sort[1] ? -1 : 1) * (typeof x === "string" ? x.localeCompare(y) : (x || 0) - (y || 0)); };
+  const shown = sort ? [...measure.deltas].sort(order) : measure.deltas;
+  const state = (number) => (sort && sort[0] === number ? (sort[1] ? "descending" : "ascending") : "none");
+  return html`<h3 class="with-files">${measure.what} <${Files} name=${`compare-${measure.name.replace(/\W+/g, "-")}`} csv=${() => toCsv(["operator", "old", "new", "change", "images worse", "images better", "verdict"], measure.deltas.map((delta) => [delta.title, delta.old, delta.new, delta.change, delta.worse, delta.better, delta.verdict]))} /></h3>
+    <div class="table-scroll" tabindex="0" role="region" aria-label=${measure.what}><table class="deltas"><thead><tr>${COLUMNS.map(([name], number) => html`<th key=${name} scope="col" aria-sort=${state(number)}><button class="quiet sort" title=${name === "− / +" ? "images that are worse or better; click to sort" : "click to sort"} onClick=${() => setSort(state(number) === "descending" ? null : [number, state(number) === "ascending"])}>${name}${{ ascending: " ↑", descending: " ↓", none: "" }[state(number)]}</button></th>`)}</tr></thead>
+      <tbody>${shown.map((delta) => html`<tr key=${delta.operator}><th scope="row">${delta.title}</th><td>${delta.old}</td><td>${delta.new}</td><td>${delta.change}</td><td>${delta.worse} / ${delta.better}</td>
+        <td><span class=${`verdict ${delta.verdict === "better" ? "good" : delta.verdict === "worse" ? "bad" : "plain"}`}>${delta.verdict === "better" ? html`<${Icon} name="check" />` : delta.verdict === "worse" ? html`<${Icon} name="cross" />` : null}${delta.verdict}</span></td></tr>`)}</tbody></table></div>`;
 }
 
 // The difference of the share of each range that an image survives, over the operators that both have.
@@ -67,6 +78,7 @@ export function differences(one, two, before, after) {
 function Changes({ one, two, before, after, a, b, old, wanted }) {
   const { columns, images } = useMemo(() => differences(one, two, before, after), [before, after]);
   const sorted = useMemo(() => [...images].sort((x, y) => x.mean - y.mean), [images]);
+  if (!images.length) return html`<section class="card" aria-label="Images"><h2>Image by image</h2><p class="muted">No image was tested under the same change in both.</p></section>`;
   const lost = sorted.filter((image) => image.mean < -0.005);
   const gained = sorted.filter((image) => image.mean > 0.005).reverse();
   const list = (title, shown) => html`<div class="card"><h2>${title}: ${count(shown.length, "image")}</h2>

@@ -1,7 +1,8 @@
 // Explore: images by operators, coloured by what breaks them first. A brush anywhere filters everywhere.
 import { html, useAsync, useEffect, useKeys, useMemo, useRef, useState } from "../lib.js";
-import { describeCode, hardnessOfImages, loadCells, loadDigest, loadRun, loadRuns, thumbnail } from "../data.js";
+import { describeCode, hardnessOfImages, loadCells, loadDigest, loadRun, loadRuns, share, thumbnail } from "../data.js";
 import { binOf, extremesOf, readBrushes, select, valueBin, writeBrushes } from "../heat.js";
+import { Files, toCsv } from "../files.js";
 import { href, patch } from "../route.js";
 import { Choice, Empty, Icon, Loaded, Segments, Thumb, count, firstName, percent, shortName } from "../ui.js";
 import { Panels } from "./panels.js";
@@ -18,7 +19,8 @@ export function Explore({ params, site, theme }) {
     const model = digest.models.includes(params.model) ? params.model : digest.models[0];
     return { runs, run, facts, digest, model, cells: await loadCells(run, digest, model) };
   }, [params.run, params.model]);
-  return html`<${Loaded} state=${loaded} what="Reading the run">${(data) => (data
+  const outdated = loaded.loading && params.run && loaded.data?.run !== params.run;
+  return html`<${Loaded} state=${outdated ? { progress: loaded.progress } : loaded} what="Reading the run">${(data) => (data
     ? html`<${Table} ...${data} params=${params} site=${site} theme=${theme} />`
     : html`<${Empty} title="No runs here yet"><p>Make one with <code>brinell demo</code>.</p><//>`)}<//>`;
 }
@@ -54,16 +56,20 @@ function Table({ runs, run, facts, digest, model, cells, params, site, theme }) 
     </div>
     <div class="explore">
       <section class="card grid-card" aria-label="Images by operators">
-        <p class="grid-head" role="status"><strong id="selected">${count(images.length, "image")}</strong>${brushed ? html` of ${digest.count.toLocaleString("en")} <button class="quiet" onClick=${() => patch({ f: null, label: null, q: null }, { push: true })}><${Icon} name="close" /> Clear selection</button>` : " · click a cell to see its sequence; brush a chart to select"}</p>
+        <p class="grid-head" role="status"><strong id="selected">${count(images.length, "image")}</strong>${brushed ? html` of ${digest.count.toLocaleString("en")} <button class="quiet" onClick=${() => patch({ f: null, label: null, q: null }, { push: true })}><${Icon} name="close" /> Clear selection</button>` : " · click a cell to see its sequence; brush a chart to select"} <${Files} name=${`${run}-first-failures`} csv=${() => gridCsv(digest, cells, sorted)} /></p>
         ${images.length ? html`<${Grid} run=${run} digest=${digest} cells=${cells} images=${sorted} hardness=${hardness} params=${params} brushes=${brushes} />`
           : html`<${Empty} title="No image matches"><p>Take a brush away, or search for something else.</p><//>`}
         <${Scale} colour=${params.colour || "first"} />
       </section>
       <${Panels} digest=${digest} cells=${cells} hardness=${hardness} images=${images} brushes=${brushes} brush=${brush} label=${params.label} run=${run} model=${model} />
     </div>
-    ${column && params.image && html`<${Sequence} run=${run} facts=${facts} digest=${digest} model=${model} column=${column} image=${params.image} params=${params} site=${site} theme=${theme} step=${step} />`}
+    ${column && digest.position.has(params.image) && html`<${Sequence} run=${run} facts=${facts} digest=${digest} model=${model} column=${column} image=${params.image} params=${params} site=${site} theme=${theme} step=${step} />`}
   </div>`;
 }
+
+// First failures as shares of the range (1: survives; empty: wrong when clean or not tested), and the measure of each lens.
+const gridCsv = (digest, cells, images) => toCsv(["image", "name", "label", ...digest.columns.flatMap((column) => [`${column.lens} ${column.operator} first failure`, `${column.lens} ${column.operator} ${column.measure || "measure"}`])],
+  images.map((image) => [digest.images.id[image], digest.images.name[image], digest.images.labels[digest.images.label[image]], ...digest.columns.flatMap((_, column) => [share(digest, cells.first[column * digest.count + image]), cells.value[column * digest.count + image]])]));
 
 const sorts = (digest) => [["fragile", "Breaks most easily"], ["hard", "Hardest to break"], ["name", "Name"], ["label", "Class"], ...digest.columns.map((column, number) => [`c${number}`, `First failure: ${column.title}`])];
 
@@ -90,6 +96,19 @@ function Grid({ run, digest, cells, images, hardness, params, brushes }) {
     addEventListener("resize", measure);
     return () => removeEventListener("resize", measure);
   }, []);
+  const [cursor, setCursor] = useState(null); // row and column that arrow keys have reached
+  const walk = (event) => {
+    const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const within = (value, end) => Math.max(0, Math.min(end - 1, value));
+    const next = cursor ? [within(cursor[0] + by[0], images.length), within(cursor[1] + by[1], digest.columns.length)] : [Math.ceil(top / ROW), 0];
+    const [above, below] = [next[0] * ROW, (next[0] + 1) * ROW - height];
+    box.current.scrollTop = Math.min(above, Math.max(below, box.current.scrollTop));
+    setCursor(next);
+  };
+  useEffect(() => { if (cursor) box.current.querySelector(`[data-cell="${cursor.join("-")}"]`)?.focus({ preventScroll: true }); }, [cursor]);
   const extremes = useMemo(() => (params.colour === "value" ? extremesOf(digest, cells) : null), [params.colour, cells]);
   const start = Math.max(0, Math.floor(top / ROW) - 4);
   const shown = images.slice(start, start + Math.ceil(height / ROW) + 8);
@@ -97,26 +116,26 @@ function Grid({ run, digest, cells, images, hardness, params, brushes }) {
   return html`<div class="grid-scroll">
     <div class="grid-titles" style=${template}><span></span><span class="tilt"><span>survives</span></span>${digest.columns.map((column, number) => html`
       <button key=${number} class=${`tilt ${brushes[number] ? "on" : ""} ${number && digest.columns[number - 1].lens !== column.lens ? "edge" : ""}`} title=${`${column.lens}: ${column.title}. Click to sort.`} onClick=${() => patch({ sort: `c${number}` })}><span>${column.title}</span></button>`)}</div>
-    <div class="grid-body" ref=${box} tabindex="0" role="region" aria-label="Images" style=${{ height: `${Math.min(height, images.length * ROW + 2)}px` }} onScroll=${(event) => setTop(event.target.scrollTop)}>
+    <div class="grid-body" ref=${box} tabindex="0" role="region" aria-label="Images" style=${{ height: `${Math.min(height, images.length * ROW + 2)}px` }} onScroll=${(event) => setTop(event.target.scrollTop)} onKeyDown=${walk}>
       <div style=${{ height: `${images.length * ROW}px`, position: "relative" }}>
         ${shown.map((image, number) => html`<div class="grid-row" key=${image} style=${{ ...template, top: `${(start + number) * ROW}px` }}>
           <a class="who" href=${href("break", { run, image: digest.images.id[image] })} title=${`${digest.images.name[image]} (${digest.images.labels[digest.images.label[image]]})`}>
             <${Thumb} src=${thumbnail(run, digest.images.id[image])} size=${32} /><span class="clip">${firstName(digest.images.labels[digest.images.label[image]]) || shortName(digest.images.name[image])}</span></a>
           <span class="num small muted">${Number.isNaN(hardness[image]) ? "–" : percent(hardness[image])}</span>
-          ${digest.columns.map((column, at) => html`<${Cell} key=${at} digest=${digest} column=${column} at=${at} image=${image} code=${cells.first[at * digest.count + image]} value=${cells.value[at * digest.count + image]}
+          ${digest.columns.map((column, at) => html`<${Cell} key=${at} digest=${digest} column=${column} at=${at} row=${start + number} image=${image} code=${cells.first[at * digest.count + image]} value=${cells.value[at * digest.count + image]}
             extremes=${extremes && extremes[at]} open=${params.image === digest.images.id[image] && Number(params.col) === at} />`)}
         </div>`)}
       </div>
     </div></div>`;
 }
 
-function Cell({ digest, column, at, image, code, value, extremes, open }) {
+function Cell({ digest, column, at, row, image, code, value, extremes, open }) {
   const bin = extremes ? valueBin(column, value, extremes) : binOf(digest, code);
   const wrong = code === digest.codes.wrong;
   const said = extremes && !Number.isNaN(value) ? `${column.what}: ${column.points ? percent(value, 1) : value.toPrecision(3)}` : describeCode(digest, code);
   const edge = at && digest.columns[at - 1].lens !== column.lens;
   return html`<button class=${`cell ${bin < 0 ? (wrong ? "wrong" : "none") : `h${bin}`} ${edge ? "edge" : ""}`} aria-label=${`${shortName(digest.images.name[image])}, ${column.title}: ${said}`} title=${`${column.title}: ${said}`}
-    aria-pressed=${open} tabindex="-1" onClick=${() => patch({ image: digest.images.id[image], col: at, at: null }, { push: true })}></button>`;
+    aria-pressed=${open} tabindex="-1" data-cell=${`${row}-${at}`} onClick=${() => patch({ image: digest.images.id[image], col: at, at: null }, { push: true })}></button>`;
 }
 
 const Scale = ({ colour }) => html`<p class="scale small muted"><span>${colour === "first" ? "breaks at once" : "worst"}</span>

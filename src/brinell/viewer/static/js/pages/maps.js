@@ -14,7 +14,8 @@ export function Maps({ params, site, theme }) {
     const run = params.run || runs[0]?.id;
     return run ? { runs, run, digest: await loadDigest(run, progress) } : null;
   }, [params.run]);
-  return html`<${Loaded} state=${loaded} what="Reading the run">${(data) => (data ? html`<${Page} ...${data} params=${params} site=${site} theme=${theme} />`
+  const outdated = loaded.loading && params.run && loaded.data?.run !== params.run;
+  return html`<${Loaded} state=${outdated ? { progress: loaded.progress } : loaded} what="Reading the run">${(data) => (data ? html`<${Page} ...${data} params=${params} site=${site} theme=${theme} />`
     : html`<${Empty} title="No runs here yet"><p>Make one with <code>brinell demo</code>.</p><//>`)}<//>`;
 }
 
@@ -22,7 +23,7 @@ function Page({ runs, run, digest, params, site, theme }) {
   const all = pictured(site, run, digest);
   const model = digest.models.includes(params.model) ? params.model : digest.models[0];
   const image = digest.position.has(params.image) ? params.image : all[0];
-  const found = useAsync((signal) => getJson(path("runs", run, "maps", model, `${image}.json`), { signal }), [run, model, image]);
+  const found = useAsync(async (signal) => ({ run, model, image, data: await getJson(path("runs", run, "maps", model, `${image}.json`), { signal }) }), [run, model, image]);
   const at = Math.max(0, all.indexOf(image));
   const step = (by) => patch({ image: all[(at + by + all.length) % all.length] }, { push: true });
   useKeys({ ArrowLeft: () => step(-1), ArrowRight: () => step(1) });
@@ -33,7 +34,7 @@ function Page({ runs, run, digest, params, site, theme }) {
       ${digest.models.length > 1 && html`<${Choice} label="Model" value=${model} options=${digest.models.map((name) => [name, name])} onChange=${(value) => patch({ model: value }, { push: true })} />`}</div>
     <div class="strip" role="listbox" aria-label="Images of the run" tabindex="0">${all.slice(start, start + STRIP).map((id) => html`<button key=${id} role="option" tabindex="-1" aria-selected=${id === image}
       aria-label=${shortName(digest.images.name[digest.position.get(id)])} onClick=${() => patch({ image: id }, { push: true })}><${Thumb} src=${thumbnail(run, id)} size=${52} /></button>`)}</div>
-    <${Loaded} state=${found} what="Reading maps">${(data) => (data.maps.length ? html`<${Overlay} key=${`${image} ${model}`} run=${run} model=${model} image=${image} data=${data} params=${params} theme=${theme} />`
+    <${Loaded} state=${found} what="Reading maps">${(of) => (of.data.maps.length ? html`<${Overlay} key=${`${of.image} ${of.model}`} ...${of} params=${params} theme=${theme} />`
       : html`<${Empty} title="This image has no maps"><p>Lenses that ask about places store them. ${digest.columns.length ? "This run has none, or left this image out." : ""}</p><p>Try <code>brinell run --preset quick --lens NAME</code> with a lens from <code>brinell ls lenses</code>.</p><//>`)}<//>
   </div>`;
 }
@@ -155,7 +156,7 @@ function Canvas({ source, data, map, layer, opacity, place, setPlace, theme }) {
     const [column, row] = place || [0, 0];
     setPlace([Math.min(map.xs.length - 1, Math.max(0, column + by[0])), Math.min(map.ys.length - 1, Math.max(0, row + by[1]))]);
   };
-  return html`<canvas class="map" ref=${canvas} tabindex="0" role="img" aria-label=${`${layer.name}: ${map.title}`} onKeyDown=${keys}
+  return html`<canvas class="map" ref=${canvas} style=${{ maxWidth: `min(46rem, calc((100vh - 21rem) * ${data.width / data.height}))` }} tabindex="0" role="img" aria-label=${`${layer.name}: ${map.title}`} onKeyDown=${keys}
     onPointerDown=${(event) => { drag.current = { x: event.clientX - view.x, y: event.clientY - view.y }; const found = at(event); if (found) setPlace(found); }}
     onPointerUp=${() => { drag.current = null; }} onPointerLeave=${() => { drag.current = null; }} onDblClick=${() => setView({ zoom: 1, x: 0, y: 0 })}
     onPointerMove=${(event) => {

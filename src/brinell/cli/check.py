@@ -1,0 +1,83 @@
+"""The command `brinell check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brinell.cli.console import out, say
+from brinell.config.execution import Execution
+from brinell.config.model import ModelOptions
+from brinell.report.grid import Grid
+from brinell.validation import validate
+
+if TYPE_CHECKING:
+    from brinell.checking.check import CheckResult, Tried
+    from brinell.cli.sheet import Row
+    from brinell.marks import Mark
+
+SHOWN = 8  # settings, and images per row
+
+
+def check(
+    model: Annotated[str, typer.Argument(help="Model: KIND:NAME, a file, or a URL (see brinell ls models).")],
+    data: Annotated[str, typer.Argument(help="Data with a few images that the model should get right.")],
+    limit: Annotated[int, typer.Option(min=1, help="Number of images to try settings on.")] = 32,
+    file: Annotated[Path, typer.Option("--out", help="PNG file to write.")] = Path("check.png"),
+    trust: Annotated[bool, typer.Option("--trust", help="Allow the model to run code when it is opened.")] = False,
+) -> None:
+    """Check that a model sees images as it was trained to.
+
+    Tries the usual normalisations, channel orders, resizes, layouts and box formats on a few images, draws predictions as
+    a contact sheet, and prints the model string to use. A service is only shown.
+
+    Example: [bold]brinell check onnx:model.onnx?classes=imagenet photos/[/]
+    """
+    from brinell.checking.check import check as check_model
+    from brinell.cli.sheet import draw_rows, save
+    from brinell.datasets.sources import open_dataset
+
+    options = validate(ModelOptions, model)
+    found = check_model(options, open_dataset(data), Execution(runtime="torch", trust=trust), limit)
+    out.print(_table(found))
+    shown = [found.given] if found.best is found.given else [found.given, found.best]
+    save(draw_rows([_row(found, tried) for tried in shown]), file)
+    say(f"wrote {file}", _verdict(found))
+
+
+def _table(found: CheckResult) -> Grid:
+    ranked = sorted(found.tried[1:], key=lambda tried: tried.rank, reverse=True)[: SHOWN - 1]
+    right = "right" if found.model.detector is None else "F1 of boxes"
+    rows = [(tried.setting.title, _share(tried.right), f"{tried.confidence:.0%}") for tried in (found.given, *ranked)]
+    return Grid(("setting", right, "confidence"), tuple(rows))
+
+
+def _share(value: float | None) -> str:
+    return "no labels" if value is None else f"{value:.0%}"
+
+
+def _verdict(found: CheckResult) -> str:
+    if found.best is not found.given:
+        return f"use {found.source}"
+    if found.given.right is not None and found.given.right < 0.5:
+        return "no usual setting does clearly better; check the class list and the labels, too"
+    return f"nothing else does clearly better: use {found.source}"
+
+
+def _row(found: CheckResult, tried: Tried) -> Row:
+    """Return a row of the sheet: images as a setting shows them, with the model's predictions."""
+    from brinell.cli.sheet import Cell, Row
+    from brinell.models.marking import marker_of
+
+    name, cells = marker_of(found.model).name, []
+    for place, (sample, label) in enumerate(zip(found.samples[:SHOWN], found.labels, strict=False)):
+        score, best = tried.scores[place].max(0)
+        caption = f"{name(int(best))} {float(score):.2f}"
+        caption += "" if label is None or label == int(best) else f" (is {name(label)})"
+        marks: tuple[Mark, ...] = ()
+        if tried.detections is not None:
+            marks = marker_of(found.model).mark_clean(tried.detections.at(slice(place, place + 1)))
+        cells.append(Cell(caption, tried.setting.preprocess.model_input(sample.image), marks))
+    return Row(f"{tried.setting.title}: {_share(tried.right)} right", cells)

@@ -1,0 +1,156 @@
+"""Figures over all operators that are no means over images, with and without each fold of the images.
+
+So they have intervals, and so have their differences between two models: average precision under change (mPC, rPC),
+calibration, accuracy under the worst operator, and the share of images that are always right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from brinell.lenses.profile.calibration import ANSWERS
+from brinell.runs.folds import FOLD, FOLDS, Replicated, mean_replicated
+from brinell.runs.run import Run
+
+Sums = list[list[float]]  # by fold: the number of images, and sums over them
+# names of figures, in the order in which they are shown, for people, and whether more of it is better
+TITLES = {
+    "worst_accuracy": ("accuracy under the worst operator", True),
+    "always_right": ("right at every level of every operator", True),
+    "ece_clean": ("calibration error (ECE), clean", False),
+    "ece": ("calibration error (ECE), under change", False),
+    "brier": ("Brier score, under change", False),
+    "nll": ("log loss (NLL), under change", False),
+    "map_clean": ("mAP, clean", True),
+    "mpc": ("mPC (mAP under change)", True),
+    "rpc": ("rPC (mPC / clean mAP)", True),
+}
+UNBOUNDED = ("nll",)  # all others are shares
+
+_KEPT = f"""
+    select model, operator, {FOLD}, count(*), sum(kept)
+    from (select model, operator, image, avg(correct::int) filter (level > 0) as kept from rows
+          where lens = 'profile' and list_contains($operators, operator) group by all)
+    where kept is not null group by all
+"""
+_ALWAYS = f"""
+    select model, {FOLD}, count(*), sum(always)
+    from (select model, image, min(correct::int) as always from rows
+          where lens = 'profile' and list_contains($operators, operator) group by all)
+    where always is not null group by all
+"""
+_CALIBRATION = f"""
+    select model, operator, level, bin, {FOLD}, count(*), sum(gap), sum(gap ** 2), sum(loss) from ({ANSWERS})
+    where list_contains($operators, operator) group by all
+"""
+_PRECISION = """
+    select model, level, operator, map, {without} from precision where list_contains($operators, operator) order by all
+"""
+
+
+def replicate(run: Run, operators: list[str]) -> dict[str, dict[str, Replicated]]:
+    """Return the figures of each model by name; those of detectors where they were computed."""
+    given = {"operators": operators}
+    found: dict[str, dict[str, Replicated]] = {model: {} for model in run.models}
+    for part in (_accuracies(run, given), _calibration(run, given), _precisions(run, given)):
+        for model, name, figure in part:
+            found[model][name] = figure
+    return {model: {name: own[name] for name in TITLES if name in own} for model, own in found.items()}
+
+
+Found = Iterator[tuple[str, str, Replicated]]  # model, name and figure
+
+
+def _accuracies(run: Run, given: dict[str, Any]) -> Found:
+    kept: dict[str, dict[str, Sums]] = {}
+    for model, operator, fold, *sums in run.query(_KEPT, given):
+        _put(kept.setdefault(model, {}).setdefault(operator, _nothing(2)), fold, sums)
+    for model, own in kept.items():
+        means = [_replicated(sums, lambda each: each[1] / each[0]) for sums in own.values()]
+        lowest = tuple(
+            None if None in column else min(each for each in column if each is not None) for column in _columns(means)
+        )
+        yield model, "worst_accuracy", Replicated(min(one.value for one in means), lowest)
+    always: dict[str, Sums] = {}
+    for model, fold, *sums in run.query(_ALWAYS, given):
+        _put(always.setdefault(model, _nothing(2)), fold, sums)
+    for model, sums in always.items():
+        yield model, "always_right", _replicated(sums, lambda each: each[1] / each[0])
+
+
+def _calibration(run: Run, given: dict[str, Any]) -> Found:
+    cells: dict[str, dict[tuple[str, int], dict[int, Sums]]] = {}
+    for model, operator, level, bin_, fold, *sums in run.query(_CALIBRATION, given):
+        cell = cells.setdefault(model, {}).setdefault((operator, level), {})
+        _put(cell.setdefault(bin_, _nothing(4)), fold, sums)
+    for model, own in cells.items():
+        clean = [_calibration_error(bins) for (_, level), bins in own.items() if level == 0]
+        changed = [bins for (_, level), bins in own.items() if level > 0]
+        if clean and changed:
+            yield model, "ece_clean", mean_replicated(clean)
+            yield model, "ece", mean_replicated([_calibration_error(bins) for bins in changed])
+            for name, place in (("brier", 2), ("nll", 3)):
+                totals = [
+                    [[math.fsum(each) for each in zip(*fold, strict=True)] for fold in _columns_of(bins)]
+                    for bins in changed
+                ]
+                yield (
+                    model,
+                    name,
+                    mean_replicated([_replicated(sums, lambda each, at=place: each[at] / each[0]) for sums in totals]),
+                )
+
+
+def _calibration_error(bins: dict[int, Sums]) -> Replicated:
+    """Return ECE: the mean over images of the gap between confidence and accuracy in their bin."""
+    folds = [[value for sums in bins.values() for value in sums[fold][:2]] for fold in range(FOLDS)]
+    return _replicated(
+        folds, lambda each: math.fsum(map(abs, each[1::2])) / math.fsum(each[::2]), counts=slice(None, None, 2)
+    )
+
+
+def _precisions(run: Run, given: dict[str, Any]) -> Found:
+    if not run.store.exists("precision.parquet"):
+        return
+    columns = {name for (name, *_) in run.query("describe precision")}
+    sql = _PRECISION.format(without="without" if "without" in columns else "null")
+    levels: dict[str, dict[int, list[Replicated]]] = {}
+    for model, level, _, value, without in run.query(sql, given):
+        figure = Replicated(value, tuple(without) if without else (None,) * FOLDS)
+        levels.setdefault(model, {}).setdefault(level, []).append(figure)
+    for model, own in levels.items():
+        changed = [mean_replicated(each) for level, each in own.items() if level > 0]
+        if 0 in own and changed:
+            clean, mpc = mean_replicated(own[0]), mean_replicated(changed)
+            yield model, "map_clean", clean
+            yield model, "mpc", mpc
+            if clean.value:
+                yield model, "rpc", mpc.over(clean)
+
+
+def _replicated(folds: Sums, figure: Callable[[Sequence[float]], float], counts: slice = slice(1)) -> Replicated:
+    """Return a figure of sums over images, and the same without each fold; `counts` are the places of numbers of images."""
+    total = [math.fsum(column) for column in zip(*folds, strict=True)]
+    without: list[float | None] = []
+    for fold in folds:
+        rest = [whole - part for whole, part in zip(total, fold, strict=True)]
+        without.append(figure(rest) if math.fsum(fold[counts]) and math.fsum(rest[counts]) >= 1 else None)
+    return Replicated(figure(total), tuple(without))
+
+
+def _columns(figures: Sequence[Replicated]) -> Iterator[tuple[float | None, ...]]:
+    return zip(*(figure.without for figure in figures), strict=True)
+
+
+def _columns_of(bins: dict[int, Sums]) -> Iterator[tuple[list[float], ...]]:
+    return zip(*bins.values(), strict=True)
+
+
+def _nothing(sums: int) -> Sums:
+    return [[0.0] * sums for _ in range(FOLDS)]
+
+
+def _put(sums: Sums, fold: int, values: Sequence[float]) -> None:
+    sums[fold] = [float(value or 0) for value in values]

@@ -1,0 +1,76 @@
+"""What a CPU computes by NumPy and OpenCV is what tensor code computes on other devices, to the bit."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from brinell import draws
+from brinell.perturb import colour
+from brinell.perturb.corruptions import blur
+from brinell.perturb.corruptions.shifts import add_shifted, cut
+from brinell.resizing.resample import resize
+
+
+def grey_levels(*shape: int) -> torch.Tensor:
+    return torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("purpose", [0, 1, 12345, -3])
+def test_draws_on_the_host_are_those_in_tensors(purpose: int) -> None:
+    keys = draws.Draws.of(draws.key("draws"), torch.arange(-2, 3)).keys
+    for count in (0, 1, 1001):
+        assert torch.equal(draws._bits_on_host(keys, purpose, count), draws._bits_in_tensors(keys, purpose, count))
+
+
+@pytest.mark.parametrize("size", [(8, 8), (9, 13), (64, 64)])
+def test_colours_fade_by_opencv_as_in_tensors(size: tuple[int, int]) -> None:
+    images = grey_levels(1, 3, *size)
+    before = images.clone()
+    assert torch.equal(colour._fade_by_opencv(images), colour._fade_colours(images))
+    assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (1, 41), (29, 29), (21, 21)])
+def test_weighted_shifts_are_summed_up_exactly(shape: tuple[int, int]) -> None:
+    weights = np.random.default_rng(0).integers(0, 60, shape).astype(np.float32)
+    first = (-(shape[0] // 2), -(shape[1] // 3))
+    image = grey_levels(2, 12, 15).to(torch.float32)
+    made = torch.empty_like(image)
+    add_shifted(image, list(cut(weights, first)), cv2.BORDER_REPLICATE, made)
+    rows, columns = np.arange(12), np.arange(15)
+    plain = sum(
+        weights[y, x] * image.numpy()[:, (rows + y + first[0]).clip(0, 11)][:, :, (columns + x + first[1]).clip(0, 14)]
+        for y in range(shape[0])
+        for x in range(shape[1])
+    )
+    assert np.array_equal(made.numpy(), plain)
+
+
+@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.5, 2.0])
+def test_a_short_blur_is_the_product_of_matrices(sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = grey_levels(2, 3, 20, 27).to(torch.float32)
+    short = blur.blur(images, sigma)
+    monkeypatch.setattr(blur, "_SHORT", 0)
+    assert torch.equal(short, blur.blur(images, sigma))
+
+
+@pytest.mark.parametrize("constants", [(3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5), (1.5, 0.1)])
+def test_a_disc_is_the_sum_of_its_boxes(constants: tuple[float, float]) -> None:
+    boxes, _, _ = blur._disc(*constants)
+    total = sum((2 if down else 1) * weight * (2 * half + 1) for down, parts in boxes for half, weight in parts)
+    parts, box = blur._disc_parts(*constants)
+    middle = box[1] * (2 * box[0] + 1) ** 2 if box else 0
+    assert sum(float(part.sum()) for _, part in parts) + middle == total
+
+
+@pytest.mark.parametrize("target", [(10, 14), (9, 7), (33, 50), (20, 29)])
+def test_a_box_resize_by_rows_is_pillows(target: tuple[int, int]) -> None:
+    images = grey_levels(2, 3, 20, 28)
+    for image, made in zip(images, resize(images, *target, "box"), strict=True):
+        picture = Image.fromarray(image.permute(1, 2, 0).numpy())
+        picture = picture.resize((target[1], 20), Image.Resampling.BOX).resize(target[::-1], Image.Resampling.BOX)
+        assert np.array_equal(made.permute(1, 2, 0).numpy(), np.asarray(picture))
