@@ -1,9 +1,10 @@
 """Write constraints-hashed.txt: the pins of constraints.txt with the hashes of the files that CI may install.
 
-    python .ci/hashes.py [WHEEL…]
+    python .ci/hashes.py INDEX [WHEEL…]
 
-Hashes come from PyPI's index, for CPython 3.11 on Linux x86-64. A wheel that is given, such as PyTorch's build for the CPU,
-which has the same version and is not on PyPI, is allowed as well.
+Hashes come from a package index (the address of its simple pages, as pip's --index-url has it), for CPython 3.11 on Linux
+x86-64. A wheel that is given, such as PyTorch's build for the CPU, which has the same version and is not on PyPI, is
+allowed as well.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import re
 import sys
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 ROOT = Path(__file__).resolve().parents[1]
-INDEX = "https://pypi.org/simple"
 LINKS = re.compile(r'href="[^"#]*/([^"#/]+)#sha256=([0-9a-f]{64})"')
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)]
 PLATFORMS += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64"]
@@ -35,9 +36,9 @@ def pins() -> dict[str, str]:
     return dict(line.split("==") for line in lines if line and not line.startswith("#"))  # type: ignore[misc]
 
 
-def hashes(name: str, version: str) -> list[str]:
+def hashes(index: str, name: str, version: str) -> list[str]:
     """Return the hashes of a release's wheels for this platform, or that of its source if there are none."""
-    with urllib.request.urlopen(f"{INDEX}/{canonicalize_name(name)}/", timeout=180) as answer:
+    with urllib.request.urlopen(f"{index}/{canonicalize_name(name)}/", timeout=180) as answer:
         page = html.unescape(answer.read().decode())
     wheels, sources = [], []
     for file, digest in LINKS.findall(page):
@@ -52,8 +53,8 @@ def main() -> None:
     """Write the file; stop if a pin has no file."""
     pinned = pins()
     with ThreadPoolExecutor(8) as pool:
-        found = dict(zip(pinned, pool.map(hashes, pinned, pinned.values()), strict=True))
-    for wheel in map(Path, sys.argv[1:]):
+        found = dict(zip(pinned, pool.map(partial(hashes, sys.argv[1]), pinned, pinned.values()), strict=True))
+    for wheel in map(Path, sys.argv[2:]):
         name, *_ = parse_wheel_filename(wheel.name)
         own = next(each for each in pinned if canonicalize_name(each) == name)
         found[own].append(hashlib.sha256(wheel.read_bytes()).hexdigest())

@@ -134,7 +134,9 @@ def evaluator_of(model: Model, images: list[Tensor], labels: list[int], *, batch
     ids = torch.tensor([id_number(image_id(image)) for image in images])
     originals = [model.preprocess.convert_channels(image) for image in images]
     renderer = Renderer(model.preprocess, inputs, ids, seed=0, originals=originals)
-    criterion = find_criterion("default", model.classes, model.outputs, detector=model.detector is not None)
+    criterion = find_criterion(
+        "default", model.classes, model.outputs, task="classification" if model.detector is None else "detection"
+    )
     return Evaluator(model, renderer, torch.tensor(labels), criterion=criterion, batch=batch)
 
 

@@ -362,7 +362,7 @@ def test_the_interval_of_a_ratio_is_over_groups() -> None:
     share = a.sum() / b.sum()
     spread = math.sqrt(((a - share * b) ** 2).sum() * 5 / 4) / b.sum()
     assert found.value == share
-    assert found.high - found.low == pytest.approx(2 * 2.776445 * spread, rel=0.05)  # nearly Student's, in the middle
+    assert 1 < (found.high - found.low) / (2 * 2.776445 * spread) < 1.2  # somewhat wider than Student's, for five groups
     assert ratio(0, 10, 0, 0, 100, 1).low != ratio(0, 10, 0, 0, 100, 1).low  # one group tells no interval
     assert ratio(0, 10, 0, 0, 50, 2).high > 0
 

@@ -16,7 +16,7 @@ import brinell
 from brinell.lenses.knob.breaks import find_smallest_breaks
 from brinell.lenses.knob.findings import KnobFindings
 from brinell.lenses.knob.search import SEARCHES, Search, most_bracket_queries
-from brinell.lenses.method import Shard, Trials
+from brinell.lenses.method import Outcome, Shard, Trials
 from brinell.lenses.outcomes import ANSWERS, BROKEN, SURVIVED
 from brinell.perturb.difference import difference
 from brinell.perturb.property import PROPERTIES, find_property, property_names
@@ -194,7 +194,7 @@ def drive(broken: Tensor, search: Iterator[Trials], most: int) -> tuple[Any, int
             numbers = torch.zeros(len(hit))
             verdict = type("V", (), {**dict.fromkeys(ANSWERS, numbers), "prediction": places})()
             distances = type("D", (), dict.fromkeys(DISTANCES, numbers))()
-            outcome = type("O", (), {"verdict": verdict, "broken": hit, "difference": distances, "cause": None})()
+            outcome = Outcome(verdict, hit, distances, None, None)
             trials = search.send(outcome)
     except StopIteration as finished:
         return finished.value, queries, rounds
@@ -204,7 +204,9 @@ def searched(table: Tensor, how: str, full: int = 1) -> tuple[Search, int, int]:
     """Search a table of what breaks (samples, points); the search, the trials and the rounds it took."""
     count, length = table.shape
     right = type("V", (), {"rank": torch.zeros(count), "confidence": torch.ones(count)})()
-    clean = type("C", (), {"broken": torch.zeros(count, dtype=torch.bool), "verdict": right, "detections": None})()
+    clean = type(
+        "C", (), {"broken": torch.zeros(count, dtype=torch.bool), "verdict": right, "detections": None, "overlap": None}
+    )()
     points = (torch.arange(1, length + 1, dtype=torch.float64) / length)[None, :, None]
     shard = Shard(count, 8, 8, clean, full=full)
     search = Search.of(shard, find_property("contrast"), points, torch.tensor([length]), resample=False)
@@ -455,7 +457,7 @@ def test_figures_are_those_of_the_rows(greys: Path, tmp_path: Path) -> None:
         one = found.hardness[name, "brightness:standard"]
         assert one.robustness.value == pytest.approx(np.mean(broken))
         half_width = 1.96 * np.std(broken, ddof=1) / np.sqrt(len(broken))
-        assert half_width < one.robustness.high - one.robustness.value < 2 * half_width, "wider for a dozen skewed values"
+        assert half_width < one.robustness.high - one.robustness.value < 3 * half_width, "wider for a dozen skewed values"
         assert one.threshold == pytest.approx(np.mean(everyone))
         assert one.fooled.value == pytest.approx(sum(value < np.mean(everyone) for value in broken) / len(tested))
         assert one.survived_share.value == pytest.approx(1 - len(broken) / len(tested))

@@ -66,10 +66,10 @@ def test_no_observation_has_no_interval() -> None:
         ((0.97, 0.05, 12, 1), (0.97, 0.880800982, 0.992981484)),
         ((0.5, 0.5, 40, 1), (0.5, 0.351995269, 0.648004731)),
         ((0.2, 0.0, 5, 1), (0.2, 0.080080809, 0.417914828)),
-        ((2.5, 1.5, 6), (2.5, 1.331930439, 4.692437244)),
+        ((2.5, 1.5, 6), (2.5, 1.438709891, 6.428767291)),
         ((0.0, 0.0, 4), (0.0, 0.0, 0.0)),
         ((-1.0, 0.5, 9), (-1.0, -1.384334023, -0.615665977)),
-        ((9.0, 5.0, 3, 10), (9.0, 2.264033758, 10.0)),
+        ((9.0, 5.0, 3, 10), (9.0, 2.824914062, 10.0)),
     ],
 )
 def test_means(given: tuple[Any, ...], expected: tuple[float, float, float]) -> None:
@@ -85,9 +85,9 @@ def test_an_interval_that_can_t_be_bounded_stays_a_number() -> None:
     [
         ((0.7, 0.01, 5.5, 1), (0.7, 0.395667215, 0.892654523)),
         ((0.7, 0.01, 0.4, 1), (0.7, 0.10335187, 0.979267856)),
-        ((3.0, 0.2, 5.5), (3.0, 1.983224964, 4.538063086)),
-        ((3.0, 0.2, 2.5), (3.0, 0.451347882, 19.940273031)),
-        ((3.0, 0.2, 0.5), (3.0, 0.451347882, 19.940273031)),
+        ((3.0, 0.2, 5.5), (3.0, 2.045359726, 5.460807259)),
+        ((3.0, 0.2, 2.5), (3.0, 0.519786657, 46.517183075)),
+        ((3.0, 0.2, 0.5), (3.0, 0.519786657, 46.517183075)),
     ],
 )
 def test_weighted_means(given: tuple[Any, ...], expected: tuple[float, float, float]) -> None:
@@ -95,8 +95,8 @@ def test_weighted_means(given: tuple[Any, ...], expected: tuple[float, float, fl
 
 
 def test_ratios_over_clusters() -> None:
-    close(ratio(12, 20, 40, 66, 120, 4), 0.6, 0.251591719, 0.870012724)
-    close(ratio(3, 10, 5, 14, 60, 2), 0.3, 0.007419756, 0.960893163)
+    close(ratio(12, 20, 40, 66, 120, 4), 0.6, 0.211037381, 0.893748347)
+    close(ratio(3, 10, 5, 14, 60, 2), 0.3, 0.015908126, 0.919108355)
     close(ratio(0, 5, 0, 0, 7, 4), 0.0, 0.0, 0.489890836)
     close(sampled_ratio(12, 20, 40, 66, 120, 4), 0.6, 0.161317248, 0.921245404)  # as if 3 clusters of equal size
     close(sampled_ratio(3, 10, 5, 14, 60, 5), 0.3, NAN, NAN)
@@ -200,7 +200,7 @@ def test_effects_of_shares_means_and_ratios() -> None:
     found = first_of(mean_effects(before, after, resamples=500))
     assert found == pytest.approx([-0.072266528, -0.094004525, -0.050528531, 0.001996008], abs=2e-9)
     found = first_of(ratio_effects(before, after, resamples=500))
-    assert found == pytest.approx([-0.144533056, -0.196985874, -0.088654024, 0.001996008], abs=2e-9)
+    assert found == pytest.approx([-0.144533056, -0.202023097, -0.08290116, 0.001996008], abs=2e-9)
 
 
 def test_many_tests_and_few_images() -> None:

@@ -180,7 +180,7 @@ def test_the_faintest_spot_is_that_of_a_plain_search(most: int, vary: bool) -> N
     sizes = torch.tensor([[24, 30], [24, 30], [24, 30], [24, 30], [12, 14]])
     starts = torch.tensor([(x, y, 6.0, 1.0) for x in (4.0, 12.0, 20.0) for y in (5.0, 15.0)], dtype=torch.float64)
     verdict = SimpleNamespace(rank=torch.tensor([0, 0, 0, 0, 0]), confidence=torch.ones(5))
-    clean: Any = SimpleNamespace(broken=torch.tensor([False] * 5), verdict=verdict, detections=None)
+    clean: Any = SimpleNamespace(broken=torch.tensor([False] * 5), verdict=verdict, detections=None, overlap=None)
     shard = Shard(5, 8, 8, clean, sizes=sizes)
 
     def answer(trials: Trials) -> Any:
@@ -198,6 +198,8 @@ def test_the_faintest_spot_is_that_of_a_plain_search(most: int, vary: bool) -> N
             broken=torch.tensor([breaks(*one) for one in given]),
             difference=SimpleNamespace(**dict.fromkeys(DISTANCES, light)),
             cause=None,
+            overlap=None,
+            distance=None,
         )
 
     found = drive(search_faintest(shard, VIEW, starts.repeat(5, 1, 1), most, vary_strength=vary), answer)
@@ -220,7 +222,7 @@ def test_the_faintest_spot_is_that_of_a_plain_search(most: int, vary: bool) -> N
 
 def test_images_that_are_wrong_when_clean_get_no_spot() -> None:
     verdict = SimpleNamespace(rank=torch.tensor([1]), confidence=torch.ones(1))
-    clean: Any = SimpleNamespace(broken=torch.tensor([True]), verdict=verdict, detections=None)
+    clean: Any = SimpleNamespace(broken=torch.tensor([True]), verdict=verdict, detections=None, overlap=None)
     shard = Shard(1, 8, 8, clean, sizes=torch.tensor([[24, 30]]))
     found = drive(search_faintest(shard, VIEW, torch.ones(1, 2, 4), 9, vary_strength=False), None)
     assert found["status"].codes.tolist() == [SKIPPED] and found["queries"].tolist() == [0]

@@ -27,7 +27,12 @@ def make_outcome(broken: Tensor, missing: Tensor, marks: Tensor) -> Any:
     answers["confidence"] = torch.where(missing, torch.nan, answers["confidence"])
     distances = {name: -marks.to(torch.float64) - place / 16 for place, name in enumerate(DISTANCES)}
     return SimpleNamespace(
-        verdict=SimpleNamespace(**answers), broken=broken, difference=SimpleNamespace(**distances), cause=None
+        verdict=SimpleNamespace(**answers),
+        broken=broken,
+        difference=SimpleNamespace(**distances),
+        cause=None,
+        overlap=None,
+        distance=None,
     )
 
 
@@ -36,7 +41,9 @@ def make_shard(count: int, full: int = 1, *, wrong: list[int] = [], silent: list
     rank, confidence = torch.isin(chosen, torch.tensor(wrong)).long(), torch.ones(count)
     confidence[silent] = torch.nan
     verdict = SimpleNamespace(rank=rank, confidence=confidence)
-    clean: Any = SimpleNamespace(broken=torch.zeros(count, dtype=torch.bool), verdict=verdict, detections=None)
+    clean: Any = SimpleNamespace(
+        broken=torch.zeros(count, dtype=torch.bool), verdict=verdict, detections=None, overlap=None
+    )
     return Shard(count, 8, 8, clean, full=full)
 
 
