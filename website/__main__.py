@@ -32,9 +32,11 @@ def main() -> int:
         page.write_text(re.sub(r"\]\(\.\./README\.md[^)]*", "](index.md", page.read_text()))
     for page in (HERE / "pages").glob("*.md"):
         shutil.copy(page, SOURCE)
-    for page in SOURCE.glob("howto/*.md"):
-        page.write_text(re.sub(r"\]\(\.\./\.\./(examples/[^)]*)", r"](\1", page.read_text()))
-    shutil.copytree(ROOT / "examples", SOURCE / "howto" / "examples")
+    for page in [*SOURCE.glob("*.md"), *SOURCE.glob("howto/*.md")]:  # docs/ is the root of the site
+        page.write_text(re.sub(r"\]\((\.\./)?\.\./examples/", r"](\1examples/", page.read_text()))
+    shutil.copytree(ROOT / "examples", SOURCE / "examples")
+    examples = SOURCE / "examples" / "README.md"
+    examples.write_text(examples.read_text().replace("](../docs/", "](../"))
     write_changes(SOURCE / "changes")
     (SOURCE / "api.md").write_text(write_reference())
     shutil.rmtree(SITE, ignore_errors=True)
