@@ -135,7 +135,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(greys: Path, tmp_path: Path) 
     """The system refuses to write large files: first the manifest, then the samples, the rows, and at last the report."""
     run, log = tmp_path / "run", tmp_path / "log"
     stages = []
-    for largest in (1_000, 4_500, 6_000, 100_000):
+    for largest in (1_000, 5_000, 7_000, 100_000):
         assert in_a_process(command(greys, run), log, largest_file=largest) == 2
         errors = [line for line in log.read_text().splitlines() if line.startswith("error:")]
         assert len(errors) == 1
