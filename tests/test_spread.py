@@ -121,6 +121,6 @@ def test_workers_give_the_rows_of_one_process_and_one_may_die(
     monkeypatch.setattr(Processes, "send", kill_at_the_second_task)
     execution = PLAIN.model_copy(update={"devices": ",".join(["cpu"] * workers)})
     joint = brinell.run("fake:grey", greys, lens=PROFILE, out=tmp_path / "joint", execution=execution, quiet=True)
-    assert sent[0] == 7  # six shards, and one of them again
+    assert sent[0] >= 7  # six shards, and at least one of them again
     assert joint.finished and same(joint, measure(greys, tmp_path / "plain"))
     assert not (tmp_path / "joint/unfinished").exists()

@@ -65,7 +65,7 @@ def web(run: brinell.Run) -> Iterator[Any]:
 def bucket(run: brinell.Run) -> Iterator[str]:
     """The run in a bucket of an S3 server on this machine."""
     moto = pytest.importorskip("moto.server", reason="needs moto")
-    pytest.importorskip("s3fs", reason="needs s3fs")
+    s3fs = pytest.importorskip("s3fs", reason="needs s3fs")
     import fsspec
 
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -79,11 +79,13 @@ def bucket(run: brinell.Run) -> Iterator[str]:
             "AWS_DEFAULT_REGION": "us-east-1",
         }.items():
             patch.setenv(name, value)
+        s3fs.S3FileSystem.clear_instance_cache()  # of another server
         files = fsspec.filesystem("s3", skip_instance_cache=True)
         files.mkdir("nightly")
         files.put(run.folder, "nightly/runs/greys", recursive=True)
         yield "s3://nightly/runs"
         server.stop()
+        s3fs.S3FileSystem.clear_instance_cache()
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_nudenet_and_photographs_without_labels(assets: Path, nudenet: Path, tmp
     assert 1 <= sum(one is not None for one in best.values()) < len(best)
 
     story = Story("NudeNet's detector and photographs without labels", tmp_path)
-    model = "'onnx:320n.onnx?task=detection&box_format=cxcywh&box_units=pixels&classes=classes.txt&size=320'"
+    model = "'onnx:320n.onnx?task=detection&box_format=cxcywh&box_units=pixels&classes=classes.txt&size=320&resize=stretch'"
     told = story.type(
         f"brinell run --model {model} --data photos/ --labels prediction --operator jpeg --levels 3 --out runs/nudenet",
         attempt=True,
