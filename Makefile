@@ -4,15 +4,18 @@
 # make chaos  docs/reliability.md: faults on purpose                       make fidelity  docs/fidelity.md
 # make test-browser  the viewer and the report in Chromium                 make docs      the documentation site, in site/html
 # make hashed  install for CI, by hashes                                  make audit     compare the pinned versions with known vulnerabilities
+# make release  the wheel, tried in a clean environment (PYTHON=…)        make lowest    the oldest versions that pyproject.toml accepts
 
 PYTHON ?= python3
 VENV := .venv
 ZOO := .venv-zoo
 # Each worker is a process that computes in one thread.
 PARALLEL := --numprocesses 2 --dist loadscope
+# runs, queries, figures, pages and rules: what uses the core's dependencies
+LOWEST := tests/test_api.py tests/test_gate.py
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all test-browser check format test-zoo bench fidelity chaos docs hashed audit clean
+.PHONY: demo test test-all test-browser check format test-zoo bench fidelity chaos docs hashed audit release lowest clean
 
 demo: $(VENV)/demo
 	$(VENV)/bin/brinell demo
@@ -76,6 +79,17 @@ audit:
 	$(VENV)-audit/bin/pip-audit --requirement constraints-hashed.txt --require-hashes --disable-pip
 	$(VENV)-audit/bin/pip-audit --requirement constraints-zoo.txt --no-deps --disable-pip
 
+# A wheel from the source archive, and everything that a new user does first, outside of the clone. `make release DEMO=1` runs
+# the demo, too; sbom.json lists what was installed.
+release:
+	$(PYTHON) .ci/release.py --sbom $(if $(DEMO),--demo)
+
+# Python 3.11. PyPI's build of the oldest torch brings CUDA; PIP_EXTRA_INDEX_URL can point to PyTorch's index for the CPU.
+lowest:
+	$(PYTHON) -m venv --clear $(VENV)-lowest
+	$(VENV)-lowest/bin/python $(PIP) --constraint constraints-lowest.txt '.[onnx]' hypothesis 'pytest>=8.2' 'scipy<1.14' jsonschema
+	$(VENV)-lowest/bin/python -m pytest -W default -m 'not slow' $(LOWEST)
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "brinell needs Python 3.11 or newer: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
@@ -107,4 +121,4 @@ $(ZOO)/zoo: pyproject.toml constraints-zoo.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(ZOO) runs site
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-build $(VENV)-lowest $(VENV)-release $(ZOO) dist runs site

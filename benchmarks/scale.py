@@ -20,6 +20,7 @@ import jinja2
 
 from brinell.config.part import owners
 from brinell.engine.schedule import Schedule
+from brinell.runs.status import RECENT
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "scale.md"
@@ -259,6 +260,7 @@ def render() -> str:
         devices=DEVICES,
         simulated=results("simulation"),
         status=results("status"),
+        recent=RECENT,
         entry=entry,
         images=1_000_000_000,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -66,6 +67,7 @@ def measure(units: int, parts: int) -> dict[str, float]:
         "parts": parts,
         "seconds": round(seconds, 2),
         "cpu_seconds": round(cpu, 2),
+        "load": round(os.getloadavg()[0]),
         "megabytes": round(int(done.stderr.split()[-1]) / 1024, 1),
     }
 

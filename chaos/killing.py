@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import brinell
+from brinell.errors import BrinellError
 from chaos.commands import Process
 from chaos.processes import MOTIONS, command, finish, prepare, rows_of
 from chaos.scenario import Result, time_is_up
@@ -40,7 +41,7 @@ class Job:
 
     name: str
     given: Callable[[str], list[str]]
-    outcome: Callable[[Path], Any]
+    outcome: Callable[[Path], dict[str, Any]]
     copied: str = ""  # the folder that it writes into, if it adds to one that exists
 
 
@@ -48,7 +49,7 @@ class Job:
 class Whole:
     """What a job gave without faults, and after how many seconds it wrote first and ended."""
 
-    outcome: Any
+    outcome: dict[str, Any]
     first: float
     seconds: float
 
@@ -80,10 +81,11 @@ def run_lens(name: str, out: str) -> None:
     )
 
 
-def _checked_rows(folder: Path) -> Any:
+def _checked_rows(folder: Path) -> dict[str, Any]:
     """Return a run's rows, and what `verify` finds wrong with its files."""
     checks = brinell.Run(folder).verify(0, quiet=True)
-    return rows_of(folder), [problem for check in checks for problem in check.problems if ".part" not in problem]
+    problems = [problem.replace(str(folder), "") for check in checks for problem in check.problems]
+    return {"rows": rows_of(folder), "problems": problems}
 
 
 def killed_commands(work: Path, random: Random, scale: float) -> Result:
@@ -92,6 +94,7 @@ def killed_commands(work: Path, random: Random, scale: float) -> Result:
         "SIGKILL at random moments, other commands", "the same command finishes, and all files are the same, byte by byte"
     )
     prepare(work)
+    (work / "rules.yaml").write_text("rules:\n  - {measure: clean, min: 1}\n")
     finish(work, command("base"), result, "run")
     finish(work, command("moved", lens=MOTIONS), result, "run")
     _kill_all(work, JOBS if scale >= 0.25 else JOBS[:1], random, max(1, round(COMMAND_KILLS * scale)), result)
@@ -111,12 +114,30 @@ def _kill_all(work: Path, jobs: Sequence[Job], random: Random, times: int, resul
             place = f"killed-{job.name}-{number}"
             _copy(work, job, place)
             hits = sum(_kill_once(work, job, place, random, wholes[job.name]) for _ in range(random.randint(1, CHAIN)))
-            if job.outcome(work / place) != wholes[job.name].outcome:  # else it had done its work when it was killed
-                finish(work, job.given(place), result, f"{job.name} after kills")
-            result.expect(job.outcome(work / place) == wholes[job.name].outcome, f"{job.name}: something else ({place})")
+            finish(work, job.given(place), result, f"{job.name} after kills")
+            result.expect(*_compare(job, place, wholes[job.name].outcome, _outcome(work, job, place)))
             killed[job.name] += hits
             result.tried += hits
     print(f"  kills: {killed}", flush=True)
+
+
+def _outcome(work: Path, job: Job, place: str) -> dict[str, Any]:
+    """Return what a job has written so far; nothing if it was killed before it wrote."""
+    try:
+        return job.outcome(work / place)
+    except (BrinellError, FileNotFoundError):
+        return {}
+
+
+def _compare(job: Job, place: str, whole: dict[str, Any], found: dict[str, Any]) -> tuple[bool, str]:
+    """Return whether two outcomes are the same, and the first difference, for people."""
+    other = [name for name in sorted({*whole, *found}) if whole.get(name) != found.get(name)]
+    if not other:
+        return True, ""
+    before, after = (outcome.get(other[0], "nothing") for outcome in (whole, found))
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        before, after = next(pair for pair in zip(before, after, strict=True) if pair[0] != pair[1])
+    return False, f"{job.name} ({place}): {other[0]}: {str(before)[:300]} without kills, {str(after)[:300]} after them"
 
 
 def _run_whole(work: Path, job: Job, result: Result) -> Whole:
@@ -156,9 +177,9 @@ def _copy(work: Path, job: Job, place: str) -> None:
 
 
 def _files(place: Path) -> list[tuple[str, int]]:
-    """Return the files at a place, and when they were written."""
+    """Return the files at a place, and when they were written; the place may be a file with an ending."""
     found = []
-    for path in [place, *place.rglob("*")]:
+    for path in [place, *place.parent.glob(f"{place.name}.*"), *place.rglob("*")]:
         try:
             found.append((str(path), path.stat().st_mtime_ns))
         except OSError:
@@ -186,6 +207,12 @@ JOBS = (
     Job("report", lambda out: ["report", out, "--figures"], contents, copied="base"),
     Job("card", lambda out: ["card", out], contents, copied="base"),
     Job("saliency", lambda out: ["saliency", out, "--trust"], contents, copied="moved"),
+    Job("gate", lambda out: ["gate", out, "--rules", "rules.yaml"], contents, copied="base"),
+    Job(
+        "show",
+        lambda out: ["show", "greys/light/0.png", "--operator", "jpeg", "--size", "64", "--out", f"{out}.png"],
+        lambda place: contents(place.with_suffix(".png")),
+    ),
     Job(
         "export-moved",
         lambda out: ["export-moved", "moved", f"{out}.npz", "--operator", "affine:random", "--score", "1"],

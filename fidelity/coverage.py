@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from brinell.comparison.paired import mean_effects, ratio_effects, share_effects
 from brinell.comparison.ranks import mean_over_operators
 from brinell.runs.statistics import Estimate, first_below, mean, proportion, ratio
+from fidelity.sample_figures import measure_curves, simulate
 from fidelity.sample_page import SAMPLES, sample_tables
-from fidelity.samples import BUDGETS, cover_all, measure_curves, simulate
+from fidelity.samples import BUDGETS, cover_all
 from fidelity.words import grid
 
 HERE = Path(__file__).parent
@@ -43,6 +44,8 @@ DISTANCES: dict[str, Callable[[Generator, tuple[int, ...]], Array]] = {
     "log-normal, σ = 0.7": lambda generator, size: generator.lognormal(0, 0.7, size),
     "log-normal, σ = 1": lambda generator, size: generator.lognormal(0, 1, size),
 }
+WRONG = 0.01
+SHARED = 0.05
 GAINS = {"1 %": (0.01, 0.0), "5 % and 1 %": (0.05, 0.01), "30 % and 5 %": (0.3, 0.05)}
 
 
@@ -74,6 +77,7 @@ def measure(simulations: int = SIMULATIONS) -> Iterator[Coverage]:
             yield _summarise("leaderboard, mean over operators", where, images, truth, board)
             yield _failure_point(generator, where, size, middle, scale)
             yield _ratio(generator, where, size, SHARES[where])
+        yield _rare(generator, size)
         for where, draw in DISTANCES.items():
             truth = float(draw(generator, (4_000_000,)).mean())
             yield _summarise("mean distance", where, images, truth, _means(draw(generator, size), math.inf))
@@ -83,6 +87,13 @@ def measure(simulations: int = SIMULATIONS) -> Iterator[Coverage]:
 def _areas(generator: Generator, size: tuple[int, ...], middle: float, scale: float) -> Array:
     areas: Array = np.clip(np.floor(generator.logistic(middle, scale, size)), 0, LEVELS) / LEVELS
     return areas
+
+
+def _rare(generator: Generator, size: tuple[int, int]) -> Coverage:
+    """Return the coverage of an area of nearly equal images, of which 1 % are wrong at all levels."""
+    areas = np.where(generator.random(size) < WRONG, 0.0, generator.normal(0.9, 0.03, size).clip(0, 1))
+    truth = (1 - WRONG) * float(generator.normal(0.9, 0.03, 2_000_000).clip(0, 1).mean())
+    return _summarise("mean accuracy (area)", f"90 %, but {WRONG:.0%} always wrong", size[1], truth, _means(areas, 1))
 
 
 def _means(samples: Array, most: float) -> list[Estimate]:
@@ -97,7 +108,7 @@ def _ratio(generator: Generator, where: str, size: tuple[int, int], share: float
     own = generator.beta(2 * share, 2 * (1 - share), size)
     failing = generator.binomial(windows.astype(np.int64), own).astype(np.float64)
     sums = (failing.sum(1), windows.sum(1), (failing**2).sum(1), (failing * windows).sum(1), (windows**2).sum(1))
-    found = [ratio(*map(float, row), size[1]) for row in zip(*sums, strict=True)]
+    found = [ratio(*map(float, row)) for row in zip(*sums, strict=True)]
     return _summarise("share of windows or spots", where, size[1], share, found)
 
 
@@ -134,6 +145,10 @@ def _pairs(generator: Generator, images: int, simulations: int) -> Iterator[Cove
         yield _of_effects("change of accuracy", f"{where} change", images, gains - losses, effects)
         effects = mean_effects(np.zeros(size), changed * amount, resamples=resamples)
         yield _of_effects("change of a mean", f"{where} change", images, (gains - losses) / 2, effects)
+    changed = np.where(generator.random(size) < SHARED, 0.0, 0.06)
+    effects = mean_effects(np.zeros(size), changed, resamples=resamples)
+    where = f"all but {SHARED:.0%} by the same amount"
+    yield _of_effects("change of a mean", where, images, (1 - SHARED) * 0.06, effects)
     distances = generator.lognormal(0, 0.7, size)
     effects = ratio_effects(distances, 1.2 * distances * generator.lognormal(0, 0.3, size), resamples=resamples)
     yield _of_effects("relative change of a distance", "log-normal", images, 1.2 * math.exp(0.3**2 / 2) - 1, effects)

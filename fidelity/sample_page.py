@@ -20,25 +20,46 @@ def sample_tables(counts: Sequence[int]) -> dict[str, Any]:
     simulated, real, passes = (
         json.loads(file.read_text(encoding="utf-8")) if file.exists() else [] for file in (SAMPLES, RESULTS, PASSES)
     )
-    by_count = {images: [row["covered"] for row in simulated if row["images"] == images] for images in counts}
-    real_by_count = {images: [row["covered"] for row in real if row["images"] == images] for images in COUNTS}
+    tables = [simulated, [row for row in real if row["images"] in COUNTS]]
+    simulated, sampled = ([row for row in table if not math.isnan(row["covered"])] for table in tables)
     return {
         "sampled": _coverage(simulated, counts),
-        "real": _coverage([row for row in real if row["images"] in COUNTS], COUNTS),
-        "sampled_lowest": {images: min(found) for images, found in by_count.items() if found},
-        "real_lowest": {images: min(found) for images, found in real_by_count.items() if found},
+        "real": _coverage(sampled, COUNTS),
+        "sampled_lowest": _lowest(simulated),
+        "real_lowest": _lowest(sampled),
+        "cells": len(simulated) + len(sampled),
+        "short": [
+            _describe(row) for row in (*simulated, *sampled) if row["covered"] < (0.9 if row["images"] == 10 else 0.93)
+        ],
         "real_simulations": SIMULATIONS,
         "widths": _widths([row for row in real if row["images"] == WIDTH_IMAGES], {tuple(key): n for *key, n in passes}),
         "width_images": WIDTH_IMAGES,
     }
 
 
+def _lowest(found: Iterable[Row]) -> dict[int, float]:
+    """Return the lowest coverage by number of images."""
+    lowest: dict[int, float] = {}
+    for row in sorted(found, key=lambda row: int(row["images"])):
+        lowest[row["images"]] = min(row["covered"], lowest.get(row["images"], 1.0))
+    return lowest
+
+
+def _describe(row: Row) -> str:
+    """Return a cell of the tables in words."""
+    budget = "full" if row["share"] == 1 else f"budget {row['share']:g}"
+    return f"{row['figure']}, {_place(row)}, {budget}, {row['images']:,} images: {row['covered']:.1%}"
+
+
+def _place(row: Row) -> str:
+    return row["where"] if row["source"] == "simulated" else f"{row['source']}: {row['where']}"
+
+
 def _coverage(found: Iterable[Row], counts: Sequence[int]) -> str:
     """Return a table by figure, place and budget."""
     table: dict[tuple[str, str, float], dict[int, Row]] = {}
     for row in found:
-        place = row["where"] if row["source"] == "simulated" else f"{row['source']}: {row['where']}"
-        table.setdefault((row["figure"], place, row["share"]), {})[row["images"]] = row
+        table.setdefault((row["figure"], _place(row), row["share"]), {})[row["images"]] = row
     rows = [
         [figure, place, _budget(share), *(_cell(by.get(images)) for images in counts)]
         for (figure, place, share), by in sorted(table.items(), key=lambda pair: (*pair[0][:2], -pair[0][2]))

@@ -1,6 +1,6 @@
 """The full runs that samples are drawn from: `python -m fidelity.sample_runs RUNS` measures them, lens by lens.
 
-Digits are small enough that all of them take some minutes on an idle core.
+Images are small enough that all of them take some minutes on an idle core.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import brinell
 from fidelity.measure import ASSETS
 
 DIGITS = ("mnist_lenet5_clean", "mnist_lenet5_robust")
+DATA = {"digits": "mnist_test.npz", "cifar": "cifar10_test_2000.npz"}
 RUNS: dict[str, tuple[tuple[str, ...], int, dict[str, Any]]] = {  # models, number of images, and lens
     "digits-profile": (
         DIGITS,
@@ -27,6 +28,13 @@ RUNS: dict[str, tuple[tuple[str, ...], int, dict[str, Any]]] = {  # models, numb
         200,
         {"name": "geometry", "operators": ["similarity"], "methods": ["random"], "draws": 10},
     ),
+    "digits-least": (DIGITS[:1], 200, {"name": "highlights", "operators": ["highlight:least"]}),
+    "digits-manitest": (DIGITS[:1], 100, {"name": "geometry", "operators": ["similarity"], "methods": ["manitest"]}),
+    "cifar-profile": (
+        ("cifar10_resnet20",),
+        500,
+        {"name": "profile", "operators": ["global_blur", "fade_black", "posterise"]},
+    ),
 }
 
 
@@ -35,7 +43,7 @@ def measure(name: str, folder: Path) -> brinell.Run:
     models, images, lens = RUNS[name]
     return brinell.run(
         [f"onnx:{ASSETS / 'models' / model}.onnx" for model in models],
-        {"source": ASSETS / "images" / "mnist_test.npz", "limit": images},
+        {"source": ASSETS / "images" / DATA[name.partition("-")[0]], "limit": images},
         out=folder / name,
         lens=lens,
         execution=brinell.Execution(batch=256),

@@ -62,7 +62,7 @@ def gaussian_blur(image: np.ndarray, c: Row, draws: Draws | None) -> np.ndarray:
 def glass_blur(image: np.ndarray, c: Row, draws: Draws) -> np.ndarray:
     """Go through the pixels backwards and copy each from a near one."""
     sigma, distance, times = c[0], int(c[1]), int(c[2])
-    blurred = np.floor(gaussian_blur(image, (sigma,), None) + 1e-2)  # so that whole numbers stay what they are
+    blurred = np.floor(gaussian_blur(image, (sigma,), None) + 1e-9)  # so that whole numbers stay what they are
     height, width = image.shape[:2]
     for time in range(times):
         bits = draws.bits(time, height * width)[0].view(height, width).numpy().astype(np.int64) & 0xFFFFFFFF

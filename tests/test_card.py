@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -13,7 +14,13 @@ from PIL import Image
 
 import brinell
 from brinell.cli.main import main
-from brinell.report.card_files import _wrap, file_name
+from brinell.pictures import encode_jpeg
+from brinell.report.card_files import CardFacts, _wrap, draw_card, file_name
+from brinell.report.cards import Card, CardHardness
+from brinell.report.section import Picture
+from brinell.report.show import to_source
+from brinell.runs.hardness import Hardness
+from brinell.runs.statistics import Estimate
 from conftest import PLAIN
 
 TRICK = "net </text><script>alert(1)</script> [a](http://x) | b"
@@ -78,7 +85,33 @@ def test_the_command(run: brinell.Run, capsys: pytest.CaptureFixture[str]) -> No
         run.cards(models=["gray"])
 
 
+OVERLAPS = """() => {
+    const boxes = [...document.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+    const crossed = (a, b) => a.left < b.right && b.left < a.right && a.top + 4 < b.bottom && b.top + 4 < a.bottom;
+    const frame = document.documentElement.getBoundingClientRect();
+    return boxes.flatMap(([name, box], number) => box.right > frame.right ? [name]
+        : boxes.slice(number + 1).filter(([, other]) => crossed(box, other)).map(([other]) => `${name} | ${other}`));
+}"""
+
+
+def test_texts_don_t_overlap(chromium: Any, tmp_path: Path) -> None:
+    """Also headings and answers that are longer than their pictures are wide."""
+    source = to_source(encode_jpeg(Image.new("RGB", (60, 60), "red")))
+    heading, answer = "global blur, 1 pass of a 5×5 blur, 96% of pixels", "American Staffordshire terrier, 55% confident"
+    picture = Picture(source, heading, correct=False, clean_source=source, before=answer, after=answer)
+    estimate = Estimate(75.0, 61.0, 85.0)
+    hardness = [CardHardness("profile", Hardness("net", "changes of the scene", estimate, 16, {}))]
+    verdict = "Right on 88% [64–97%] of 16 clean images. It gives way most easily to global blur among degradations."
+    card = Card("net", verdict, Estimate(0.88, 0.64, 0.97), 16, hardness, [picture] * 3, ["Does it survive?"])
+    (tmp_path / "card.svg").write_text(draw_card(card, CardFacts("photos", 16, "2026-11-18", "1.0", False)))
+    page = chromium.new_page()
+    page.goto((tmp_path / "card.svg").as_uri())
+    assert page.locator("text").count() > 20 and page.evaluate(OVERLAPS) == []
+    page.close()
+
+
 def test_texts_and_file_names_fit() -> None:
     lines = _wrap("one two three " * 20 + "x" * 300, 14, 200)
     assert all(len(line) < 40 for line in lines) and lines[-1].endswith("…")
+    assert _wrap("one two three " * 20, 14, 200, most=2)[1].endswith(" …") and len(_wrap("one two", 14, 200, most=2)) == 1
     assert file_name("org/model:v1") == "org-model-v1" and file_name("///") == "model"

@@ -404,7 +404,12 @@ def test_json_page_and_markdown(runs: dict[str, brinell.Run], capsys: pytest.Cap
     plain = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
     assert not re.search(r"<(?:script|img|link)[^>]+(?:src|href)=", plain), "it needs nothing else"
     assert "| fade to black |" in comparison_markdown(found).lower()
-    assert "fade to black" in found._repr_html_().lower()
+    shown = found._repr_html_()
+    assert "fade to black" in shown.lower() and "change [95 %]</th>" in shown
+    (drawn,) = found.figure("area")._repr_mimebundle_().items()
+    assert drawn[0] == "image/svg+xml" and "fade to black" in drawn[1].lower(), "a notebook loads nothing from the network"
+    with pytest.raises(ConfigError, match="there is no figure of 'aria'; did you mean area"):
+        found.figure("aria")
 
 
 def test_files_by_their_names(fallen: Comparison, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from brinell.corruption.costs import CopyCost
 from brinell.datasets.sources import open_dataset
 from brinell.errors import BrinellError
 from brinell.perturb import apply
+from brinell.runs.store import Store
 
 FOG = {"operators": ["fog"], "severities": [0.4]}
 SIZES = ((40, 56), (40, 56), (33, 47))
@@ -93,7 +94,7 @@ def test_a_copy_as_imagefolder(folder: Path, tmp_path: Path) -> None:
         assert lines[index]["operator"] == "fog:standard" and lines[index]["severity"] == 0.4
         origin = copy.origin(index)
         assert origin is not None and origin.operator == "fog:standard"
-    assert sorted(path.name for path in out.iterdir()) == ["cat", "dog", "metadata.jsonl"]
+    assert sorted(path.name for path in out.iterdir()) == [".complete", "cat", "dog", "metadata.jsonl"]
 
 
 def sample_name(dataset: Any, index: int) -> str:
@@ -115,7 +116,7 @@ def test_like_imagenet_c(folder: Path, tmp_path: Path) -> None:
     options = {"operators": ["fog"], "severities": [0.2, 1.0], "like": "imagenet-c", "size": 28}
     brinell.corrupt(folder, tmp_path / "c", options, quiet=True)
     found = files_of(tmp_path / "c")
-    assert len(found) == 24 and "fog/0.2/cat/00.JPEG" in found and "fog/1/dog/11.JPEG" in found
+    assert len(found) == 24 + 1 and ".complete" in found and "fog/0.2/cat/00.JPEG" in found and "fog/1/dog/11.JPEG" in found
     with Image.open(tmp_path / "c" / "fog" / "1" / "dog" / "11.JPEG") as picture:
         assert picture.format == "JPEG" and picture.size == (28, 28)
 
@@ -125,7 +126,7 @@ def test_severities_of_imagenet_c(folder: Path, tmp_path: Path) -> None:
     for options in ({"severities": [1, 3]}, {"severities": [1], "like": "imagenet-c", "format": "png"}):
         out = tmp_path / str(len(options))
         brinell.corrupt(folder, out, {"operators": ["fog", "shot_noise"], "limit": 2, **options}, quiet=True)
-        assert sorted(path.name for path in out.iterdir()) == ["fog", "shot_noise"]
+        assert sorted(path.name for path in out.glob("[!.]*")) == ["fog", "shot_noise"]
         with Image.open(out / "fog" / "1" / "cat" / "00.png") as picture:
             assert np.array_equal(np.asarray(picture).transpose(2, 0, 1), apply(original[0].image, "fog:imagenet_c", 1))
     brinell.corrupt(folder, tmp_path / "own", {"operators": ["fog"], "severities": [1], "limit": 1}, quiet=True)
@@ -149,7 +150,7 @@ def test_boxes_move_and_everything_else_of_coco_stays(boxed: Path, tmp_path: Pat
 
 def test_webdataset_shards(boxed: Path, folder: Path, tmp_path: Path) -> None:
     brinell.corrupt(folder, tmp_path / "wds", {**FOG, "layout": "webdataset", "shard": 5}, quiet=True)
-    assert [path.name for path in sorted((tmp_path / "wds").iterdir())] == ["000000.tar", "000001.tar", "000002.tar"]
+    assert [path.name for path in sorted((tmp_path / "wds").glob("[!.]*"))] == ["000000.tar", "000001.tar", "000002.tar"]
     with tarfile.open(tmp_path / "wds" / "000001.tar") as tar:
         names = tar.getnames()
         assert names[:3] == ["cat/10.png", "cat/10.cls", "cat/10.json"] and len(names) == 15
@@ -161,7 +162,7 @@ def test_names_that_clash_are_told_apart(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), np.uint8)
     data = [(pixels[0], "cat", {"id": "a/x.png"}), (pixels[1], "cat", {"id": "b/x.png"}), (pixels[2], None, {"id": "../y"})]
     brinell.corrupt(data, tmp_path / "out", {"operators": ["fade_black"], "levels": [3]}, quiet=True)
-    assert set(files_of(tmp_path / "out")) == {"cat/x.png", "cat/x-1.png", "y.png", "metadata.jsonl"}
+    assert set(files_of(tmp_path / "out")) == {"cat/x.png", "cat/x-1.png", "y.png", "metadata.jsonl", ".complete"}
 
 
 def test_unreadable_images_are_skipped_and_counted(folder: Path, tmp_path: Path) -> None:
@@ -205,7 +206,40 @@ def test_an_interrupted_copy_is_resumed_to_the_same_bytes(
         brinell.corrupt(Interrupted(folder), part, {**options, "seed": 1}, quiet=True)
     brinell.corrupt(Interrupted(folder), part, options, quiet=True)
     assert files_of(part) == files_of(tmp_path / "whole")
-    assert len(files_of(part)) == (26 if layout == "imagefolder" else 6)
+    assert len(files_of(part)) == (26 if layout == "imagefolder" else 6) + 1
+
+
+@pytest.mark.parametrize("like", [{"layout": "imagefolder"}, {"layout": "webdataset"}, {"like": "imagenet-c"}])
+def test_a_whole_copy_is_found_complete(folder: Path, tmp_path: Path, like: dict[str, str]) -> None:
+    out = tmp_path / "out"
+    (folder / "dog" / "bad.png").write_bytes(b"no picture")
+    first = brinell.corrupt(folder, out, {**FOG, **like}, quiet=True)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    again = brinell.corrupt(folder, out, {**FOG, **like}, quiet=True)
+    assert first.written and again == replace(first, written=False)
+    assert first.images == 12 and [Path(name).name for name, _ in first.skipped] == ["bad.png"]
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+    with pytest.raises(BrinellError, match="holds another copy; choose another folder"):
+        brinell.corrupt(folder, out, {**FOG, **like, "seed": 1}, quiet=True)
+
+
+def test_a_copy_that_was_killed_after_its_last_write_is_complete(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+
+    def killed(store: Store, *names: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Store, "remove", killed)
+        brinell.corrupt(folder, out, FOG, quiet=True)
+    assert (out / ".unfinished").exists()
+    main(["corrupt", str(folder), str(out), "--operator", "fog", "--severity", "0.4"])
+    assert capsys.readouterr().out.strip() == f"Complete already: 12 images of 12 originals: {out}"
+    assert not (out / ".unfinished").exists()
+    brinell.corrupt(folder, tmp_path / "whole", FOG, quiet=True)
+    assert files_of(out) == files_of(tmp_path / "whole")
 
 
 @pytest.mark.slow

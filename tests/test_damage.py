@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import brinell
+from brinell.engine.journal import Journal
 from brinell.engine.progress import Silent
+from brinell.runs.schema import Unit
 from brinell.runs.store import Store
 from brinell.runs.tables import pack
 from conftest import PLAIN
@@ -108,6 +111,26 @@ def test_files_that_rows_refer_to_are_checked(greys: Path, tmp_path: Path) -> No
     measure(greys, tmp_path / "run", said, lens=lens, data={"source": str(greys), "labels": "index", "limit": 2})
     assert any(f"{stored[0]} is missing; measuring" in line for line in said)
     assert stored[0].is_file()
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_what_a_damaged_journal_held_is_computed_again(how: str, tmp_path: Path) -> None:
+    store, unit = Store(tmp_path), Unit("geometry", "model", "affine:random", 0)
+    writing = Journal(store, unit)
+    for index in range(2):
+        writing.write_done(index, {"score": torch.arange(3.0) + index})
+        writing.flush()
+    [file] = tmp_path.glob("unfinished/**/tasks-1.npz")
+    file.write_bytes(DAMAGE[how](file.read_bytes()))
+    again = Journal(store, unit)
+    held = again.read_done(0, 3)
+    assert held is not None and held["score"].tolist() == [0, 1, 2]
+    assert again.read_done(1, 3) is None
+    again.write_done(1, {"score": torch.arange(3.0) + 1})
+    again.flush()
+    whole = Journal(store, unit)
+    found = [whole.read_done(index, 3) for index in range(2)]
+    assert [one and one["score"].tolist() for one in found] == [[0, 1, 2], [1, 2, 3]]
 
 
 def test_a_damaged_manifest_is_named(greys: Path, tmp_path: Path) -> None:

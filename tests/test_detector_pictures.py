@@ -124,7 +124,7 @@ def test_boxes_follow_the_image(spots_run: brinell.Run) -> None:
 
 
 def images_of(page: str) -> list[Image.Image]:
-    sources = re.findall(r'src="data:image/webp;base64,([^"]+)"', page)
+    sources = re.findall(r'src="data:image/(?:jpeg|webp);base64,([^"]+)"', page)
     return [Image.open(io.BytesIO(base64.b64decode(source))).convert("RGB") for source in sources]
 
 

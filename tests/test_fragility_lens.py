@@ -267,7 +267,7 @@ def test_a_run_resumes_inside_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyP
     run = measured(images, tmp_path / "run", sizes=[0.5])
     hood = Neighbourhood.of(21, 40, 44)
     assert sum(counts) == len(hood) + 300  # the piece that was interrupted was queried twice
-    assert not run.store.exists("unfinished", "fragility", "lighter", "windows%3A0.5", "00000")
+    assert not run.store.exists("unfinished")
     again = measured(images, tmp_path / "other", sizes=[0.5])
     sql = "select * from rows order by kind, judged_by"
     assert run.rows(sql).fetchall() == again.rows(sql).fetchall()

@@ -326,6 +326,13 @@ def test_json(run: brinell.Run, rules: Path, capsys: pytest.CaptureFixture[str])
     assert first["low"] < first["value"] == 1 and first["state"] == "passed"
 
 
+def test_a_result_shows_itself(run: brinell.Run, rules: Path) -> None:
+    result = brinell.gate(run, rules, store=False)
+    shown = result._repr_html_()
+    assert shown.count("<tr>") == 1 + 2 and ">failed</td>" in shown and ">passed</td>" in shown
+    assert "<p>Gate: 1 of 2 rules failed.</p>" in shown and "Gate: 1 of 2 rules failed." in str(result)
+
+
 def test_the_report_begins_with_the_gate(run: brinell.Run, rules: Path) -> None:
     def page(given: Any = None) -> str:
         return Path(run.report(given)).read_text(encoding="utf-8").partition('<div class="cards">')[0]

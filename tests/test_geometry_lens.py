@@ -692,11 +692,18 @@ def test_r_hat_is_read_off_the_rates_between_two_scores() -> None:
     assert found(rate(1, 1.0)) == pytest.approx(0.5)
 
 
+def test_a_sample_of_motions_has_few_images_at_each_score() -> None:
+    whole, unknown = Estimate(0.6, 0.5, 0.7), Estimate(math.nan, math.nan, math.nan)
+    for worst, end in ((unknown, "Only 12 images were tested at each score."), (whole, "Only 12 images were tested.")):
+        rate = Rate("m", "similarity:random", 1.0, whole, worst, 12, 0.0, 12)
+        assert GeometryFindings({}, {("m", "similarity:random"): [rate]}).verdict("m").endswith(end)
+
+
 def test_the_report_and_the_figures_are_made(run: brinell.Run) -> None:
     page = Path(run.report()).read_text(encoding="utf-8")
     assert "smallest motion" in page
     assert "kind " in page
-    assert "data:image/webp" in page
+    assert "data:image/jpeg" in page
     files = run.figures()
     assert {"invariance.svg", "misclassification.svg", "generators.svg", "random.svg"} <= set(files)
 

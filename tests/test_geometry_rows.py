@@ -170,6 +170,6 @@ def test_an_interrupted_search_resumes_inside_its_unit(
     resumed, tasks = tasks, []
     main([*given, str(whole)])
     assert len(resumed) == len(tasks) - 13, "13 tasks were done before the run was stopped"
-    assert not (run / "unfinished").exists() or not list(run.glob("unfinished/**/*.npz"))
+    assert not (run / "unfinished").exists()
     sql = "select * exclude (seconds) from rows order by image"
     assert brinell.Run(run).rows(sql).fetchall() == brinell.Run(whole).rows(sql).fetchall()

@@ -105,6 +105,9 @@ def test_the_bootstrap_is_a_plain_loop(relative: bool) -> None:
         away.append(longer * abs(there - value) / its)
     half = sorted(away)[math.ceil(0.95 * 501) - 1] * error
     p = (1 + sum(far >= abs(value / error) for far in away)) / 501
+    plain = math.sqrt((each.var(ddof=1) + 2 * value**2 / len(a)) / len(a))  # two more images don't change
+    half = max(half, stats.t.ppf(0.975, len(a) - 1) * plain)
+    p = max(p, 2 * stats.t.sf(abs(value) / plain, len(a) - 1))
     interval = (value, value - half, value + half)
     expected = tuple(map(math.expm1, interval)) if relative else interval
     found = (ratio_effects if relative else mean_effects)(old, new, resamples=500)
@@ -113,6 +116,16 @@ def test_the_bootstrap_is_a_plain_loop(relative: bool) -> None:
 
 
 COLUMNS = 2000
+
+
+@pytest.mark.parametrize("images", [10, 24, 100])
+@pytest.mark.parametrize("rest", [0.02, 0.1])
+def test_changes_that_nearly_all_images_share_are_not_certain(images: int, rest: float) -> None:
+    """A sample in which all change by the same amount has no spread, though the truth differs: some don't change."""
+    new = np.where(numbers(8, images, COLUMNS) < rest, 0.0, 0.06)
+    found = mean_effects(np.zeros_like(new), new, resamples=400)
+    assert ((found.low <= 0.06 * (1 - rest)) & (0.06 * (1 - rest) <= found.high)).mean() > 0.93
+    assert (found.high - found.low)[(new != 0).sum(0) >= 10].max() < 0.06, "and yet narrow"
 
 
 @pytest.mark.parametrize("images", [20, 60, 200])

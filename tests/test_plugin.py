@@ -54,7 +54,7 @@ def test_summary_and_report_show_it(run: brinell.Run, capsys: pytest.CaptureFixt
     main(["summary", run.folder, "--json"])
     assert list(json.loads(capsys.readouterr().out)["lenses"]) == ["mirror"]
     page = Path(run.report()).read_text(encoding="utf-8")
-    assert "Images that mirroring breaks" in page and "data:image/webp" in page
+    assert "Images that mirroring breaks" in page and "data:image/jpeg" in page
     assert run.hardness()["mirror"]["left_or_right"].by_operator["mirror:horizontal"].value == 0
     assert "mirroring: hardness " in page, "it has a hardness like the built-in ones"
 

@@ -15,12 +15,14 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 import brinell
+import shapes
 from brinell.cli.main import main
 from brinell.config.model import ModelOptions
 from brinell.engine.renderer import Renderer
 from brinell.errors import ConfigError, ModelError
 from brinell.lenses.scenes import Move
 from brinell.models.accuracy_check import advise_accuracy
+from brinell.models.export import export
 from brinell.models.options import select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.motion.groups import GROUPS
@@ -147,6 +149,26 @@ def test_yolo_with_suppressed_boxes_and_any_size(tmp_path: Path) -> None:
         brinell.open_model(f"onnx:{tmp_path / 'pose.onnx'}")
 
 
+@pytest.mark.parametrize(
+    ("names", "rows", "more", "suppressed"),
+    [
+        (["cat"], 1500, {}, False),  # box, objectness and one class
+        (["cat"], 300, {"end2end": "False", "args": "{'nms': None}"}, False),
+        (["cat", "dog"], 300, {}, True),
+        (["cat", "dog"], 1500, {"end2end": "True"}, True),
+        (["cat", "dog"], 1500, {"end2end": "False", "args": "{'nms': True}"}, True),
+    ],
+)
+def test_six_columns_of_yolo(names: list[str], rows: int, more: dict[str, str], suppressed: bool, tmp_path: Path) -> None:
+    columns = np.zeros((rows, 6))
+    columns[0] = (24, 16, 40, 24, 0.8, 0) if suppressed else (32, 20, 16, 8, 1, 0.8)
+    write_detector(tmp_path / "six.onnx", columns, {**YOLO, "names": str(names), **more})
+    model = brinell.open_model(f"onnx:{tmp_path / 'six.onnx'}")
+    scores, detections = model.answer(torch.zeros(1, 3, 64, 64, dtype=torch.uint8))
+    assert detections is not None and detections.boxes[0, 0].tolist() == [24, 16, 40, 24]
+    assert torch.allclose(scores, torch.tensor([[0.8, 0.0][: len(names)]]))
+
+
 def write_classifier(file: Path, metadata: Mapping[str, str], shape: list[Any] | None = None) -> None:
     """Write a network whose three scores are the means of its channels."""
     images = helper.make_tensor_value_info("images", TensorProto.FLOAT, shape or ["n", 3, 16, 16])
@@ -250,13 +272,58 @@ def test_check_finds_box_formats(assets: Path, tmp_path: Path, capsys: pytest.Ca
     assert "?box_format=xyxy&classes" in "".join((printed.out + printed.err).split())
 
 
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("&box_units=pixels", "?box_units=relative&classes"),
+        ("&box_format=cxcywh&mean=0&std=0.00392157", "?mean=0&std=1&box_format=xyxy&classes"),
+    ],
+)
+def test_check_finds_boxes_and_colours_together(
+    wrong: str, right: str, assets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While boxes are read wrongly, no normalisation finds an object."""
+    source = f"onnx:{assets}/models/yolo_fastest_1.1_coco.onnx?task=detection&classes={assets}/models/coco80.txt"
+    data = assets / "images" / "coco_val_128" / "instances.json"
+    main(["check", f"{source}{wrong}", str(data), "--limit", "6", "--out", str(tmp_path / "check.png")])
+    printed = capsys.readouterr()
+    (used,) = [line for line in (printed.out + printed.err).splitlines() if line.startswith("use ")]
+    pairs = {pair for pair in used.partition("?")[2].split("&") if not pair.startswith(("classes", "task", "resize"))}
+    assert pairs == {pair for pair in right.partition("?")[2].split("&") if pair != "classes"}, used
+
+
+def test_check_shows_masks_and_finds_a_segmenters_normalisation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = shapes.folder(tmp_path / "shapes", 6)
+    export(shapes.learned(), torch.zeros(2, 3, shapes.SIDE, shapes.SIDE), tmp_path / "net.onnx", "net")
+    source = f"onnx:{tmp_path / 'net.onnx'}?task=segmentation&classes={data / 'classes.txt'}"
+    main(["check", f"{source}&mean=0.5&std=0.5&bgr=true", str(data), "--out", str(tmp_path / "check.png")])
+    printed = capsys.readouterr()
+    text = printed.out + printed.err
+    assert "mean IoU" in text
+    (used,) = [line for line in text.splitlines() if line.startswith("use ")]
+    assert {"mean=0", "std=1", "bgr=false"} <= set(used.partition("?")[2].split("&")), used
+    with Image.open(tmp_path / "check.png") as sheet:
+        blue = np.abs(np.asarray(sheet.convert("RGB")).astype(int) - (0, 114, 178)).sum(2)
+        assert sheet.height > 2 * 320 and (blue < 90).sum() > 100, "masks lie over the images"
+
+
+def test_check_replaces_a_wrong_layout(tmp_path: Path) -> None:
+    from brinell.checking.check import _open
+
+    write_classifier(tmp_path / "first.onnx", {}, ["n", "c", "h", "w"])
+    (tmp_path / "names.txt").write_text("red\ngreen\nblue")
+    given = f"onnx:{tmp_path / 'first.onnx'}?size=16&layout=nhwc&classes={tmp_path / 'names.txt'}"
+    opened, model, replaced = _open(ModelOptions.model_validate(given), PLAIN)
+    assert model.outputs == 3 and opened.layout == "nchw" and replaced == {"layout": "nchw"}
+
+
 def test_check_finds_the_layout(tmp_path: Path) -> None:
     from brinell.checking.check import _open
 
     write_classifier(tmp_path / "last.onnx", {}, ["n", "h", "w", "c"])
     (tmp_path / "names.txt").write_text("red\ngreen\nblue")
     options = ModelOptions.model_validate(f"onnx:{tmp_path / 'last.onnx'}?size=16&classes={tmp_path / 'names.txt'}")
-    opened, model = _open(options, PLAIN)
+    opened, model, _ = _open(options, PLAIN)
     assert model.outputs == 3 and opened.layout == "nhwc"
 
 

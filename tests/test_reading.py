@@ -122,9 +122,10 @@ def test_no_width_cuts_a_value(width: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_table_in_a_notebook() -> None:
     shown = to_html([Grid(("a", "b"), (("<x>", "1\n2"),), "t"), "no <b>"])
+    left, right = "style='text-align: left'", "style='text-align: right'"
     assert shown == (
-        "<table><caption>t</caption><tr><th>a</th><th>b</th></tr><tr><th>&lt;x&gt;</th><td>1<br>2</td></tr></table>"
-        "<p>no &lt;b&gt;</p>"
+        f"<table><caption>t</caption><thead><tr><th {left}>a</th><th {right}>b</th></tr></thead>"
+        f"<tbody><tr><th {left}>&lt;x&gt;</th><td {right}>1<br>2</td></tr></tbody></table><p>no &lt;b&gt;</p>"
     )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from benchmarks.dependencies import PAGE, RESULT, render
+from packaging.requirements import Requirement
 
 import brinell
 from brinell.cli.commands import all_commands
@@ -52,6 +56,45 @@ def test_the_pre_commit_example_runs_commands_that_exist() -> None:
     for line in script.split(" && "):
         parse_command(line)
     assert re.match(hook["files"], "model.onnx") and not re.match(hook["files"], "README.md")
+
+
+def test_the_lowest_versions_are_the_lower_bounds() -> None:
+    """What `make lowest` tests with is what pyproject.toml promises; nothing has an upper bound."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [Requirement(text) for text in (*project["dependencies"], *project["optional-dependencies"]["onnx"])]
+    assert {one.operator for requirement in needed for one in requirement.specifier} == {">="}
+    lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert list(pinned) == sorted(requirement.name for requirement in needed)
+    for requirement in needed:
+        (bound,) = requirement.specifier
+        assert bound.contains(pinned[requirement.name]) and pinned[requirement.name].startswith(bound.version)
+
+
+def test_the_page_of_dependencies_is_up_to_date() -> None:
+    """If this fails, run `python -m benchmarks.dependencies page`, or with the interpreter of a plain install."""
+    assert PAGE.read_text() == render()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    measured = {one["name"] for one in json.loads(RESULT.read_text())["dependencies"]}
+    assert measured == {Requirement(text).name for text in project["dependencies"]}
+
+
+def test_the_notice_names_every_part_of_others() -> None:
+    notice = (ROOT / "NOTICE").read_text()
+    licences = list(ROOT.glob("src/brinell/**/LICENSE-*.txt"))
+    assert len(licences) == 5
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    shipped = {file for pattern in project["license-files"] for file in ROOT.glob(pattern)}
+    for file in licences:
+        assert file.name in notice and file in shipped
+    for file in ROOT.glob("src/brinell/viewer/static/vendor/*.[jc]s*"):
+        assert file.name in notice
+
+
+def test_the_changelog_has_the_version() -> None:
+    heads = re.findall(r"^## ([^\s,]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert heads[0] == brinell.__version__, "a section for each version, the newest first"
+    assert len(set(heads)) == len(heads)
 
 
 def test_the_container_copies_what_there_is() -> None:

@@ -9,7 +9,7 @@ from benchmarks.scale import PAGE, Fleet, render, simulate_parts, simulate_sched
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brinell.engine.schedule import ATTEMPTS, Exhausted, Schedule
+from brinell.engine.schedule import ATTEMPTS, SOON, Exhausted, Schedule
 
 
 def test_the_task_of_a_lost_worker_is_next() -> None:
@@ -40,13 +40,22 @@ def test_a_late_task_gets_a_second_worker_and_counts_once() -> None:
     assert schedule.finish(2, 31.0) is None and schedule.left == 0
 
 
+def test_short_tasks_are_waited_for() -> None:
+    """A worker's first task may take many times as long as the next ones, and still ends soon."""
+    schedule = Schedule("ab")
+    assert [schedule.next(worker, 0.0) for worker in (1, 2)] == ["a", "b"]
+    assert schedule.finish(1, 0.3) == "a"
+    assert schedule.next(1, 2.0) is None and schedule.idle_until(2.0) == SOON
+    assert schedule.next(1, SOON + 0.1) == "b"
+
+
 def test_one_of_two_workers_of_a_task_may_die() -> None:
     for first, second in ((1, 2), (2, 1)):
         schedule = Schedule("ab")
         schedule.next(1, 0.0), schedule.next(2, 0.0)
         schedule.finish(1, 1.0)
-        assert schedule.next(1, 9.0) == "b"
-        assert schedule.lose(first) is None and schedule.finish(second, 10.0) == "b" and schedule.left == 0
+        assert schedule.next(1, 19.0) == "b"
+        assert schedule.lose(first) is None and schedule.finish(second, 20.0) == "b" and schedule.left == 0
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,35 @@ def test_a_port_in_use_raises(server: Server, model: Model) -> None:
     port = int(server.url.rpartition(":")[2])
     with pytest.raises(brinell.ConfigError, match="choose another --port"):
         Server(model, port=port)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads a process's memory as Linux tells it")
+def test_large_images_sent_together_take_the_memory_of_one(tmp_path: Path) -> None:
+    sink = io.BytesIO()
+    Image.new("RGBA", (9434, 9434), (90, 120, 200, 255)).save(sink, "png", compress_level=1)  # 89 megapixels
+    process = subprocess.Popen(
+        [sys.executable, "-m", "brinell", "serve", "fake:grey", "--port", "0"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+        assert found is not None
+        with ThreadPoolExecutor(8) as pool:
+            answers = [pool.submit(_post, f"{found[0]}/predict", sink.getvalue()) for _ in range(8)]
+            assert [answer.result() for answer in answers] == [200] * 8
+        (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+        assert int(peak) < 3_000_000, "it was 5.8 GB when each was decoded at once"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _post(url: str, body: bytes) -> int:
+    return HTTP.request("POST", url, body=body, headers={"content-type": "image/png"}, timeout=300, retries=False).status
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,17 @@ import pytest
 
 import brinell
 from brinell.config.devices import parse_devices
-from brinell.engine import spread
+from brinell.config.execution import Execution
+from brinell.engine import schedule, spread
 from brinell.engine.crew import Event, Processes
+from brinell.engine.on_ray import _reason, divide
 from brinell.engine.schedule import Schedule
+from brinell.engine.setup import assemble, jobs_of
+from brinell.engine.shards import Entry
+from brinell.engine.units import measured_sizes
 from brinell.engine.worker import ShardTask
-from brinell.errors import BrinellError, RunError
+from brinell.errors import BrinellError, MissingExtra, RunError
+from brinell.run_config import RunConfig
 from test_budget import same
 from test_parts import PLAIN, PROFILE, measure
 
@@ -89,6 +97,106 @@ def test_an_error_of_a_worker_is_that_of_the_run() -> None:
         spread.run_crew(Scripted(1, error="cat.jpg has changed"), Schedule(TASKS), lambda task: None, lambda text: None)
 
 
+# ---- clusters ----
+
+
+@pytest.mark.parametrize("text", ["ray", "ray://head:10001", "ray://10.0.0.1", "ray://[::1]:10001"])
+def test_clusters_are_named_by_their_address(text: str) -> None:
+    assert Execution(cluster=text).cluster == text and Execution(cluster=text).spread
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cluster": "dask"}, "expected --on ray or --on ray://HOST:PORT, got 'dask'"),
+        ({"cluster": "ray://a b"}, "expected --on ray"),
+        ({"cluster": "ray", "devices": "0-3"}, "--devices and --on both say who measures"),
+        ({"actors": 2}, "add --on ray"),
+        ({"actor_gpus": 0.5}, "add --on ray"),
+        ({"cluster": "ray", "device": "cpu", "actor_gpus": 0.5}, "leave out --actor-gpus"),
+    ],
+)
+def test_clusters_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BrinellError, match=message):
+        Execution(**options)
+
+
+@pytest.mark.parametrize(
+    ("resources", "options", "expected"),
+    [
+        ({"CPU": 8.0}, {}, (8, 0.0)),
+        ({"CPU": 64.0, "GPU": 8.0}, {}, (8, 1.0)),
+        ({"CPU": 64.0, "GPU": 8.0}, {"actor_gpus": 0.5}, (16, 0.5)),
+        ({"CPU": 64.0, "GPU": 8.0}, {"actor_gpus": 0.3}, (24, 0.3)),  # three on each: an actor has one accelerator
+        ({"CPU": 64.0, "GPU": 1.0}, {"actor_gpus": 0.1}, (10, 0.1)),
+        ({"CPU": 4.0, "GPU": 8.0}, {}, (4, 1.0)),  # each needs a core
+        ({"CPU": 64.0, "GPU": 8.0}, {"device": "cpu"}, (64, 0.0)),
+        ({"CPU": 64.0, "GPU": 8.0}, {"actor_gpus": 0}, (64, 0.0)),
+        ({"CPU": 2.0}, {"actors": 100, "actor_gpus": 1}, (100, 1.0)),  # machines may join later
+        ({}, {}, (1, 0.0)),
+    ],
+)
+def test_a_cluster_has_as_many_actors_as_it_has_room_for(
+    resources: dict[str, float], options: dict[str, Any], expected: tuple[int, float]
+) -> None:
+    assert divide(resources, Execution(cluster="ray", **options)) == expected
+
+
+def test_without_ray_the_command_that_installs_it_is_named(
+    greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"needs ray, which is not installed: pip install .*\[ray\]"):
+        measure(greys, tmp_path / "run", execution=PLAIN.model_copy(update={"cluster": "ray"}))
+    assert not (tmp_path / "run").exists()  # found out before images are read
+
+
+def test_an_actor_sets_its_threads_before_torch_is_imported() -> None:
+    code = "import sys, brinell.engine.on_ray; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_why_an_actor_ended_is_one_line() -> None:
+    died = """The actor died unexpectedly before finishing this task.
+\tclass_name: Holder
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker \
+unexpectedly exits with a connection error code 2. End of file."""
+    assert _reason(died) == "SYSTEM_ERROR: Worker unexpectedly exits with a connection error code 2"
+    raised = "\x1b[36mray::Holder.measure()\x1b[39m (pid=7)\nTraceback (most recent call last):\n  File …\nKeyError: 'a'"
+    assert _reason(raised) == "KeyError: 'a'"
+    assert _reason("The actor's node is gone.\nmore") == "The actor's node is gone." and _reason("") == "no reason given"
+
+
+def test_no_room_for_a_worker_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    crew, said, waits = Scripted(2), list[str](), [0]
+
+    def wait(seconds: float) -> list[Event]:
+        waits[0] += 1
+        found, crew.events = (crew.events, []) if waits[0] > 3 else ([], crew.events)
+        return found
+
+    monkeypatch.setattr(spread, "PATIENCE", -1.0)
+    monkeypatch.setattr(crew, "wait", wait)
+    spread.run_crew(crew, Schedule(TASKS), lambda task: None, said.append)
+    assert [text for text in said if "no room" in text] == [
+        "no worker is ready after -1 s; there may be no room for one (Ctrl-C stops)"
+    ]
+
+
+@pytest.mark.parametrize(("devices", "images"), [(None, 128), ("cpu", 128), ("cpu,cpu", 1)])
+def test_every_worker_has_several_units(devices: str | None, images: int, greys: Path, tmp_path: Path) -> None:
+    config = RunConfig(
+        models=["fake:grey"],
+        data=str(greys),
+        lenses=[PROFILE],
+        execution={"devices": devices, "batch": 4, "runtime": "torch"},
+    )
+    setup = assemble(config)
+    entries = [Entry(index, str(index), "", (40, 48)) for index in range(12)]
+    sizes = measured_sizes(setup, jobs_of(setup), entries, {"batch": {"grey": 4}, "shard": 128})
+    assert sizes == {"profile/grey": images}
+
+
 def test_python_objects_and_early_stops_need_one_process(greys: Path, tmp_path: Path) -> None:
     several = PLAIN.model_copy(update={"devices": "cpu,cpu"})
     with pytest.raises(BrinellError, match="Python objects"):
@@ -110,17 +218,18 @@ def _images() -> list[tuple[Any, int]]:
 def test_workers_give_the_rows_of_one_process_and_one_may_die(
     workers: int, greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent, plain_send = [0], Processes.send
+    sent, plain_send = list[ShardTask](), Processes.send
 
     def kill_at_the_second_task(self: Processes, worker: int, task: ShardTask) -> None:
-        sent[0] += 1
-        if sent[0] == 2:
+        sent.append(task)
+        if len(sent) == 2:
             self._workers[worker][0].kill()
         plain_send(self, worker, task)
 
     monkeypatch.setattr(Processes, "send", kill_at_the_second_task)
+    monkeypatch.setattr(schedule, "LATE", float("inf"))  # no task gets a second worker because this machine is busy
     execution = PLAIN.model_copy(update={"devices": ",".join(["cpu"] * workers)})
     joint = brinell.run("fake:grey", greys, lens=PROFILE, out=tmp_path / "joint", execution=execution, quiet=True)
-    assert sent[0] >= 7  # six shards, and at least one of them again
+    assert len(sent) == 7 and len(set(sent)) == 6 and sent.count(sent[1]) == 2  # six shards, and that one again
     assert joint.finished and same(joint, measure(greys, tmp_path / "plain"))
     assert not (tmp_path / "joint/unfinished").exists()

@@ -15,6 +15,7 @@ from benchmarks.status import make_run
 from brinell.cli.main import main
 from brinell.config.part import owners
 from brinell.errors import RunError
+from brinell.runs import status
 from brinell.runs.parts import settings_digest
 from brinell.runs.status import read_status
 from brinell.runs.store import Store
@@ -66,6 +67,20 @@ def test_rate_and_time_left_come_from_the_latest_units(folder: Path) -> None:
     found = read_status(str(folder), now=1_000_060.0)
     assert found.rate == pytest.approx(0.5) and found.idle == pytest.approx(60)
     assert found.seconds_left == pytest.approx(280 / 0.5)
+
+
+def test_times_of_old_files_are_not_looked_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which are all but those of the folders that were changed last; the rate is the same."""
+    for age, place in enumerate(sorted(folder.glob("rows/*/*/*"), reverse=True)):
+        for later, file in enumerate(sorted(place.glob("*.parquet"))):
+            os.utime(file, (1_000_000 - 7 * age + later, 1_000_000 - 7 * age + later))  # one every second
+        os.utime(place, (1_000_006 - 7 * age, 1_000_006 - 7 * age))
+    looked, plain = list[str](), status._time
+    monkeypatch.setattr(status, "_time", lambda entry: looked.append(entry.name) or plain(entry))  # type: ignore[func-returns-value]
+    found = read_status(str(folder), now=1_000_066.0)
+    assert found.rate == pytest.approx(1.0) and found.idle == pytest.approx(60) and found.done == UNITS - 280
+    files = [path for path in looked if path.endswith(".parquet")]
+    assert status.RECENT <= len(files) <= status.RECENT + 14
 
 
 def test_a_run_at_a_url_has_the_same_status(folder: Path) -> None:

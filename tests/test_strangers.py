@@ -20,6 +20,8 @@ import yaml
 from PIL import Image
 
 import brinell
+from brinell.cli.config_flags import config_of
+from brinell.cli.main import main
 from brinell.config.execution import Execution
 from brinell.curation.card import _as_code, _as_yaml, _escape
 from brinell.datasets.sources import open_dataset
@@ -268,3 +270,20 @@ def test_names_in_a_card_are_text() -> None:
     assert _escape("a|b *c* <script>\n# d [e](f)") == r"a\|b \*c\* \<script\> \# d \[e\](f)"
     assert _as_code("x`|y\nz") == "`x'/y z`"
     assert yaml.safe_load(f"name: {_as_yaml('a: b # c')}") == {"name": "a: b # c"}
+
+
+# ---- consent ----
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "harden"])
+def test_a_config_file_gives_no_consent(
+    command: str, greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "config.yaml", f"model: fake:grey\ndata: {greys}\nexecution: {{trust: true}}\n")
+    with pytest.raises(SystemExit) as left:
+        main([command, str(file)])
+    assert left.value.code == 2
+    assert "allows code to be run (execution.trust), which a file can't do" in capsys.readouterr().err
+    with pytest.raises(BrinellError, match="which a file can't do"):
+        brinell.harden(file)
+    assert config_of(write(file, f"model: fake:grey\ndata: {greys}\n"), {"trust": True}).execution.trust

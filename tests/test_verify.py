@@ -12,6 +12,7 @@ import pytest
 
 import brinell
 from brinell.cli.main import main
+from brinell.engine.journal import Journal
 from brinell.runs.store import digest_of
 from brinell.runs.tables import pack
 from conftest import PLAIN
@@ -69,6 +70,39 @@ def test_what_is_wrong_is_found(ran: Path) -> None:
     (ran / "manifest.json.123.part").unlink()
     (ran / "clean.parquet").unlink()
     assert "tables" in problems(ran)
+
+
+def test_a_run_that_took_long_leaves_nothing_unfinished(
+    greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results of tasks are kept in a journal every 20 seconds: on a busy machine, of a short run, too."""
+    monkeypatch.setattr("brinell.engine.journal.EVERY", 0.0)
+    written, own = [], Journal.flush
+    monkeypatch.setattr(Journal, "flush", lambda self: (own(self), written.append(self._files)))
+    data = {"source": str(greys), "labels": "index", "limit": 5}
+    lens = {"name": "geometry", "methods": ["random"], "draws": 2}
+    brinell.run("fake:grey:0.25", data, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    assert max(written) > 0
+    assert problems(tmp_path / "run") == {} and not (tmp_path / "run" / "unfinished").exists()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(greys: Path, ran: Path) -> None:
+    row = next((ran / "rows").rglob("*.parquet"))
+    left = [row.with_name(f"{row.name}.1.part"), ran / "manifest.json.2.part", ran / "unfinished" / "x" / "tasks-0.npz"]
+    other = ran / "report.html.3.part"  # which another command may be writing
+    for path in (*left, other):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    assert problems(ran) == {
+        "manifest against files": [
+            *(f"{path} is half-written" for path in sorted(map(str, (*left[:2], other)))),
+            f"{ran}/unfinished is left over",
+        ]
+    }
+    data = {"source": str(greys), "labels": "index", "limit": 5}
+    brinell.run("fake:grey:0.25", data, lens=LENSES[0], out=ran, execution=PLAIN, quiet=True)
+    assert problems(ran) == {"manifest against files": [f"{other} is half-written"]}
+    assert not (ran / "unfinished").exists()
 
 
 def test_rows_that_say_something_else_are_found(ran: Path) -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 
 import brinell
 from brinell.viewer.server import Viewer
-from viewing import wait_until
+from viewing import DROP, inspect_page, wait_until
 
 pytestmark = pytest.mark.slow
 FOG = "white_fog:published"
@@ -113,14 +113,6 @@ def photograph() -> bytes:
     return sink.getvalue()
 
 
-DROP = """async ([name, content]) => {
-    const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
-    const transfer = new DataTransfer();
-    transfer.items.add(new File([bytes], name, {type: "image/png"}));
-    document.querySelector(".page").dispatchEvent(new DragEvent("drop", {dataTransfer: transfer, bubbles: true}));
-}"""
-
-
 def test_a_photograph_is_dropped_in_and_broken(tab: Any, tmp_path: Path) -> None:
     page = tab.open("#/break?run=first&models=efficientnet_lite0")
     page.wait_for_selector(".chart .u-over")
@@ -182,17 +174,5 @@ def test_links_and_keys(tab: Any, viewed_run: brinell.Run) -> None:
 @pytest.mark.parametrize("address", ["#/runs", "#/break?run=first", f"#/break?run=first&mode=stored&change=profile/{FOG}"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_pages_are_accessible_and_fit(chromium: Any, viewer: Viewer, address: str, width: int, theme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
-    # axe-core is a script of the test: the page's own policy would refuse it
-    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=theme, bypass_csp=True)
-    page = context.new_page()
-    page.set_default_timeout(180_000)
-    page.goto(f"{viewer.url}{address}")
-    page.wait_for_selector(".run .lens-name strong" if "runs" in address else ".bars li .num")
-    page.wait_for_timeout(400)
-    found = axe.Axe().run(page).response["violations"]
-    serious = [f"{one['id']}: {one['nodes'][0]['html'][:160]}" for one in found if one["impact"] in ("serious", "critical")]
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    context.close()
-    assert serious == []
-    assert wide <= width, "the page doesn't scroll sideways"
+    shown = ".run .lens-name strong" if "runs" in address else ".bars li .num"
+    assert inspect_page(chromium, f"{viewer.url}{address}", shown, width=width, theme=theme).problems == []

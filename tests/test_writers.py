@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,6 +119,21 @@ def test_of_many_that_create_a_file_one_succeeds(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert [store.create(b"%d" % number, "file") for number in range(3)] == [True, False, False]
     assert store.read("file") == b"0" and os.listdir(tmp_path) == ["file"]
+
+
+def test_a_folder_that_another_process_removes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when one of two processes that measure the same run finishes it, and the other one keeps what it has so far."""
+    store, own, removed = Store(tmp_path), Path.replace, list[Path]()
+
+    def replace(path: Path, target: Any) -> Path:
+        if not removed:
+            removed.append(path.parent)
+            shutil.rmtree(path.parent)
+        return own(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    store.write(b"content", "unfinished", "file")
+    assert removed and store.read("unfinished", "file") == b"content" and store.names("unfinished") == ["file"]
 
 
 class Flaky:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,43 @@ def tab(chromium: Any, viewer: Viewer) -> Iterator[Tab]:
     yield opened
     context.close()
     assert opened.problems == []
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """What is wrong with a page: errors and requests to elsewhere, violations of accessibility, width. And what it says."""
+
+    problems: list[str]
+    text: str
+
+
+def inspect_page(chromium: Any, address: str, shown: str, *, width: int, theme: str) -> Inspected:
+    """Open a page until an element is there, and return what is wrong with it."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+    # axe-core is a script of the test: the page's own policy would refuse it
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=theme, bypass_csp=True)
+    tab = Tab(context.new_page(), address.partition("#")[0].rstrip("/"))
+    tab.page.goto(address)
+    tab.page.wait_for_selector(shown)
+    tab.page.wait_for_timeout(400)
+    problems = list(tab.problems)
+    for one in axe.Axe().run(tab.page).response["violations"]:
+        if one["impact"] in ("serious", "critical"):
+            problems.append(f"{one['id']}: {one['nodes'][0]['html'][:160]}")
+    if (wide := tab.page.evaluate("document.documentElement.scrollWidth")) > width:
+        problems.append(f"the page scrolls sideways: {wide} > {width}")
+    text = tab.page.locator("body").inner_text()
+    context.close()
+    return Inspected(problems, text)
+
+
+#: drops a file (its name, and its bytes in base64) on the page
+DROP = """async ([name, content]) => {
+    const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([bytes], name, {type: "image/png"}));
+    document.querySelector(".page").dispatchEvent(new DragEvent("drop", {dataTransfer: transfer, bubbles: true}));
+}"""
 
 
 def wait_until(page: Any, expression: str) -> None:

@@ -1,4 +1,4 @@
-"""`python -m website`: build the documentation site in site/html. Warnings are errors.
+"""`python -m website`: build the documentation site in site/html. Notebooks are executed; warnings are errors.
 
 The pages of docs/ and of the repository's root are copied as they are, so that they read the same there. The front page,
 the pages of operators and properties, and the API reference are only on the site.
@@ -14,6 +14,7 @@ from pathlib import Path
 from sphinx.cmd.build import main as sphinx
 
 from website.changes import write_changes
+from website.checks import find_faults
 from website.reference import write_reference
 
 HERE = Path(__file__).parent
@@ -40,7 +41,10 @@ def main() -> int:
     write_changes(SOURCE / "changes")
     (SOURCE / "api.md").write_text(write_reference())
     shutil.rmtree(SITE, ignore_errors=True)
-    return sphinx(["-W", "--keep-going", "-q", "-b", "html", "-c", str(HERE), str(SOURCE), str(SITE)])
+    code = sphinx(["-W", "--keep-going", "-q", "-b", "html", "-c", str(HERE), str(SOURCE), str(SITE)])
+    faults = list(find_faults(SITE))
+    print(*faults, sep="\n", file=sys.stderr, end="\n" if faults else "")
+    return code or int(bool(faults))
 
 
 def as_site_page(text: str) -> str:

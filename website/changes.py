@@ -56,9 +56,10 @@ def _renderer() -> Renderer:
 def _by_name() -> Iterator[tuple[str, Variants]]:
     """Yield operators and properties by name, the default variant first; benchmarks' variants are pages of their own."""
     for kind, registry, find in (("operator", OPERATORS, find_operator), ("property", PROPERTIES, find_property)):
-        names = dict.fromkeys((part.name, part.facts.family) for part in registry.values())
+        ours = [part for part in registry.values() if part.function.__module__.startswith("brinell.")]  # no plugins
+        names = dict.fromkeys((part.name, part.facts.family) for part in ours)
         for name, family in names:
-            parts = [part for part in registry.values() if (part.name, part.facts.family) == (name, family)]
+            parts = [part for part in ours if (part.name, part.facts.family) == (name, family)]
             default = parts[0] if family else find(name)
             yield kind, [default, *(part for part in parts if part.id != default.id)]  # type: ignore[misc]
 

@@ -48,7 +48,7 @@ from brinell.run_config import RunConfig, load_config, name_data
 from brinell.runs.store import Store
 from brinell.saliency.rerun import run_comparison
 from brinell.types import Interpolation
-from brinell.validation import read_yaml, validate
+from brinell.validation import read_config, validate
 
 ModelLike = str | Mapping[str, Any] | ModelOptions | Model
 RunLike = str | os.PathLike[str] | Run
@@ -253,7 +253,7 @@ def harden(
         if test is not None and config.test is None:
             loaded = config.model_copy(update={"test": DataOptions.model_validate(name_data(test)[0])})
     else:
-        content = dict(config) if isinstance(config, Mapping) else read_yaml(Path(config), "config", "a model and data")
+        content = dict(config) if isinstance(config, Mapping) else read_config(Path(config), "a model and data")
         if model is not None:
             content["model"] = _named(model)
         for name, given in (("data", data), ("test", test)):

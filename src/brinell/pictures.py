@@ -29,6 +29,13 @@ def encode_webp(picture: Image.Image, quality: int = 90, *, lossless: bool = Fal
     return _encode(picture, "webp", quality=quality, lossless=lossless)
 
 
+def encode_jpeg(picture: Image.Image, quality: int = 85) -> bytes:
+    """Return a picture as a JPEG file, without transparency."""
+    return _encode(
+        picture if picture.mode in ("L", "RGB") else picture.convert("RGB"), "jpeg", quality=quality, optimize=True
+    )
+
+
 def encode_png(picture: Image.Image) -> bytes:
     """Return a picture as a small PNG file."""
     return _encode(picture, "png", optimize=True)

@@ -131,7 +131,7 @@ class Run(OpenedRun):
         """Return the result of the given or the stored rules; stored ones can't be checked on an unfinished run."""
         if rules is None and not (self.finished and self.store.exists(GATE)):
             return None
-        from brinell.comparison.gates import check_run, stored_rules  # imports scipy
+        from brinell.comparison.gates import check_run, stored_rules
         from brinell.comparison.rules import read_gate
 
         chosen = stored_rules(self) if rules is None else rules

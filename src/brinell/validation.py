@@ -40,6 +40,18 @@ def read_yaml(path: Path, what: str, content: str) -> dict[str, Any]:
     return found
 
 
+def read_config(path: Path, content: str) -> dict[str, Any]:
+    """Read a config from a YAML file, which may come from a stranger: consent to run code is not taken from it."""
+    found = read_yaml(path, "config", content)
+    execution = found.get("execution")
+    if isinstance(execution, dict) and execution.get("trust"):
+        raise ConfigError(
+            f"{path} allows code to be run (execution.trust), which a file can't do; remove it, and give --trust, or "
+            "--set execution.trust=true, on the command line if you trust the model"
+        )
+    return found
+
+
 def _explain(error: ValidationError, known_keys: Callable[[Location], list[str]]) -> str:
     problems = error.errors(include_url=False)
     parts = []

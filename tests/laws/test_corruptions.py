@@ -24,7 +24,6 @@ COARSE = {
     "elastic_transform": (3.0, 0.02),
     "spatter": (ROUNDED, 0.005),
     "snow": (1.6, 0.002),
-    "glass_blur": (1.55, 0.002),
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from brinell.boxes import Detections
+from brinell.classes import Classes
 from brinell.criteria.criterion import (
     BELOW_THRESHOLD,
     BOX_MOVED,
@@ -68,6 +69,15 @@ def test_what_criteria_need() -> None:
     assert {name for name, one in needs.items() if one.detections} == {
         "target_class_missing", "regional_target_class_missing", "target_class_boost", "weighted_ap",
     }  # fmt: skip
+    assert {name for name, one in needs.items() if one.masks} == {"miou_below", "class_iou_below", "pixels_changed"}
+    assert {name for name, one in needs.items() if one.embeddings} == {"embedding_moved"}
+    assert {name for name, one in needs.items() if one.clean} == {"same_answer"}
+    for name in ("miou_below", "embedding_moved", "same_answer"):
+        for text in (f"misclassification & {name}", f"{name} & misclassification"):
+            joined = find_criterion(text)
+            assert (joined.masks, joined.embeddings, joined.clean) == (
+                name == "miou_below", name == "embedding_moved", name == "same_answer",
+            )  # fmt: skip
     both = find_criterion("misclassification & target_class(1)")
     assert not both.scores and not both.detections and both.cause is not None
     assert find_criterion("misclassification & top_k_misclassification").scores
@@ -75,6 +85,26 @@ def test_what_criteria_need() -> None:
     assert find_criterion("target_class_missing").name == "target_class_missing"
     assert find_criterion("target_class_missing(2)").name == "target_class_missing(2)"
     assert find_criterion("target_class(1) & target_class(2)").name == "target_class(1) & target_class(2)"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("target_class(route, 66)", "target_class(1)"),
+        ("target_class(crane, bird)", "target_class(2)"),
+        ("target_class_probability(crane, bird)", "target_class_probability(2, 0.5)"),
+        ("target_class_probability(crane, bird, 0.25)", "target_class_probability(2, 0.25)"),
+        ("target_class_probability(dog, 0.25)", "target_class_probability(0, 0.25)"),
+        ("target_class_probability(2, 0.25)", "target_class_probability(2, 0.25)"),
+    ],
+)
+def test_names_of_classes_may_contain_commas(text: str, meant: str) -> None:
+    assert find_criterion(text, Classes(("dog", "route, 66", "crane, bird")), 3).name == meant
+
+
+def test_a_class_by_name_is_0_until_the_model_is_known() -> None:
+    assert find_criterion("target_class(dog)").name == "target_class(0)"
+    assert find_criterion("target_class(7)").name == "target_class(7)"
 
 
 def test_nothing_found_is_lost_and_class_0_is_a_class() -> None:
@@ -129,6 +159,8 @@ def test_verdicts_of_detectors() -> None:
     assert found.rank.tolist() == [1, 2, 1, 0, 1]
     assert found.confidence.tolist() == pytest.approx([0, 0.5, 0.5, 0.4, 0.9])
     assert found.probability.tolist() == pytest.approx([0, 0, 0.3, 0.4, 0])
+    late = verdict_of_detector(torch.tensor([[0.0, 0.9, 0.0], [0.0, 0.0, 0.0]]), torch.tensor([2, 0]))
+    assert late.rank.tolist() == [1, 1], "after all classes that were found, and never first"
 
 
 HERE, NEAR, AWAY = [10.0, 10, 50, 50], [10.0, 10, 50, 30], [60.0, 60, 90, 90]  # NEAR overlaps HERE by a half
@@ -218,6 +250,24 @@ def test_rising_scores_and_changed_detections() -> None:
 def test_the_distance_of_detections(now: Found, clean: Found, expected: float) -> None:
     answer = detected(boxes(now), boxes(clean), 0)
     assert weighted_distance(answer.scene).tolist() == pytest.approx([expected], rel=1e-5)
+
+
+def test_the_distance_of_boxes_of_less_than_a_pixel() -> None:
+    share = 0.25 / 100**2
+    answer = detected(boxes([([10.0, 10, 10.5, 10.5], 0, 0.9)]), boxes([]), 0)
+    assert weighted_distance(answer.scene).tolist() == pytest.approx(
+        [(0.1 * share / (share + 0.001) + 0.1) / 3.1], rel=1e-5
+    )
+
+
+def test_the_distance_does_not_depend_on_the_other_images() -> None:
+    """Images with fewer boxes than others have empty places, which are no boxes."""
+    now, clean = [(AWAY, 0, 0.9)], [(HERE, 0, 0.9)]
+    alone = weighted_distance(detected(boxes(now), boxes(clean), 0).scene)
+    many = [(HERE, 1, 0.5), (NEAR, 2, 0.4), (AWAY, 3, 0.3)]
+    together = weighted_distance(detected(boxes(now, many), boxes(clean, many), 0).scene)
+    assert together.tolist() == [float(alone[0]), 0.0]
+    assert Scene.score_threshold == 0, "without a threshold, all detections count"
 
 
 def test_the_box_of_a_label_is_the_first_of_its_class() -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from brinell import draws
 from brinell.perturb import colour
-from brinell.perturb.corruptions import blur
+from brinell.perturb.corruptions import blur, elastic
 from brinell.perturb.corruptions.shifts import add_shifted, cut
 from brinell.resizing.resample import resize
 
@@ -56,6 +56,25 @@ def test_a_short_blur_is_the_product_of_matrices(sigma: float, monkeypatch: pyte
     short = blur.blur(images, sigma)
     monkeypatch.setattr(blur, "_SHORT", 0)
     assert torch.equal(short, blur.blur(images, sigma))
+
+
+@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.1, 1.5])
+def test_a_blur_is_cut_off_by_opencv_as_in_tensors(sigma: float) -> None:
+    images = grey_levels(2, 3, 20, 27).to(torch.float32)
+    images[0, 0] = 255  # where a sum that is not exact would fall by one
+    assert torch.equal(blur._floor_by_opencv(images, sigma), blur._floor_in_tensors(images, sigma))
+
+
+@pytest.mark.parametrize("sigma", [0.3, 2.44, 9.0, 40.0])
+@pytest.mark.parametrize("size", [(20, 27), (27, 20), (64, 32)])
+def test_fields_are_smoothed_as_by_matrices(sigma: float, size: tuple[int, int]) -> None:
+    """To within what float64 loses; positions are rounded to 1/128 of a pixel."""
+    field = torch.rand(2, 2, *size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    down, across = (elastic._smoothing(sigma, side, field.device) for side in size)
+    expected = down @ field @ across.T
+    assert torch.allclose(elastic._smooth(field, sigma), expected, rtol=0, atol=1e-14)
+    halves = elastic._smooth_by_halves(elastic._smooth_by_halves(field, sigma, -1), sigma, -2)
+    assert torch.allclose(halves, expected, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("constants", [(3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5), (1.5, 0.1)])

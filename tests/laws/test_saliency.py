@@ -87,10 +87,13 @@ def inputs(count: int, height: int = 32, width: int = 32) -> Tensor:
 
 
 def by_hand(activations: np.ndarray, gradients: np.ndarray, method: str) -> np.ndarray:
-    """Eq. 19 and 20 of Grad-CAM++, eq. 1 and 2 of Grad-CAM, place by place."""
+    """Eq. 19 and 20 of Grad-CAM++, eq. 1 and 2 of Grad-CAM, and ODAM without smoothing, place by place."""
     channels, height, width = activations.shape
     total = np.zeros((height, width))
     for k in range(channels):
+        if method == "odam":
+            total += [[gradients[k, i, j] * activations[k, i, j] for j in range(width)] for i in range(height)]
+            continue
         weight = 0.0
         mass = sum(activations[k, a, b] for a in range(height) for b in range(width))
         for i in range(height):

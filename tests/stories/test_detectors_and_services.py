@@ -61,7 +61,7 @@ def test_an_onnx_detector(assets: Path, tmp_path: Path) -> None:
 
     story.type("brinell report runs/yolo")
     page = (tmp_path / "runs" / "yolo" / "report.html").read_text(encoding="utf-8")
-    assert "data:image/webp" in page and "person" in page
+    assert "data:image/jpeg" in page and "person" in page
     story.type("brinell curate runs/yolo -o failures")
     assert (tmp_path / "failures").is_dir()
     story.record()

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import brinell
 from brinell import Execution, wrap
 from brinell.saliency import cam
 from brinell.saliency.cam import gradcam_plus_plus_weights
@@ -99,3 +100,22 @@ def test_the_layer_that_people_would_name_is_found(name: str, layer: str) -> Non
 def test_a_model_that_only_answers_has_no_mapper() -> None:
     with pytest.raises(NoSaliency):
         open_mapper(wrap(nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 4)), size=8, execution=EAGER))
+
+
+def test_a_detector_of_torchvision_has_maps_of_its_boxes() -> None:
+    """It returns labels, which have no gradient, and scores of boxes, which have one."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        source = "torchvision:ssdlite320_mobilenet_v3_large?pretrained=false&score_threshold=0.01"
+        model = brinell.open_model(source, EAGER)
+    values = (torch.arange(2 * 3 * 320 * 320) * 2654435761 >> 7) % 256
+    inputs = values.to(torch.uint8).view(2, 3, 320, 320)
+    scores, detections = model.answer(inputs)
+    classes = scores.argmax(1)
+    with open_mapper(model) as mapper:
+        maps, boxes = mapper.box_maps(inputs, classes)
+    assert mapper.method == "odam" and detections is not None
+    for index in range(2):
+        own = detections.boxes[index][detections.labels[index] == classes[index]][0]
+        torch.testing.assert_close(boxes[index], own)
+        assert float(maps[index].max()) > 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -34,9 +34,10 @@ class Setting:
     boxes: tuple[str, str] | None = None  # format and units; None: as the model's options say
 
 
-def as_given(model: Model) -> Setting:
-    """Return the setting that a model was opened with."""
-    return Setting("as given", {}, model.preprocess)
+def as_given(model: Model, replaced: Mapping[str, object]) -> Setting:
+    """Return the setting that a model was opened with; options that it can't be run with were `replaced`."""
+    instead = ", ".join(f"{key}={value}" for key, value in replaced.items())
+    return Setting(f"as given, with {instead}" if instead else "as given", {}, model.preprocess)
 
 
 def colour_settings(model: Model, setting: Setting) -> Iterator[Setting]:
@@ -68,9 +69,24 @@ def resize_settings(model: Model, setting: Setting) -> Iterator[Setting]:
             yield Setting(f"{setting.title}, {way}", {**setting.options, "resize": way}, changed, setting.boxes)
 
 
+def with_boxes(model: Model, best: Setting, settings: Iterable[Setting]) -> Iterator[Setting]:
+    """Yield settings, and for a detector each of them, and the best one so far, with other formats and units of boxes.
+
+    They are tried together: while boxes are read wrongly, no normalisation finds more objects than another.
+    """
+    if model.detector is not None:
+        yield from box_settings(model, best)
+    for setting in settings:
+        yield setting
+        if model.detector is not None:
+            yield from box_settings(model, setting)
+
+
 def box_settings(model: Model, setting: Setting) -> Iterator[Setting]:
-    """Yield other formats and units of a detector's boxes."""
+    """Yield other formats and units of a detector's boxes, unless a setting has its own."""
     assert model.detector is not None
+    if setting.boxes is not None:
+        return
     own = model.detector.decoding.box_format, model.detector.decoding.box_units
     for boxes in product(FORMATS, UNITS):
         if boxes != own:

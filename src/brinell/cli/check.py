@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +16,11 @@ from brinell.report.grid import Grid
 from brinell.validation import validate
 
 if TYPE_CHECKING:
-    from brinell.checking.check import CheckResult, Tried
-    from brinell.cli.sheet import Row
+    from torch import Tensor
+
+    from brinell.checking.check import CheckResult
+    from brinell.checking.trial import Tried
+    from brinell.cli.sheet import Cell, Row
     from brinell.marks import Mark
 
 SHOWN = 8  # settings, and images per row
@@ -49,9 +54,13 @@ def check(
 
 def _table(found: CheckResult) -> Grid:
     ranked = sorted(found.tried[1:], key=lambda tried: tried.rank, reverse=True)[: SHOWN - 1]
-    right = "right" if found.model.detector is None else "F1 of boxes"
-    rows = [(tried.setting.title, _share(tried.right), f"{tried.confidence:.0%}") for tried in (found.given, *ranked)]
+    right = {"detection": "F1 of boxes", "segmentation": "mean IoU"}.get(found.model.task, "right")
+    rows = [(tried.setting.title, _share(tried.right), _confidence(tried)) for tried in (found.given, *ranked)]
     return Grid(("setting", right, "confidence"), tuple(rows))
+
+
+def _confidence(tried: Tried) -> str:
+    return "" if math.isnan(tried.confidence) else f"{tried.confidence:.0%}"
 
 
 def _share(value: float | None) -> str:
@@ -59,7 +68,7 @@ def _share(value: float | None) -> str:
 
 
 def _verdict(found: CheckResult) -> str:
-    if found.best is not found.given:
+    if found.best is not found.given or found.replaced:
         return f"use {found.source}"
     if found.given.right is not None and found.given.right < 0.5:
         return "no usual setting does clearly better; check the class list and the labels, too"
@@ -68,16 +77,40 @@ def _verdict(found: CheckResult) -> str:
 
 def _row(found: CheckResult, tried: Tried) -> Row:
     """Return a row of the sheet: images as a setting shows them, with the model's predictions."""
-    from brinell.cli.sheet import Cell, Row
+    from brinell.cli.sheet import Row
+
+    return Row(f"{tried.setting.title}: {_share(tried.right)} right", list(_cells(found, tried)))
+
+
+def _cells(found: CheckResult, tried: Tried) -> Iterator[Cell]:
+    from brinell.cli.sheet import Cell
     from brinell.models.marking import marker_of
 
-    name, cells = marker_of(found.model).name, []
-    for place, (sample, label) in enumerate(zip(found.samples[:SHOWN], found.labels, strict=False)):
+    marker, preprocess = marker_of(found.model), tried.setting.preprocess
+    true = found.trial.true_masks(preprocess)
+    for place, (sample, label) in enumerate(zip(found.trial.samples[:SHOWN], found.trial.labels, strict=False)):
         score, best = tried.scores[place].max(0)
-        caption = f"{name(int(best))} {float(score):.2f}"
-        caption += "" if label is None or label == int(best) else f" (is {name(label)})"
+        caption = f"{marker.name(int(best))} {float(score):.2f}"
+        caption += "" if label is None or label == int(best) else f" (is {marker.name(label)})"
+        image = preprocess.model_input(sample.image)
         marks: tuple[Mark, ...] = ()
         if tried.detections is not None:
-            marks = marker_of(found.model).mark_clean(tried.detections.at(slice(place, place + 1)))
-        cells.append(Cell(caption, tried.setting.preprocess.model_input(sample.image), marks))
-    return Row(f"{tried.setting.title}: {_share(tried.right)} right", cells)
+            marks = marker.mark_clean(tried.detections.at(slice(place, place + 1)))
+        if tried.masks is not None:
+            image = _paint(found, image, tried.masks[place], None if true is None else true[place])
+        yield Cell(caption, image, marks)
+
+
+def _paint(found: CheckResult, image: Tensor, mask: Tensor, true: Tensor | None) -> Tensor:
+    """Return an image with a segmenter's mask over it, enlarged if it is small."""
+    import numpy as np
+    import torch
+
+    from brinell.mask_pictures import MaskStyle, draw_mask
+    from brinell.models.marking import marker_of
+    from brinell.pictures import to_picture
+
+    assert found.model.segmenter is not None
+    style = MaskStyle(marker_of(found.model).name, found.model.segmenter.background)
+    drawn = draw_mask(to_picture(image), mask.numpy(), style, None if true is None else true.numpy())
+    return torch.from_numpy(np.array(drawn)).permute(2, 0, 1)

@@ -14,7 +14,7 @@ from brinell.config.saliency import SaliencyOptions
 from brinell.errors import ConfigError
 from brinell.lenses.lens import LENSES, default_lens
 from brinell.run_config import RunConfig, TrackOptions, load_config
-from brinell.validation import read_yaml
+from brinell.validation import read_config
 
 _MAIN = "What to measure"
 _DATA, _EXECUTION, _SALIENCY = "Data", "Execution", "Saliency"
@@ -53,7 +53,7 @@ def run_flags() -> list[Flag]:
             *_lens_flags(),
             Flag(("saliency",), "saliency", bool, "Also compare where torch models look.", _SALIENCY),
             *flags_of(SaliencyOptions, ("saliency",), panel=_SALIENCY, prefix="saliency-"),
-            *flags_of(Execution, ("execution",), panel=_EXECUTION),
+            *flags_of(Execution, ("execution",), panel=_EXECUTION, names={"cluster": "on"}),
             *flags_of(TrackOptions, ("track",), panel=_EXECUTION, names={"to": "track", "experiment": "track-experiment"}),
             Flag(("set",), "set", list[str], "Any option, as key.sub=value (data.limit=100); may be repeated.", _EXECUTION),
         ]
@@ -75,7 +75,7 @@ def _lens_flags() -> list[Flag]:
 
 def config_of(file: Path | None, given: Mapping[str, Any]) -> RunConfig:
     """Return a config from a file with flags laid over it."""
-    content = read_yaml(file, "config", "models and data") if file is not None else {}
+    content = read_config(file, "models and data") if file is not None else {}
     paths = {flag.name: flag.path for flag in run_flags()}
     lens_options = {paths[name][1]: value for name, value in given.items() if paths[name][0] == "lens"}
     for name, value in given.items():

@@ -62,7 +62,8 @@ def _corrupt(
     if copy.skipped:
         named = "; ".join(f"{name}: {problem}" for name, problem in copy.skipped[:LISTED])
         say(f"{len(copy.skipped):,} images could not be read: {named}{' …' if len(copy.skipped) > LISTED else ''}")
-    say(f"{copy.images:,} images of {copy.originals:,} originals: {copy.folder}")
+    before = "" if copy.written else "Complete already: "
+    say(f"{before}{copy.images:,} images of {copy.originals:,} originals: {copy.folder}")
 
 
 _FLAGS = flags_of(CorruptOptions, panel="What is applied, and how it is written")

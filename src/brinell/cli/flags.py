@@ -45,7 +45,7 @@ class Flag:
         option = typer.Option(
             *declarations, help=self.help, rich_help_panel=self.panel, show_default=False, metavar=self._metavar
         )
-        annotation = Annotated.__class_getitem__((self.kind | None, option))  # type: ignore[attr-defined]
+        annotation = Annotated[self.kind | None, option]  # type: ignore[name-defined]
         return inspect.Parameter(self.parameter, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 

@@ -95,10 +95,10 @@ def _harden(
     from brinell.hardening.harden import harden as run_hardening
     from brinell.models.hardened import WEIGHTS_FILE
     from brinell.runs.store import Store
-    from brinell.validation import read_yaml
+    from brinell.validation import read_config
 
     flags = [f"{'.'.join(_HARDEN_PATHS[name])}={json.dumps(value)}" for name, value in given.items()]
-    content = read_yaml(config, "config", "a model and data")
+    content = read_config(config, "a model and data")
     loaded = load_harden_config(content, [*flags, *(set or ())])
     folder = Store(loaded.folder())
     with resuming(lambda: folder.exists(WEIGHTS_FILE) or folder.exists(*LAST)), reporter() as progress:

@@ -21,9 +21,11 @@ from brinell.comparison.paired import MIN_IMAGES, Effects, holm, paired_effects
 from brinell.comparison.pairing import Pair, pair_models
 from brinell.comparison.resampling import RESAMPLES, Array
 from brinell.comparison.slices import slice_tables
-from brinell.errors import RunError
+from brinell.errors import ConfigError, RunError
 from brinell.lenses.lens import LENSES
 from brinell.lenses.reader import AVERAGE, ComparisonTable, Measure
+from brinell.registry import nearest
+from brinell.report.grid import Grid, to_html
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate
@@ -116,6 +118,20 @@ class Comparison:
                 parts.append(f"{word} under {', '.join(names[:3])}{f' and {len(names) - 3} more' if names[3:] else ''}")
         return f"{start}: {average}{', '.join(parts) or 'no clear difference under any operator'}."
 
+    def figure(self, measure: str | None = None, pair: int = 0) -> Any:
+        """Return the change of a measure under each operator as an Altair chart, which notebooks show as SVG.
+
+        The default is the first measure that several operators have.
+        """
+        from brinell.comparison.charts import operator_changes  # altair is slow to import
+        from brinell.report.figures import draw_offline
+
+        drawn = {one.name: one for one in self.measures(pair) if not one.by_level and len(self.select(pair, one.name)) > 1}
+        name = measure or next(iter(drawn), "")
+        if name not in drawn:
+            raise ConfigError(f"there is no figure of {name!r}; {nearest(name, list(drawn))}")
+        return draw_offline(operator_changes(self, pair, drawn[name]))
+
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
         measures = {delta.measure.name: delta.measure for delta in self.deltas}
@@ -150,13 +166,14 @@ class Comparison:
         """Return the pairs' verdicts and tables, for notebooks."""
         parts = []
         for number, pair in enumerate(self.pairs):
-            parts.append(f"<h4>{html.escape(pair.title)}</h4><p>{html.escape(self.verdict(number))}</p>")
-            rows = ""
-            for measure in self.measures(number):
-                for one in [] if measure.by_level else self.select(number, measure.name):
-                    cells = (describe_measure(measure), one.title, format_change(one), one.verdict(self.alpha))
-                    rows += "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
-            parts.append(f"<table>{rows}</table>")
+            measures = [measure for measure in self.measures(number) if not measure.by_level]
+            rows = tuple(
+                (describe_measure(measure), one.title, format_change(one), one.verdict(self.alpha))
+                for measure in measures
+                for one in self.select(number, measure.name)
+            )
+            grid = Grid(("measure", "operator", "change [95 %]", "verdict"), rows, left=frozenset({0, 1, 3}))
+            parts.append(f"<h4>{html.escape(pair.title)}</h4>{to_html([self.verdict(number), grid])}")
         return "".join(parts)
 
 

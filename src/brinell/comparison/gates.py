@@ -15,6 +15,7 @@ from brinell.comparison.paired import holm
 from brinell.comparison.rules import ALL, Gate, Rule
 from brinell.errors import ConfigError
 from brinell.registry import nearest
+from brinell.report.grid import Grid, to_html, to_text
 from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.runs.slices import Slice, find_slices
@@ -192,6 +193,18 @@ class GateResult:
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
         return {"passed": self.passed, "checks": [check.to_json() for check in self.checks]}
+
+    def __str__(self) -> str:
+        return to_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        """Return the rules with their results, for notebooks."""
+        return to_html(self._shown())
+
+    def _shown(self) -> list[Any]:
+        rows = tuple((one.rule.title, one.state, "\n".join(one.lines)) for one in self.by_rule)
+        grid = Grid(("rule", "", "result"), rows, left=frozenset({0, 1, 2}))
+        return [grid, f"Gate: {self.verdict}.", *filter(None, [self.hint])]
 
 
 # ---- one run ----

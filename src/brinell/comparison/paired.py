@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from brinell.comparison.resampling import RESAMPLES, Array, resampled_sums
+from brinell.runs.quantiles import normal_quantile, student_chance, student_quantile
 from brinell.runs.statistics import CONFIDENCE, mean
 
 MIN_IMAGES = 10  # with a value in both; a bootstrap of the mean of fewer says little
 
 FEW = 10  # images that differ; a bootstrap of fewer misses changes that were not drawn
+UNCHANGED = 2  # images besides those of the sample that did not change, for Student's interval; by simulation
 SKEWED = 0.75  # how much of the relative error of a mean distance intervals of a change grow by; by simulation
 
 
@@ -37,9 +38,17 @@ class Effects:
 
 def mcnemar(lost: Array, gained: Array) -> Array:
     """Return the exact two-sided p-value of McNemar's test, from how many images changed in each direction."""
-    tail = special.bdtr(np.minimum(lost, gained), (lost + gained).astype(np.int64), 0.5)
-    p: Array = np.minimum(1.0, 2 * tail)
+    tails = [_binomial_tail(int(min(pair)), int(sum(pair))) for pair in zip(lost.flat, gained.flat, strict=True)]
+    p: Array = np.minimum(1.0, 2 * np.array(tails)).reshape(lost.shape)
     return p
+
+
+def _binomial_tail(most: int, count: int) -> float:
+    """Return the probability of at most so many heads in `count` tosses, where that is at most half of them."""
+    log = math.lgamma(count + 1) - math.lgamma(most + 1) - math.lgamma(count - most + 1) - count * math.log(2)
+    heads = np.arange(most, 0, -1)
+    ratios = np.cumprod(heads / (count - heads + 1))  # of the other terms to the largest
+    return math.exp(log) * (1 + float(ratios.sum()))
 
 
 def share_effects(old: Array, new: Array) -> Effects:
@@ -53,7 +62,7 @@ def share_effects(old: Array, new: Array) -> Effects:
     count = known.sum(0).astype(np.float64)
     centre = (gained - lost) / (count + 2)
     spread = (gained + lost + 2) / (count + 2) - centre**2
-    half = special.ndtri((1 + CONFIDENCE) / 2) * np.sqrt(spread / (count + 2))
+    half = normal_quantile((1 + CONFIDENCE) / 2) * np.sqrt(spread / (count + 2))
     with np.errstate(invalid="ignore"):
         value = (gained - lost) / count
     none = count == 0
@@ -146,7 +155,9 @@ def _bootstrap(
     The interval is made some times `longer`.
 
     As in Bonett and Price's interval, the error counts two more images, one in each direction as far out as the farthest:
-    if few images differ, resamples without any of them would otherwise have no error at all.
+    if few images differ, resamples without any of them would otherwise have no error at all. Where nearly all images
+    change by the same amount, resamples hardly differ either: so the interval is at least as long as Student's, which
+    counts two more images that don't change at all.
     """
     known = ~np.isnan(old) & ~np.isnan(new)
     a, b = (np.where(known, values, 0.0) for values in (old, new))
@@ -166,9 +177,22 @@ def _bootstrap(
         here = np.where(error > 0, np.abs(value / error), 0.0)
         rank = min(resamples, math.ceil(CONFIDENCE * (resamples + 1)))
         half = np.where(error > 0, np.partition(away, rank - 1, axis=0)[rank - 1] * error, 0.0)
-    p = ((away >= here * (1 - 1e-9)).sum(0) + 1) / (resamples + 1)
+        plain, chance = _student(value, effect(tuple(columns.sum(0)))[1], known.sum(0))
+        half = np.maximum(half, plain)
+    p = np.maximum(((away >= here * (1 - 1e-9)).sum(0) + 1) / (resamples + 1), chance)
     few = known.sum(0) < MIN_IMAGES
     return Effects(value, *(np.where(few, np.nan, each) for each in (value - half, value + half, p)))
+
+
+def _student(value: Array, variance: Array, count: Array) -> tuple[Array, Array]:
+    """Return half of Student's interval with some unchanged images more, and its two-sided p-value; NaN for one image."""
+    half, chance = np.full_like(value, np.nan), np.full_like(value, np.nan)
+    for column in np.flatnonzero((count > 1) & np.isfinite(value)):
+        freedom = int(count[column]) - 1
+        error = math.sqrt(variance[column] / freedom + UNCHANGED * (value[column] / count[column]) ** 2)
+        half[column] = student_quantile(freedom, (1 + CONFIDENCE) / 2) * error
+        chance[column] = student_chance(freedom, value[column] / error) if error else 1.0
+    return half, chance
 
 
 # ---- many tests ----

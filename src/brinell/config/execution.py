@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from brinell.config.cluster import parse_cluster
 from brinell.config.devices import parse_devices
 from brinell.config.part import PartOfRun, parse_part
+from brinell.errors import ConfigError
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-Runtime = Literal["auto", "torch", "onnxruntime"]
+Runtime = Literal["auto", "torch", "onnxruntime", "openvino"]
 
 
 class Execution(BaseModel):
@@ -22,8 +24,9 @@ class Execution(BaseModel):
     precision: Precision = Field("fp32", description="Precision of torch models: fp32, tf32, bf16 or fp16.")
     runtime: Runtime = Field(
         "auto",
-        description="Runtime of torch models: torch, onnxruntime (several times faster for depthwise networks on a CPU) or "
-        "auto (onnxruntime on a CPU if it is installed, otherwise torch).",
+        description="Runtime of torch models: torch, onnxruntime (several times faster for depthwise networks on a CPU), "
+        "openvino, or auto (on a CPU the faster one of the latter two that are installed, otherwise torch, compiled on a "
+        "GPU if that pays). ONNX files run in onnxruntime unless openvino is given.",
     )
     compile: bool = Field(False, description="Compile torch models with torch.compile.")
     channels_last: bool = Field(True, description="Run torch models in the channels-last memory format.")
@@ -39,6 +42,22 @@ class Execution(BaseModel):
     )
     devices: str | None = Field(
         None, description="Several devices of this machine, a process for each: 0-7, 0,2, cuda:1 or cpu,cpu."
+    )
+    cluster: str | None = Field(
+        None,
+        description="Measure with Ray: ray (this machine, or the cluster in RAY_ADDRESS) or ray://HOST:PORT (extra: ray).",
+    )
+    actors: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="Actors of Ray, each with its own models (default: as many as there is room for).",
+    )
+    actor_gpus: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Share of a GPU of each actor of Ray: 0.5 for two on one (default: 1 if the cluster has GPUs, else 0).",
     )
     trust: bool = Field(False, description="Allow model files and repositories to run code when they are loaded.")
     strict: bool = Field(False, description="Stop at the first unreadable image instead of skipping it.")
@@ -61,6 +80,26 @@ class Execution(BaseModel):
     @classmethod
     def _check_devices(cls, value: str | None) -> str | None:
         return None if value is None else ",".join(parse_devices(value))
+
+    @field_validator("cluster")
+    @classmethod
+    def _check_cluster(cls, value: str | None) -> str | None:
+        return None if value is None else parse_cluster(value)
+
+    @model_validator(mode="after")
+    def _check_workers(self) -> Self:
+        if self.cluster is None and (self.actors is not None or self.actor_gpus is not None):
+            raise ConfigError("--actors and --actor-gpus are options of Ray; add --on ray")
+        if self.cluster is not None and self.devices is not None:
+            raise ConfigError("--devices and --on both say who measures; give one of them")
+        if self.device == "cpu" and self.actor_gpus:
+            raise ConfigError("--device cpu needs no accelerator; leave out --actor-gpus")
+        return self
+
+    @property
+    def spread(self) -> bool:
+        """Whether several workers measure, which this process hands shards to."""
+        return self.devices is not None or self.cluster is not None
 
     def part_of_run(self) -> PartOfRun | None:
         """Return the part to measure; None: everything."""

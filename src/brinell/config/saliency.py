@@ -6,7 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-CamMethod = Literal["gradcam", "gradcam++"]
+from brinell.config.criterion import Task
+
+CamMethod = Literal["gradcam", "gradcam++", "odam"]
 
 
 class SaliencyOptions(BaseModel):
@@ -14,14 +16,17 @@ class SaliencyOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: CamMethod = Field("gradcam++", description="How saliency maps are computed.")
+    method: Literal["auto"] | CamMethod = Field(
+        "auto", description="How saliency maps are computed; auto: gradcam++, and odam for the boxes of detectors."
+    )
     target: Literal["prediction", "label"] = Field(
-        "prediction", description="Class that maps are for: the predicted one, or the correct one; detectors use the label."
+        "prediction",
+        description="Class that maps are for: the predicted one, or the correct one; detectors use the box of the label.",
     )
     layer: str | dict[str, str] | None = Field(
         None,
         description="Layer that maps come from, or a layer per model (default: the last convolution before the classifier, "
-        "or a transformer's last norm).",
+        "a transformer's last norm, or the last maps that all boxes of a detector depend on).",
     )
     cells: int = Field(5, ge=1, le=50, description="Grid cells per side; saliency shifts if another cell is the hottest.")
     pairs: int = Field(
@@ -33,3 +38,9 @@ class SaliencyOptions(BaseModel):
     def layer_of(self, model: str) -> str | None:
         """Return the layer that is chosen for a model."""
         return self.layer.get(model) if isinstance(self.layer, dict) else self.layer
+
+    def method_of(self, task: Task) -> CamMethod:
+        """Return how maps of a model for a task are computed."""
+        if self.method != "auto":
+            return self.method
+        return "odam" if task == "detection" else "gradcam++"

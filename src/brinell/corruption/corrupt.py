@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,17 +30,21 @@ from brinell.versions import package_version
 
 PROBED = 8  # originals that an estimate is made from, and that identify the data
 IDENTITY = "identity"
-FINISHED = ".finished"  # the records of a copy that is complete, before they are removed
+COMPLETE = ".complete"  # identifies a copy that is whole, and says what it holds
 
 
 @dataclass(frozen=True)
 class Corrupted:
-    """A perturbed copy: its folder, the images written, of how many originals, and which originals could not be read."""
+    """A perturbed copy: its folder, its images, of how many originals, and which originals could not be read.
+
+    `written` is False if it was complete before, so that nothing was left to do.
+    """
 
     folder: str
     images: int
     originals: int
     skipped: tuple[tuple[str, str], ...]
+    written: bool = True
 
 
 def corrupt(
@@ -63,6 +68,8 @@ def corrupt(
     with torch_alone(), ThreadPoolExecutor(worker_count(execution.workers), "corrupt") as pool:
         probed = _probe(dataset, indices, pool, options)
         copy = Copy(out, dataset, settings, options)
+        if (whole := _find_complete(copy, probed, len(indices))) is not None:
+            return whole
         layout = _layout(copy, probed)
         units = [indices[start : start + layout.unit] for start in range(0, len(indices), layout.unit)]
         journal = Journal(out)
@@ -77,9 +84,24 @@ def corrupt(
     written = [journal.read(number) for number in range(len(units))]
     originals = sum(len(unit.records) for unit in written)
     skipped = tuple(one for unit in written for one in unit.skipped)
-    out.fs.mv(out.path(UNFINISHED), out.path(FINISHED), recursive=True)
-    out.remove(FINISHED)
+    identity = _identify(copy, probed, len(indices)).decode()
+    out.write(to_json({IDENTITY: identity, "originals": originals, "skipped": skipped}), COMPLETE)
+    out.remove(UNFINISHED)
     return Corrupted(out.place(), originals * len(settings), originals, skipped)
+
+
+def _find_complete(copy: Copy, probed: Sequence[Original], count: int) -> Corrupted | None:
+    """Return the copy if the folder holds the whole of it; raise if it holds another one."""
+    out = copy.out
+    if not out.exists(COMPLETE):
+        return None
+    held = json.loads(out.read(COMPLETE))
+    if held[IDENTITY] != _identify(copy, probed, count).decode():
+        raise RunError(f"{out.url} holds another copy; choose another folder, or empty it first")
+    if out.exists(UNFINISHED):  # it was interrupted at its very end
+        out.remove(UNFINISHED)
+    skipped = tuple((name, problem) for name, problem in held["skipped"])
+    return Corrupted(out.place(), held["originals"] * len(copy.settings), held["originals"], skipped, written=False)
 
 
 def _write_units(
@@ -155,12 +177,10 @@ def _check_identity(copy: Copy, probed: Sequence[Original], count: int) -> bool:
 
 
 def _require_writable(out: Store) -> None:
-    """Raise if the folder is not empty, unless it holds an unfinished copy."""
-    if out.exists(FINISHED):  # a copy that was interrupted at its very end
-        out.remove(FINISHED)
+    """Raise if the folder is not empty, unless it holds a copy or a part of one."""
     try:
         existing = out.fs.ls(out.path(), detail=False) if out.exists() else []
     except NotADirectoryError:
         existing = [out.path()]
-    if existing and not out.exists(UNFINISHED):
+    if existing and not (out.exists(UNFINISHED) or out.exists(COMPLETE)):
         raise RunError(f"{out.url} is not empty; choose another folder, or empty it first")

@@ -66,7 +66,7 @@ class Layout(Protocol):
 
 @dataclass(frozen=True)
 class Folders:
-    """One file per image in the folders of its setting and class, and nothing else, as ImageNet-C."""
+    """One file per image in the folders of its setting and class, and no metadata, as ImageNet-C."""
 
     copy: Copy
     by_class: bool = True

@@ -14,7 +14,7 @@ from typing import Any
 from brinell.runs.store import Store
 from brinell.types import Label
 
-UNFINISHED = ".unfinished"  # folder of the records; the copy is complete when it is gone
+UNFINISHED = ".unfinished"  # folder of the records, which is removed when the copy is complete
 
 
 @dataclass(frozen=True)

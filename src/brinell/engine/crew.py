@@ -1,4 +1,7 @@
-"""Workers of a run in processes of this machine. A `Crew` is what a run needs of them, wherever they are."""
+"""Workers of a run in processes of this machine.
+
+A `Crew` is what a run needs of workers, wherever they are. This imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,14 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from brinell.engine.worker import Order, ShardTask
+from brinell.config.devices import parse_devices
+from brinell.config.execution import Execution
 from brinell.errors import BrinellError
+
+if TYPE_CHECKING:
+    from brinell.engine.worker import Order, ShardTask
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -46,6 +53,17 @@ class Crew(Protocol):
     def stop(self) -> None:
         """End all workers."""
         ...
+
+
+def worker_number(execution: Execution) -> int:
+    """Return the number of workers of a run; a cluster is connected by then."""
+    if execution.devices is not None:
+        return len(parse_devices(execution.devices))
+    if execution.cluster is None:
+        return 1
+    from brinell.engine import on_ray
+
+    return on_ray.crew_of(execution)[0]
 
 
 def serve(connection: Connection, order: Order) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import time
+import zipfile
 from urllib.parse import quote
 
 import numpy as np
@@ -43,13 +44,11 @@ class Journal:
 
     def read(self, index: int, count: int) -> Outcome | None:
         """Return the outcome of the trials at an index; None if they were not queried yet."""
-        if not self.store.exists(*self.parts, f"{index}.npz"):
+        arrays = self._read(f"{index}.npz")
+        if arrays is None or len(arrays["broken"]) != count:  # written by another version
             return None
-        with np.load(io.BytesIO(self.store.read(*self.parts, f"{index}.npz"))) as arrays:
-            values = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+        values = {name: torch.from_numpy(array) for name, array in arrays.items()}
         broken = values.pop("broken")
-        if len(broken) != count:  # written by another version
-            return None
         return Outcome(Verdict(**values), broken, no_difference(count, broken.device), None, None)
 
     def write(self, index: int, outcome: Outcome) -> None:
@@ -72,11 +71,10 @@ class Journal:
 
     def _read_files(self) -> dict[int, Done]:
         stored: dict[int, Done] = {}
-        while self.store.exists(*self.parts, f"tasks-{self._files}.npz"):
-            with np.load(io.BytesIO(self.store.read(*self.parts, f"tasks-{self._files}.npz"))) as arrays:
-                for key in arrays.files:
-                    index, _, name = key.partition(" ")
-                    stored.setdefault(int(index), {})[name] = torch.from_numpy(arrays[key])
+        while (arrays := self._read(f"tasks-{self._files}.npz")) is not None:
+            for key, array in arrays.items():
+                index, _, name = key.partition(" ")
+                stored.setdefault(int(index), {})[name] = torch.from_numpy(array)
             self._files += 1
         return stored
 
@@ -92,6 +90,16 @@ class Journal:
             self._write(f"tasks-{self._files}.npz", self._pending)
             self._files, self._pending = self._files + 1, {}
         self._written = time.monotonic()
+
+    # ---- files ----
+
+    def _read(self, name: str) -> dict[str, np.ndarray] | None:
+        """Return the arrays of a file; None if there is none, or if it is damaged: what it held is computed again."""
+        data = self.store.read_if_there(*self.parts, name)
+        try:
+            return None if data is None else dict(np.load(io.BytesIO(data)))
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile):
+            return None
 
     def _write(self, name: str, arrays: dict[str, np.ndarray]) -> None:
         sink = io.BytesIO()

@@ -27,7 +27,8 @@ from brinell.runs.store import FORMAT, Store
 from brinell.types import Dataset
 from brinell.versions import package_version
 
-_VERSIONED = ("brinell", "torch", "numpy", "pillow", "opencv-python-headless", "onnxruntime", "pyarrow")
+_VERSIONED = ("brinell", "torch", "numpy", "pillow", "opencv-python-headless", "onnxruntime", "openvino", "pyarrow")
+WHO = ("part", "devices", "cluster", "actors", "actor_gpus")  # execution: who measures, which a resumed run may change
 _FIXES = "use that run's settings, or choose another folder with --out"
 
 
@@ -52,7 +53,7 @@ def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dic
         # a URI may hold a password, and whether code may run is for whoever opens the run to say
         "source": config.model_dump(
             mode="json",
-            exclude={"track": True, "budget": True, "plan": True, "execution": {"trust", "part", "devices"}},
+            exclude={"track": True, "budget": True, "plan": True, "execution": {"trust", *WHO}},
         ),
         "models": {model.name: {**_described(model), **model.facts} for model in models},
         "probes": {model.name: probe_answers(model) for model in models},

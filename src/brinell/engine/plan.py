@@ -22,7 +22,7 @@ from brinell.engine.setup import Job, RunSetup, jobs_of
 from brinell.engine.shards import Entry
 from brinell.engine.survey import select_indices
 from brinell.engine.threads import torch_alone
-from brinell.engine.tuning import images_per_second, measured_speed
+from brinell.engine.tuning import measured_rate, measured_speed
 from brinell.errors import BrinellError, UnreadableImage
 from brinell.models.model import Model
 from brinell.run_config import RunConfig
@@ -33,7 +33,6 @@ BYTES_PER_DETECTION = 19  # as measured on COCO images
 BYTES_PER_WINDOW = 2.5  # of maps, as measured on ImageNet images
 ROWS_OF_MAPS = 8  # per image and window size, for lenses that store maps
 SIZES_READ = 32  # images whose sizes represent all
-OVERHEAD = 1.1  # operators, distances and rows in addition to forward passes, as measured by the benchmarks
 SHORT = 20.0  # seconds; a run that can't take longer is not worth a probe
 PROBE_SHARE, SHORTEST_PROBE, LONGEST_PROBE = 0.02, 3.0, 30.0  # of the longest time that a run can take; seconds
 
@@ -138,7 +137,7 @@ class _Work:
     @property
     def seconds(self) -> float:
         """The longest time that forward passes can take."""
-        return self.passes * OVERHEAD / self.rate if self.rate else 0.0
+        return self.passes * self.job.method.overhead / self.rate if self.rate else 0.0
 
 
 def plan(setup: RunSetup, *, known: Plan | None = None) -> Plan:
@@ -209,7 +208,7 @@ def _speed(model: Model, batch: int | None) -> tuple[int, float | None]:
     """Return a model's batch size and images per second; for a service, the limit of its rate."""
     if model.service is not None:
         return model.service.batch, model.service.rate
-    return measured_speed(model) if batch is None else (batch, images_per_second(model, batch))
+    return measured_speed(model) if batch is None else (batch, measured_rate(model, batch))
 
 
 def _read_sizes(setup: RunSetup, indices: list[int]) -> list[Entry]:
@@ -294,7 +293,7 @@ def _estimate(work: _Work, paces: Mapping[str, Pace]) -> tuple[int, float, bool]
     shares = [pace.share for pace in paces.values() if pace.share is not None]
     speeds = [pace.seconds for pace in paces.values() if pace.seconds]
     usual = sum(shares) / len(shares) if shares else 1.0
-    slow = sum(speeds) / len(speeds) if speeds else OVERHEAD / work.rate
+    slow = sum(speeds) / len(speeds) if speeds else work.job.method.overhead / work.rate
     passes, seconds, most = 0.0, 0.0, work.job.method.search and not shares
     for change, trials in work.trials.items():
         pace = paces.get(change, Pace(usual, slow))

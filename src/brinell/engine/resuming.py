@@ -24,7 +24,13 @@ def begin_run(store: Store, setup: RunSetup, jobs: Sequence[Job], samples: pa.Ta
     fresh = cache(lambda: new_manifest(setup, jobs, samples))
     if not holds_run(store, setup, samples):
         fresh()  # measures the batch size, before other processes have to wait
-    with share_folder(store, lambda alone: claim_folder(store, setup, samples, fresh, alone=alone)) as manifest:
+
+    def claim(alone: bool) -> dict[str, Any]:
+        if alone:
+            store.remove_parts()
+        return claim_folder(store, setup, samples, fresh, alone=alone)
+
+    with share_folder(store, claim) as manifest:
         store.run = digest_of(manifest)
         if setup.config.execution.batch is not None:
             manifest["execution"]["batch"] = dict.fromkeys(manifest["execution"]["batch"], setup.config.execution.batch)

@@ -26,7 +26,7 @@ from brinell.engine.queries import count_queries
 from brinell.engine.resuming import begin_run, drop_damaged_tables, usable_table
 from brinell.engine.setup import Job, RunSetup, jobs_of, required_truth
 from brinell.engine.shards import worker_count
-from brinell.engine.spread import is_spread, refuse_objects, spread
+from brinell.engine.spread import connected, refuse_objects, spread
 from brinell.engine.survey import NO_MASK, Survey, same_metadata, select_indices
 from brinell.engine.threads import torch_alone
 from brinell.engine.true_masks import true_masks
@@ -36,7 +36,7 @@ from brinell.errors import ConfigError
 from brinell.interrupts import stoppable
 from brinell.runs.parts import PartFile, settings_digest
 from brinell.runs.run import Run
-from brinell.runs.store import Store
+from brinell.runs.store import UNFINISHED, Store
 
 
 def execute(
@@ -58,7 +58,8 @@ def execute(
     part = _part(store, setup, rule)
     if part is not None:
         reporter = PartReporter(reporter, part)
-    with stoppable(), torch_alone(), ThreadPoolExecutor(worker_count(config.execution.workers), "decode") as pool:
+    decoding = ThreadPoolExecutor(worker_count(config.execution.workers), "decode")
+    with stoppable(), connected(config.execution), torch_alone(), decoding as pool:
         refuse_other_settings(store, config, setup.models)
         samples = _samples(setup, pool, reporter, part)
         refuse_other_images(store, setup.dataset, samples)
@@ -78,12 +79,12 @@ def execute(
 def _part(store: Store, setup: RunSetup, rule: StoppingRule | None) -> PartFile | None:
     """Return the record of the part to measure; None: everything. Raise if the run can't be divided."""
     part = setup.config.execution.part_of_run()
-    if rule is not None and (part is not None or is_spread(setup.config)):
+    if rule is not None and (part is not None or setup.config.execution.spread):
         raise ConfigError(
-            "a run that stops early looks at all rows as they come, in one process; leave out --part and --devices, "
-            "or give the budget as a share (0.1) or a number of queries"
+            "a run that stops early looks at all rows as they come, in one process; leave out --part, --devices and "
+            "--on, or give the budget as a share (0.1) or a number of queries"
         )
-    if is_spread(setup.config):
+    if setup.config.execution.spread:
         refuse_objects(setup)
     if part is None:
         return None
@@ -103,7 +104,7 @@ def _execute(
     clean = _clean(context)
     kept = kept_entries(context.samples, clean)
     measurer = Measurer(context, kept, Truth.of(clean), everything if part is None else part.part.owns)
-    several = is_spread(context.setup.config)
+    several = context.setup.config.execution.spread
     if part is not None or several:
         count_units(context, jobs, kept)
     wanted = decide_share(context, jobs, kept, early=rule is not None)
@@ -132,6 +133,9 @@ def _execute(
 def _finish(context: RunContext, wanted: Wanted, seconds: float) -> None:
     """Store that the run is finished."""
     manifest = context.manifest
+    context.store.remove(
+        UNFINISHED
+    )  # of units that two workers had, or whose process was killed when it had written the rows
     gather(context, seconds)
     manifest["finished"] = True
     if wanted.share == 1:

@@ -1,8 +1,8 @@
 """Which worker measures what, and when: plain bookkeeping that knows no process, no machine and no clock.
 
 Tasks are handed out one by one, so that a slow worker gets fewer. The task of a lost worker goes to the next one that asks.
-When nothing is left to hand out, a task that takes much longer than others is given to a second worker: whoever is first
-counts, and both write the same file.
+When nothing is left to hand out, a task that takes much longer than others, and some seconds, is given to a second worker:
+whoever is first counts, and both write the same file.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ Task = TypeVar("Task", bound=Hashable)
 
 ATTEMPTS = 3  # workers that a task may lose before the run fails: it may be the task that kills them
 LATE = 2.0  # a task that takes so many times as long as the median is given to a second worker
+SOON = 10.0  # seconds: a task that has taken less is waited for: a worker's first one is slow, and ends by itself
 KNOWN = 512  # latest durations, for the median
 
 
@@ -87,7 +88,11 @@ class Schedule(Generic[Task]):
         """Return when a task may be given to a second worker; None if that can't be said."""
         if not self._seconds or not self._at:
             return None
-        return min(assigned.since for assigned in self._at.values()) + LATE * median(self._seconds)
+        return min(assigned.since for assigned in self._at.values()) + self._limit()
+
+    def _limit(self) -> float:
+        """Return how long a task may take before it is late."""
+        return max(SOON, LATE * median(self._seconds))
 
     def _leave(self, task: Task) -> None:
         self._workers[task] -= 1
@@ -98,7 +103,7 @@ class Schedule(Generic[Task]):
         """Return the task that has taken longest, if it is late and only one worker has it."""
         if not self._seconds:
             return None
-        limit = LATE * median(self._seconds)
+        limit = self._limit()
         late = [
             assigned
             for assigned in self._at.values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,16 +17,19 @@ from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.datasets.sources import open_dataset
 from brinell.engine.shards import Entry
 from brinell.engine.true_masks import has_masks
-from brinell.errors import ConfigError, LabelError
+from brinell.errors import BrinellError, ConfigError, LabelError
 from brinell.lenses.lens import LENSES, Lens
 from brinell.lenses.method import Method, Size
 from brinell.models.model import Model
 from brinell.models.sources import check_model, open_model
+from brinell.models.ways import expecting
 from brinell.perturb.change import Change
 from brinell.run_config import RunConfig
+from brinell.runs.store import Store
 from brinell.types import Dataset
 
 LOG = logging.getLogger(__name__)
+TYPICAL = (224, 224)  # height and width of images and model inputs, where they are not known yet
 NO_GRADIENTS = "the model has no gradients"
 NO_LABELS = (
     "the images of {} have no labels; add labels, or use the model's predictions on the clean images with "
@@ -96,7 +100,10 @@ def assemble(config: RunConfig, models: Sequence[Model | None] | None = None, da
     for one, named in zip(given, config.models, strict=True):
         if one is None:
             check_model(named)
-    opened = [_open_model(named, config) if one is None else one for one, named in zip(given, config.models, strict=True)]
+    images = min(len(data), config.data.limit or len(data))
+    opened = [
+        _open_model(named, config, images) if one is None else one for one, named in zip(given, config.models, strict=True)
+    ]
     return RunSetup(config, tuple(opened), data)
 
 
@@ -104,9 +111,32 @@ def _compares_vectors(options: ModelOptions) -> bool:
     return options.task == "embedding" and options.gallery is None
 
 
-def _open_model(options: ModelOptions, config: RunConfig) -> Model:
+def _open_model(options: ModelOptions, config: RunConfig, images: int) -> Model:
     LOG.info("Loading %s …", options.label)
-    return open_model(options, config.execution)
+    with expecting(rough_passes(config, images), _runtime_before(options, config)):
+        return open_model(options, config.execution)
+
+
+def rough_passes(config: RunConfig, images: int) -> int:
+    """Return about how many forward passes a model makes in a run, before its size and those of the images are known."""
+    each = sum(
+        LENSES[options.name].method.trials(options, change, TYPICAL, TYPICAL)
+        for options in config.lenses
+        for change in LENSES[options.name].method.changes(options)
+    )
+    share = 1.0 if config.budget is None or config.budget.share is None else config.budget.share
+    return round(images * (1 + each * share))
+
+
+def _runtime_before(options: ModelOptions, config: RunConfig) -> str | None:
+    """Return the runtime that the run in the folder has used for a model; None if there is none, or if one is given."""
+    store = Store(config.folder())
+    if config.execution.runtime != "auto" or not store.exists("manifest.json"):
+        return None
+    with suppress(BrinellError):
+        runtime: str | None = store.manifest().get("models", {}).get(options.label, {}).get("runtime")
+        return runtime
+    return None
 
 
 def jobs_of(setup: RunSetup) -> list[Job]:

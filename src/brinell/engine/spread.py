@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from brinell.config.devices import parse_devices
+from brinell.config.execution import Execution
 from brinell.engine.checks import OBJECT
 from brinell.engine.crew import Crew, Processes
+from brinell.engine.manifest import WHO
 from brinell.engine.measuring import Measurer
 from brinell.engine.parts import Wanted, missing_parts
 from brinell.engine.schedule import Exhausted, Schedule
@@ -15,24 +18,33 @@ from brinell.engine.setup import Job, RunSetup
 from brinell.engine.worker import Order, ShardTask
 from brinell.errors import ConfigError, RunError
 from brinell.run_config import RunConfig
-from brinell.runs.store import UNFINISHED
 
 DEATHS = 3  # workers that may die before one of them is ready
 PAUSE = 1.0  # seconds between two looks at tasks that are late
+PATIENCE = 60.0  # seconds without a worker before that is said: a cluster may have no room
 
 
-def is_spread(config: RunConfig) -> bool:
-    """Whether several workers measure a run."""
-    return config.execution.devices is not None
+@contextmanager
+def connected(execution: Execution) -> Iterator[None]:
+    """Be connected to the cluster that measures a run, if there is one."""
+    if execution.cluster is None:
+        yield
+        return
+    from brinell.engine import on_ray
+
+    with on_ray.connected(execution.cluster):
+        yield
 
 
 def refuse_objects(setup: RunSetup) -> None:
     """Raise if other processes can't open what the run is about."""
     config = setup.config
     if config.data.source.startswith(OBJECT) or any(model.source.startswith(OBJECT) for model in config.models):
-        raise ConfigError("workers open models and data by name, and this run has Python objects; leave out devices")
+        raise ConfigError(
+            "workers open models and data by name, and this run has Python objects; leave out --devices and --on"
+        )
     if any(model.service is not None for model in setup.models):
-        raise ConfigError("models behind HTTP need no devices: leave out --devices")
+        raise ConfigError("models behind HTTP need no workers; leave out --devices and --on")
 
 
 def spread(measurer: Measurer, jobs: Sequence[Job], wanted: Wanted) -> None:
@@ -51,8 +63,6 @@ def spread(measurer: Measurer, jobs: Sequence[Job], wanted: Wanted) -> None:
         run_crew(crew, Schedule(tasks), done, context.reporter.say)
     finally:
         crew.stop()
-    if context.part is None:
-        context.store.remove(UNFINISHED)  # of tasks that two workers had
 
 
 def run_crew(
@@ -61,9 +71,13 @@ def run_crew(
     """Have workers do all tasks. A task of a worker that dies is done by another one; an error ends the run."""
     idle: set[int] = set()
     ready, deaths = 0, 0
+    began: float | None = time.monotonic()
     for _ in range(min(crew.size, schedule.left)):
         crew.start()
     while schedule.left:
+        if not ready and began is not None and time.monotonic() - began > PATIENCE:
+            say(f"no worker is ready after {PATIENCE:.0f} s; there may be no room for one (Ctrl-C stops)")
+            began = None
         for event in crew.wait(PAUSE):
             if event.kind == "failed":
                 raise RunError(event.reason)
@@ -91,7 +105,7 @@ def _lose(schedule: Schedule[ShardTask], worker: int) -> ShardTask | None:
     try:
         return schedule.lose(worker)
     except Exhausted as error:
-        raise RunError(f"{error}; try it in one process, without --devices") from error
+        raise RunError(f"{error}; try it in one process, without --devices or --on") from error
 
 
 def _tasks(measurer: Measurer, jobs: Sequence[Job], wanted: Wanted) -> tuple[list[ShardTask], dict[ShardTask, int]]:
@@ -107,12 +121,18 @@ def _tasks(measurer: Measurer, jobs: Sequence[Job], wanted: Wanted) -> tuple[lis
 
 
 def _crew(config: RunConfig, wanted: Wanted) -> Crew:
-    assert config.execution.devices is not None
-    return Processes([order_of(config, wanted, device) for device in parse_devices(config.execution.devices)])
+    execution = config.execution
+    if execution.devices is not None:
+        return Processes([order_of(config, wanted, device) for device in parse_devices(execution.devices)])
+    from brinell.engine import on_ray
+
+    size, share = on_ray.crew_of(execution)
+    # an actor sees its own accelerators alone, whatever their numbers are
+    return on_ray.Actors(order_of(config, wanted, "cuda" if share else "cpu"), size, share)
 
 
 def order_of(config: RunConfig, wanted: Wanted, device: str) -> Order:
     """Return what a worker on a device has to do."""
-    execution = config.execution.model_copy(update={"device": device, "devices": None, "part": None})
+    execution = config.execution.model_copy(update={**dict.fromkeys(WHO), "device": device})
     own = config.model_copy(update={"execution": execution, "budget": None, "saliency": None, "track": None})
     return Order({**own.model_dump(mode="json"), "out": config.folder()}, wanted)

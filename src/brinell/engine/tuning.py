@@ -17,6 +17,7 @@ SECONDS = 0.5  # measuring time per batch size
 
 
 _measured: dict[tuple[str, ...], tuple[int, float]] = {}  # batch sizes and rates of models in this process
+_rates: dict[tuple[str, ...], float] = {}  # the same for batch sizes that are given
 
 
 def best_batch(model: Model) -> int:
@@ -26,10 +27,23 @@ def best_batch(model: Model) -> int:
 
 def measured_speed(model: Model) -> tuple[int, float]:
     """Return the best batch size of a model and its images per second, measured once in a process."""
-    own = (model.name, model.fingerprint, str(model.preprocess), str(model.device), str(sorted(model.facts.items())))
+    own = _describe(model)
     if own not in _measured:
         _measured[own] = _measure_speed(model)
     return _measured[own]
+
+
+def measured_rate(model: Model, batch: int) -> float:
+    """Return a model's images per second in batches of a size, measured once in a process: every lens asks for it."""
+    own = (*_describe(model), str(batch))
+    if own not in _rates:
+        _rates[own] = images_per_second(model, batch)
+    return _rates[own]
+
+
+def _describe(model: Model) -> tuple[str, ...]:
+    """Return what the speed of a model depends on."""
+    return model.name, model.fingerprint, str(model.preprocess), str(model.device), str(sorted(model.facts.items()))
 
 
 def _measure_speed(model: Model) -> tuple[int, float]:

@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from brinell.engine.context import RunContext
+from brinell.engine.crew import worker_number
 from brinell.engine.progress import Reporter
 from brinell.engine.setup import Job, RunSetup
 from brinell.engine.shards import Entry
-from brinell.engine.tuning import images_per_second, measured_speed
+from brinell.engine.tuning import measured_rate, measured_speed
 from brinell.errors import RunError
 from brinell.runs.schema import Unit
 
-UNITS_PER_PART = 4  # fewest shards of a part, so that parts take about the same time
+UNITS_PER_PART = 4  # fewest shards of a part or worker, so that they take about the same time
 UNIT_SECONDS = 60.0  # longest unit, if every search needs as many trials as it can
 
 
@@ -35,20 +36,21 @@ def measured_sizes(
     """Measure how many images fit into a unit of each job. They are stored in the manifest: all who measure a run, at once
     or later, must have the same units.
 
-    Units are as large as requested where `shard` is given; the answers of a service are stored one by one anyway. Of a
-    run in parts, each part has several units of every job.
+    Units are as large as requested where `shard` is given; the answers of a service are stored one by one anyway. Every
+    part, and every worker of it, has several units of each job.
     """
     config, part = setup.config.execution, setup.config.execution.part_of_run()
+    shares = (1 if part is None else part.count) * worker_number(config)
     sizes = {}
     for job in jobs:
         given = config.shard is not None or job.model.service is not None or job.method.trials_per_unit is not None
         if given or not entries:
             continue
         batch = int(execution["batch"][job.model.name])
-        rate = measured_speed(job.model)[1] if config.batch is None else images_per_second(job.model, batch)
+        rate = measured_speed(job.model)[1] if config.batch is None else measured_rate(job.model, batch)
         size = _limited(int(execution["shard"]), UNIT_SECONDS * rate / _most_trials(job, entries))
-        if part is not None:
-            size = _limited(size, len(entries) / (part.count * UNITS_PER_PART))
+        if shares > 1:
+            size = _limited(size, len(entries) / (shares * UNITS_PER_PART))
         sizes[_name(job)] = size
     return sizes
 

@@ -17,6 +17,7 @@ from brinell.hashing import key
 from brinell.interrupts import stoppable
 from brinell.lenses.lens import LENSES
 from brinell.run_config import load_config
+from brinell.runs.files import HALF_WRITTEN
 from brinell.runs.integrity import file_problem, read_table, rows_problems
 from brinell.runs.run import Run
 from brinell.runs.store import UNFINISHED, digest_of
@@ -77,8 +78,9 @@ def _check_leftovers(run: Run, *, readable: bool) -> Check:
     store, known = run.store, {(lens, model) for lens in run.lenses for model in run.models}
     owners = set(run.query("select distinct lens, model from rows")) if readable else known
     problems = [f"there are rows of {lens} and {model}, which the manifest doesn't name" for lens, model in owners - known]
-    problems += [f"{path} is half-written" for path in store.fs.find(store.path()) if path.endswith(".part")]
-    if run.finished and store.exists(UNFINISHED):
+    files = store.fs.find(store.path())
+    problems += [f"{path} is half-written" for path in files if path.endswith(HALF_WRITTEN)]
+    if run.finished and any(path.startswith(store.path(UNFINISHED, "")) for path in files):
         problems.append(f"{store.place(UNFINISHED)} is left over")
     return Check("manifest against files", "lenses, models and unfinished files", tuple(problems))
 

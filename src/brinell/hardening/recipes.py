@@ -37,13 +37,17 @@ class Network:
         return scores.clamp(min=1e-30).log() if self.probabilities else scores
 
 
+_KINDS = {"detection": "a detector", "segmentation": "a segmenter", "embedding": "an embedder"}
+
+
 def require_trainable(model: Model) -> nn.Module:
     """Return a model's module, or raise if it can't be trained."""
     if model.service is not None:
         raise ModelError(f"model {model.name} is behind HTTP and can't be trained; use the torch module that it serves")
     if model.task != "classification":
-        kind = "detector" if model.detector is not None else "segmenter"
-        raise ModelError(f"model {model.name} is a {kind}, but harden trains classifiers; use a torch classifier")
+        raise ModelError(
+            f"model {model.name} is {_KINDS[model.task]}, but harden trains classifiers; use a torch classifier"
+        )
     if model.internals is None:
         raise ModelError(
             f"model {model.name} is not a torch module and can't be trained (ONNX has no gradients); use the module that "

@@ -194,14 +194,15 @@ class Method(Generic[Options]):
     id, for model inputs of a size. Units of work hold at most `images_per_unit` images and about `trials_per_unit`
     trials, if given; a unit that needs more keeps a journal. A method that is a `search` may need fewer trials than
     `trials`. `sketch` returns options that need some times fewer trials of the same kind, from which a run's cost is
-    estimated; None: trials can't be made fewer. `by_window`: trials depend on an image's size. `with_originals`: the
-    originals are needed besides the model inputs. `check` gets the model and all image sizes (int64 (N, 2)) before
-    anything is queried, and returns warnings or raises. `draw` makes pictures of its own. `timed`: rows store the seconds
-    per image. `queries_per_cell`: what one of the cells takes that a budget chooses. `weaker` returns
-    changes that are known not to break. `opposite` is for rows that pair a failure with a similar image that is right:
-    from the parameters of both (T, P) and the sizes of the originals (int64 (T, 2)) it returns the parameters of the
-    image on the other side of the right one, and which of them exist (bool (T,)). `refuses`: why models of a task can't be
-    measured.
+    estimated; None: trials can't be made fewer. `overhead`: the time of a trial divided by that of a bare forward pass, as
+    measured by the benchmarks: what is assumed of runs that are too short for a probe. `by_window`: trials depend on an
+    image's size. `with_originals`: the originals are needed besides the model inputs. `check` gets the model and all
+    image sizes (int64 (N, 2)) before anything is queried, and returns warnings or raises. `draw` makes pictures of its
+    own. `timed`: rows store the seconds per image. `queries_per_cell`: what one of the cells takes that a budget chooses.
+    `weaker` returns changes that are known not to break. `opposite` is for rows that pair a failure with a similar image
+    that is right: from the parameters of both (T, P) and the sizes of the originals (int64 (T, 2)) it returns the
+    parameters of the image on the other side of the right one, and which of them exist (bool (T,)). `refuses`: why models
+    of a task can't be measured.
     """
 
     changes: Callable[[Options], Iterable[Change]]
@@ -210,6 +211,7 @@ class Method(Generic[Options]):
     replay: Callable[[Options, str, Size], Change]
     search: bool = False
     sketch: Callable[[Options, float], Options] | None = None
+    overhead: float = 1.1
     by_window: bool = False
     with_originals: bool = False
     images_per_unit: int | None = None

@@ -50,18 +50,13 @@ class Heads:
 
 def decode_heads(heads: Heads, decoding: Decoding, height: int, width: int) -> Detections:
     """Return the detections on a model input of a height and width."""
-    boxes = heads.boxes.to(torch.float32)
-    if not heads.pixels:
-        boxes = to_corners(boxes, decoding.box_format)
-    if decoding.box_units == "relative" and not heads.pixels:
-        boxes = boxes * boxes.new_tensor([width, height, width, height])
-    scores = box_probabilities(heads, decoding)
+    boxes, scores = box_corners(heads, decoding, height, width), box_probabilities(heads, decoding)
     unanswered = scores.isnan().flatten(1).any(1) | boxes.isnan().flatten(1).any(1)
     scores = scores.nan_to_num(0)
     if heads.labels is None:
         owners, labels, scores = _best_pairs(scores, decoding.keep_from)
     else:
-        labels = heads.labels.to(torch.int64) - int(decoding.background == "first")
+        labels = box_labels(heads.labels, decoding)
         scores = scores.masked_fill(labels < 0, 0)
         owners, scores = _best(scores, decoding.keep_from)
         labels = labels.gather(1, owners)
@@ -74,6 +69,44 @@ def decode_heads(heads: Heads, decoding: Decoding, height: int, width: int) -> D
         kept = suppress(boxes, labels, kept, limit)
     found = _pack(Detections(boxes, labels, scores).where(kept), decoding.max_detections)
     return Detections(found.boxes, found.labels, found.scores.masked_fill(unanswered[:, None], torch.nan))
+
+
+@dataclass(frozen=True)
+class BoxScores:
+    """Every box that a network returns, in pixels (N, A, 4), with its scores (N, A, K), or scores and labels (N, A).
+
+    Unlike `Detections` they are not sorted, cut or suppressed, so scores keep their gradients.
+    """
+
+    boxes: Tensor
+    scores: Tensor
+    labels: Tensor | None
+
+    def of_classes(self, classes: Tensor) -> Tensor:
+        """Return each box's score for the image's class, (N, A); classes (N,)."""
+        if self.labels is not None:
+            return self.scores * (self.labels == classes[:, None])
+        return self.scores.gather(2, classes[:, None, None].expand(-1, self.scores.shape[1], 1))[..., 0]
+
+
+def box_scores(heads: Heads, decoding: Decoding, height: int, width: int) -> BoxScores:
+    """Return every box on a model input of a height and width, and its scores."""
+    labels = None if heads.labels is None else box_labels(heads.labels, decoding)
+    return BoxScores(box_corners(heads, decoding, height, width), box_probabilities(heads, decoding), labels)
+
+
+def box_corners(heads: Heads, decoding: Decoding, height: int, width: int) -> Tensor:
+    """Return a network's boxes as xyxy in pixels, float32 (N, A, 4)."""
+    boxes = heads.boxes.to(torch.float32)
+    if heads.pixels:
+        return boxes
+    boxes = to_corners(boxes, decoding.box_format)
+    return boxes * boxes.new_tensor([width, height, width, height]) if decoding.box_units == "relative" else boxes
+
+
+def box_labels(labels: Tensor, decoding: Decoding) -> Tensor:
+    """Return a network's labels as indices of classes, int64; negative for the background."""
+    return labels.to(torch.int64) - int(decoding.background == "first")
 
 
 def box_probabilities(heads: Heads, decoding: Decoding) -> Tensor:

@@ -22,6 +22,7 @@ from brinell.models.modules import code_facts, fastest_forward, torch_forward
 from brinell.models.options import select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.probe import probe_images, run_first
+from brinell.models.runtimes import EXPORTED
 
 ONLY = "clean image"  # the class of all images, without a gallery
 
@@ -39,7 +40,7 @@ def embedder_from_module(module: nn.Module, options: ModelOptions, execution: Ex
     if model.embedder.head is None:
         return model
     chain = nn.Sequential(vectors, model.embedder.head)
-    differentiable = torch_forward(chain, execution) if running["runtime"] != "onnxruntime" else chain
+    differentiable = torch_forward(chain, execution) if running["runtime"] not in EXPORTED else chain
     return replace(model, differentiable=differentiable, internals=Internals(module, differentiable))
 
 

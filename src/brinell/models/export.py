@@ -21,8 +21,9 @@ from brinell.models.preprocess import Preprocess
 from brinell.models.probe import probe_images
 
 LOG = logging.getLogger(__name__)
-# largest difference between torch and onnxruntime, as a share of the largest score
+# largest difference between torch and another runtime, as a share of the largest score
 AGREEMENT = 1e-3
+ORT = "onnxruntime"
 
 
 def export_forward(module: nn.Module, preprocess: Preprocess, name: str) -> Forward:
@@ -36,14 +37,14 @@ def export_forward(module: nn.Module, preprocess: Preprocess, name: str) -> Forw
     file = cached_file(module, preprocess)
     if file.is_file():
         with contextlib.suppress(ModelError):
-            forward = _checked(session_forward(open_session(file)), images, expected, name)
+            forward = check_scores(session_forward(open_session(file)), images, expected, f"model {name}", ORT)
             file.touch()  # it was used
             return forward
     LOG.info("Exporting %s to ONNX …", name)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         export(module, images, path, name)
-        forward = _checked(session_forward(open_session(path)), images, expected, name)
+        forward = check_scores(session_forward(open_session(path)), images, expected, f"model {name}", ORT)
         keep(path, file)
     return forward
 
@@ -57,19 +58,23 @@ def exported_file(module: nn.Module, preprocess: Preprocess, name: str) -> Path:
             export(module, preprocess.normalise(probe_images(preprocess)), path, name)
             keep(path, file)
     if not file.is_file():
-        raise ModelError(f"model {name} can't be quantised: the cache folder {file.parent} can't be written to")
+        raise ModelError(
+            f"model {name} needs the cache for its export, and {file.parent} can't be written to; set BRINELL_CACHE"
+        )
     return file
 
 
-def _checked(forward: Forward, images: Tensor, expected: Tensor, name: str) -> Forward:
+def check_scores(
+    forward: Forward, images: Tensor, expected: Tensor, name: str, runtime: str, agreement: float = AGREEMENT
+) -> Forward:
     """Return a forward pass, or raise if it doesn't return the expected scores."""
     with torch.inference_mode():
         found = forward(images)
     if found.shape != expected.shape:
-        raise ModelError(f"model {name} has other outputs in onnxruntime than in torch; use runtime torch")
+        raise ModelError(f"{name} has other outputs in {runtime} than in torch; use runtime torch")
     gap = float((expected - found).abs().max() / expected.abs().max().clamp(min=1e-6))
-    if not gap <= AGREEMENT:
-        raise ModelError(f"model {name} scores differently in onnxruntime and in torch (by {gap:.1%}); use runtime torch")
+    if not gap <= agreement:
+        raise ModelError(f"{name} scores differently in {runtime} and in torch (by {gap:.1%}); use runtime torch")
     return forward
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 import os
 import shutil
+import tempfile
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -68,6 +71,23 @@ def _source(kind: type) -> str:
         if file is not None:
             return Path(file).read_text(encoding="utf-8", errors="replace")
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def read_record(file: Path) -> dict[str, Any] | None:
+    """Return a small record of the cache; None if there is none, or if it is damaged."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def write_record(file: Path, content: Mapping[str, Any]) -> None:
+    """Write a small record to the cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / file.name
+        written.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        keep(written, file)
 
 
 def keep(export: Path, file: Path) -> None:

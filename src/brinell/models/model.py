@@ -14,7 +14,7 @@ from brinell.classes import Classes
 from brinell.config.criterion import Task
 from brinell.errors import ModelError
 from brinell.masks import class_shares
-from brinell.models.detection import Detector
+from brinell.models.detection import BoxScores, Detector
 from brinell.models.embedding import Embedder
 from brinell.models.preprocess import Preprocess
 from brinell.models.segmentation import Segmenter
@@ -81,13 +81,14 @@ class Service(Protocol):
 
 @dataclass(frozen=True)
 class Internals:
-    """A torch model's module, and its scores over classes as a differentiable function of normalised images.
+    """A torch model's module, and what it returns as a differentiable function of normalised images.
 
-    Scores are logits, logarithms of probabilities, or, for a detector, the best score of each class.
+    `scores` over classes are logits or logarithms of probabilities; a detector has `boxes` instead.
     """
 
     module: nn.Module
-    scores: Forward
+    scores: Forward | None = None
+    boxes: Callable[[Tensor], BoxScores] | None = None
 
 
 @dataclass(frozen=True)

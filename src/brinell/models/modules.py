@@ -18,17 +18,20 @@ from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.models.code import code_digest
-from brinell.models.detection import Heads, box_probabilities, read_heads
+from brinell.models.compiling import accelerated, compile_module
+from brinell.models.detection import BoxScores, Heads, box_scores, read_heads
 from brinell.models.device import select_device
-from brinell.models.export import export_forward, exported_file
+from brinell.models.export import exported_file
 from brinell.models.exports import weights_fingerprint
 from brinell.models.model import Description, Forward, Internals, Model, pad_batch
 from brinell.models.onnx import file_fingerprint, open_session, session_forward
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
-from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe
+from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe, probe_images
 from brinell.models.quantise import INT8_FACTS, fp8_module, is_dynamic, quantise_file
+from brinell.models.runtimes import EXPORTED, processor_forward
 from brinell.models.segmentation import PixelOutput
+from brinell.models.ways import COMPILED, EAGER, expected
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -93,7 +96,7 @@ def from_module(
     module = module.eval().requires_grad_(False)
     probed = probe(module.to(device, torch.float32), description, device)
     forward, running = fastest_forward(module, name, description.preprocess, device, execution)
-    differentiable = torch_forward(module, execution) if running["runtime"] != "onnxruntime" else module
+    differentiable = torch_forward(module, execution) if running["runtime"] not in EXPORTED else module
 
     def log_probabilities(images: Tensor) -> Tensor:
         return differentiable(images).to(torch.float32).clamp(min=1e-30).log()
@@ -122,7 +125,7 @@ def segmenter_from_module(
     fingerprint, code = weights_fingerprint(module), code_digest(module)
     pixels = PixelOutput(module, output, name).eval().requires_grad_(False).to(device, torch.float32)
     forward, running = fastest_forward(pixels, name, description.preprocess, device, execution)
-    differentiable = torch_forward(pixels, execution) if running["runtime"] != "onnxruntime" else pixels
+    differentiable = torch_forward(pixels, execution) if running["runtime"] not in EXPORTED else pixels
     facts = {"source": description.source, **running, "precision": execution.precision, "device": str(device)}
     facts |= code_facts(code)
     model, reading = make_segmenter(forward, description, device=device, fingerprint=fingerprint, facts=facts)
@@ -144,7 +147,7 @@ def code_facts(digest: str | None) -> dict[str, str]:
 
 def _detector_from_module(module: nn.Module, decoding: Decoding, description: Description, execution: Execution) -> Model:
     name = description.name
-    if execution.runtime == "onnxruntime" or execution.compile:
+    if execution.runtime in EXPORTED or execution.compile:
         raise ConfigError(
             f"detector {name} is a torch module, which runs in eager torch only; use runtime auto without --compile"
         )
@@ -156,11 +159,8 @@ def _detector_from_module(module: nn.Module, decoding: Decoding, description: De
     def heads(images: Tensor) -> Heads:
         return read_heads(run(images), decoding, name)
 
-    def best_scores(images: Tensor) -> Tensor:
-        found = heads(images)
-        if found.labels is not None:
-            raise ModelError("it returns labels in addition to scores, so a class has no gradient")
-        return box_probabilities(found, decoding).amax(1).clamp(min=1e-30).log()
+    def boxes(images: Tensor) -> BoxScores:
+        return box_scores(heads(images), decoding, *images.shape[2:])
 
     facts = {
         "source": description.source,
@@ -170,7 +170,7 @@ def _detector_from_module(module: nn.Module, decoding: Decoding, description: De
         **code_facts(code_digest(module)),
     }
     model = make_detector(heads, decoding, description, device=device, fingerprint=fingerprint, facts=facts)
-    return replace(model, internals=Internals(module, best_scores))
+    return replace(model, internals=Internals(module, boxes=boxes))
 
 
 def fastest_forward(
@@ -179,22 +179,29 @@ def fastest_forward(
     """Return the fastest way to run a module that the options allow, its name, and why it is not a faster one."""
     plain = execution.precision == "fp32" and not execution.compile
     slower: dict[str, str] = {}
-    if execution.runtime == "onnxruntime" and (device.type != "cpu" or not plain):
-        raise ConfigError("runtime onnxruntime needs the CPU, fp32 and no --compile; use runtime torch or auto")
+    if execution.runtime in EXPORTED and (device.type != "cpu" or not plain):
+        raise ConfigError(f"runtime {execution.runtime} needs the CPU, fp32 and no --compile; use runtime torch or auto")
     if device.type == "cpu" and plain and execution.runtime != "torch":
         try:
-            return export_forward(module, preprocess, name), {"runtime": "onnxruntime"}
+            forward, runtime = processor_forward(module, preprocess, name, execution.runtime)
+            return forward, {"runtime": runtime}
         except (MissingExtra, ModelError) as error:
-            if execution.runtime == "onnxruntime":
+            if execution.runtime in EXPORTED:
                 raise
             slower = {"slower": str(error)}
     dtype = DTYPES[execution.precision]
     layout = torch.channels_last if execution.channels_last else torch.contiguous_format
     module.to(device, dtype).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
-    if not execution.compile:
-        return torch_forward(module, execution), {"runtime": "torch", **slower}
-    compiled = torch_forward(torch.compile(module), execution)
-    return lambda images: compiled(pad_batch(images))[: len(images)], {"runtime": "torch compiled"}
+    if execution.compile:
+        compiled = torch_forward(compile_module(module, COMPILED), execution)
+        return lambda images: compiled(pad_batch(images))[: len(images)], {"runtime": COMPILED}
+    if device.type == "cuda" and execution.runtime == "auto":
+        images = preprocess.normalise(probe_images(preprocess).to(device))
+        forward, runtime = accelerated(
+            module, lambda one: torch_forward(one, execution), images, execution.precision, expected()
+        )
+        return forward, {"runtime": runtime}
+    return torch_forward(module, execution), {"runtime": EAGER, **slower}
 
 
 def torch_forward(module: Forward, execution: Execution) -> Forward:

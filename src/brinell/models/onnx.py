@@ -15,11 +15,12 @@ from torch import Tensor
 
 from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
-from brinell.errors import MissingExtra, ModelError
+from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.models.detection import Heads, read_heads
 from brinell.models.device import select_device
 from brinell.models.model import Description, Forward, Model
 from brinell.models.onnx_metadata import Known, read_known
+from brinell.models.openvino import OpenVinoSession
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe
@@ -45,6 +46,10 @@ def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
         file = quantise_file(file, options, preprocess, last=last)
         session = open_session(file, device)
         facts["quantised"] = f"{options.quantise} by onnxruntime" if options.quantise == "int8" else "fp8 weights"
+    if execution.runtime == "openvino":
+        if device.type != "cpu":
+            raise ConfigError("runtime openvino needs the CPU; use --device cpu, or runtime auto")
+        session, facts["runtime"] = OpenVinoSession(file), "openvino"
     fingerprint = file_fingerprint(file)
     if options.task == "embedding":
         from brinell.models.embedders import check_embedder, make_embedder  # it imports this module

@@ -28,7 +28,8 @@ _RANGES = {  # of Image.NominalPixelRange, as mean and std of values in [0, 1]
     "Normalized_0_1": (0.0, 1.0),
     "Normalized_1_1": (0.5, 0.5),
 }
-_MOST_YOLO_COLUMNS = 6  # of an output whose boxes were suppressed already: box, score and class
+_YOLO_COLUMNS = 6  # of an output whose boxes were suppressed already: box, score and class
+_MOST_SUPPRESSED = 1000  # rows of such an output; others have a row for each of thousands of anchors
 
 
 @dataclass(frozen=True)
@@ -151,17 +152,25 @@ def _read_yolo(metadata: Mapping[str, str], outputs: Sequence[Sequence[Any]], kn
         preprocess = replace(preprocess, short_side=max(preprocess.height, preprocess.width))
     else:
         preprocess = replace(preprocess, fill=LETTERBOX_FILL)
-        options |= _yolo_boxes(outputs, len(names))
+        options |= _yolo_boxes(metadata, outputs, len(names))
     return Known(preprocess, Classes(tuple(map(str, names))), options, stride)
 
 
-def _yolo_boxes(outputs: Sequence[Sequence[Any]], classes: int) -> dict[str, Any]:
-    """Return how boxes are written, by the shape of the output."""
+def _yolo_boxes(metadata: Mapping[str, str], outputs: Sequence[Sequence[Any]], classes: int) -> dict[str, Any]:
+    """Return how boxes are written, by the shape of the output: (columns, anchors), or (anchors, columns) of older ones."""
     sides = [side for side in outputs[0][1:] if isinstance(side, int)] if len(outputs) == 1 else []
-    if sides and sides[-1] == _MOST_YOLO_COLUMNS and 4 + classes != _MOST_YOLO_COLUMNS:
+    if sides and sides[-1] == _YOLO_COLUMNS and _is_suppressed(metadata, sides):
         return {"box_format": "xyxy", "box_units": "pixels", "labels": "column"}
     boxes = {"box_format": "cxcywh", "box_units": "pixels"}
     return boxes | ({"objectness": "column"} if 5 + classes in sides and 4 + classes not in sides else {})
+
+
+def _is_suppressed(metadata: Mapping[str, str], sides: Sequence[int]) -> bool:
+    """Whether the network suppresses boxes itself, as newer exporters say; by the number of rows for others."""
+    settings = _literal(metadata, "args")
+    if metadata.get("end2end") == "True" or (isinstance(settings, dict) and settings.get("nms")):
+        return True
+    return "end2end" not in metadata and sides[0] <= _MOST_SUPPRESSED
 
 
 def _literal(metadata: Mapping[str, str], key: str) -> Any:

@@ -127,48 +127,57 @@ def torchvision_task(name: str) -> Task:
     return "detection" if name in models.list_models(module=models.detection) else "classification"
 
 
-def torchvision_detector(name: str, options: ModelOptions, *, trust: bool) -> Built:
-    """Build a torchvision detector. Images are stretched to the size that it resizes the shorter side to."""
+# what builds a network with random weights; dense ones have pretrained backbones unless told otherwise
+_BARE_CLASSIFIER: dict[str, Any] = {"weights": None}
+_BARE_DENSE: dict[str, Any] = {"weights": None, "weights_backbone": None}
+
+
+def _torchvision_network(
+    name: str, options: ModelOptions, bare: dict[str, Any], *, trust: bool
+) -> tuple[Any, Any, Classes | None]:
+    """Return a network of torchvision, its default weights, and the classes of these if it has as many outputs."""
     models = _torchvision_models()
     weights = models.get_model_weights(name).DEFAULT
     categories = Classes(tuple(weights.meta["categories"]))
 
     def build(classes: int | None, pretrained: bool) -> Any:
-        arguments = {"weights": weights} if pretrained else {"weights": None, "weights_backbone": None}
-        more = {} if classes is None else {"num_classes": classes}
+        arguments = {"weights": weights} if pretrained else dict(bare)
+        if classes is not None:
+            arguments["num_classes"] = classes
         with contextlib.nullcontext() if trust else _weights_only():
-            return build_by(lambda: models.get_model(name, **arguments, **more), f"torchvision:{name}")
+            return build_by(lambda: models.get_model(name, **arguments), f"torchvision:{name}")
 
     module, outputs = _with_weights(build, options, len(categories), trust=trust)
-    transform: Any = module.transform
+    return module, weights, categories if outputs == len(categories) else None
+
+
+def torchvision_detector(name: str, options: ModelOptions, *, trust: bool) -> Built:
+    """Build a torchvision detector. Images are stretched to the size that it resizes the shorter side to."""
+    module, _, classes = _torchvision_network(name, options, _BARE_DENSE, trust=trust)
+    transform = module.transform
     height, width = getattr(transform, "fixed_size", None) or (transform.min_size[-1],) * 2
     known = Preprocess(height=height, width=width, interpolation="bilinear")  # it normalises images itself
-    return _Images(module), known, categories if outputs == len(categories) else None
+    return _Images(module), known, classes
 
 
 def torchvision_segmenter(name: str, options: ModelOptions, *, trust: bool) -> Built:
     """Build a torchvision segmenter. Images are stretched to the size that its weights resize the shorter side to."""
-    models = _torchvision_models()
-    weights = models.get_model_weights(name).DEFAULT
-    categories = Classes(tuple(weights.meta["categories"]))
+    module, weights, classes = _torchvision_network(name, options, _BARE_DENSE, trust=trust)
+    (side,) = weights.transforms().resize_size
+    return module, _described_by_torchvision(weights, side), classes
 
-    def build(classes: int | None, pretrained: bool) -> Any:
-        arguments = {"weights": weights} if pretrained else {"weights": None, "weights_backbone": None}
-        more = {} if classes is None else {"num_classes": classes}
-        with contextlib.nullcontext() if trust else _weights_only():
-            return build_by(lambda: models.get_model(name, **arguments, **more), f"torchvision:{name}")
 
-    module, outputs = _with_weights(build, options, len(categories), trust=trust)
+def _described_by_torchvision(weights: Any, side: int, short_side: int | None = None) -> Preprocess:
+    """Return the preprocessing of weights, for square images of a side."""
     recipe = weights.transforms()
-    (side,) = recipe.resize_size
-    known = Preprocess(
+    return Preprocess(
         height=side,
         width=side,
+        short_side=short_side,
         interpolation=read_interpolation(recipe.interpolation.value),
         mean=tuple(recipe.mean),
         std=tuple(recipe.std),
     )
-    return module, known, categories if outputs == len(categories) else None
 
 
 class _Images(nn.Module):
@@ -191,28 +200,13 @@ def torchvision_model(name: str, options: ModelOptions, *, trust: bool) -> Built
         raise ModelError(
             f"torchvision has no classifier, detector or segmenter {name!r}; {nearest(name, classifiers + others)}"
         )
-    weights = models.get_model_weights(name).DEFAULT
-
-    def build(classes: int | None, pretrained: bool) -> Any:
-        more = {} if classes is None else {"num_classes": classes}
-        with contextlib.nullcontext() if trust else _weights_only():
-            chosen = weights if pretrained else None
-            return build_by(lambda: models.get_model(name, weights=chosen, **more), f"torchvision:{name}")
-
-    module, outputs = _with_weights(build, options, len(weights.meta["categories"]), trust=trust)
+    module, weights, classes = _torchvision_network(name, options, _BARE_CLASSIFIER, trust=trust)
     if options.task == "embedding":
         _refuse_checkpoint(options)
         module = without_head(module)
     recipe = weights.transforms()
-    known = Preprocess(
-        height=recipe.crop_size[0],
-        width=recipe.crop_size[0],
-        short_side=recipe.resize_size[0],
-        interpolation=read_interpolation(recipe.interpolation.value),
-        mean=tuple(recipe.mean),
-        std=tuple(recipe.std),
-    )
-    return module, known, _imagenet_if(outputs)
+    known = _described_by_torchvision(weights, recipe.crop_size[0], recipe.resize_size[0])
+    return module, known, None if classes is None else _imagenet_if(len(classes))
 
 
 def without_head(module: nn.Module) -> nn.Module:

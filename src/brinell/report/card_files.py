@@ -26,6 +26,7 @@ SHOWN = 3  # pairs of pictures
 TRACK = (230, 580)  # where 0 and 100 of a strip are
 RANGE, DOT, RIGHT, WRONG = "#a9c4de", "#1b5f9e", "#0f5f36", "#a3201a"
 _WIDER = 1.12  # common fonts are wider than the one that texts are measured with
+_BOLDER = 1.14  # and bold letters wider than those
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def _draw_pairs(drawing: _Drawing, pictures: Sequence[Picture]) -> None:
         y = top + SIDE
         answers = f"{picture.before} → {picture.after}"
         for text, weight in ((picture.heading, 600), (answers, 400)):
-            for line in _wrap(text, 11.5, across - 16)[:3]:
+            for line in _wrap(text, 11.5, (across - 16) / (_BOLDER if weight > 400 else 1), most=3):
                 y += 16
                 drawing.text(left, y, line, size=11.5, weight=weight)
         lowest = max(lowest, y)
@@ -159,8 +160,8 @@ def _width(text: str, size: float) -> float:
     return _WIDER * float(ImageFont.load_default(size).getlength(known))
 
 
-def _wrap(text: str, size: float, width: float) -> list[str]:
-    """Return a text in lines of at most this width; a word that is wider is cut."""
+def _wrap(text: str, size: float, width: float, most: int | None = None) -> list[str]:
+    """Break a text into lines of at most this width, and cut wider words and the last line to fit."""
     lines: list[str] = []
     for word in text.split():
         longer = f"{lines[-1]} {word}" if lines else word
@@ -168,7 +169,9 @@ def _wrap(text: str, size: float, width: float) -> list[str]:
             lines[-1] = longer
         else:
             lines.append(_fit(word, size, width))
-    return lines
+    if most is None or len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], _fit(f"{lines[most - 1]} …", size, width)]
 
 
 def _fit(text: str, size: float, width: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib
 import re
+import textwrap
 from typing import Any
 
 from brinell.report.section import Chart
@@ -36,6 +37,7 @@ THEME: dict[str, Any] = {
     "tick": {"color": INK},
     "text": {"color": INK},
 }
+LETTER = 7.5  # pixels of a letter of a title
 _LABEL = re.compile(r'(<(?:path|rect|line|text|circle)\b[^>]*?) aria-label="([^"]*)"([^>]*?)(/>|>)', re.DOTALL)
 _ARIA = re.compile(r' (?:role|aria-[a-z]+)="[^"]*"')
 
@@ -44,10 +46,18 @@ def draw_svg(chart: Chart, *, legend: bool = True) -> str:
     """Return a chart as a whole SVG file, in light colours."""
     vl_convert = importlib.import_module("vl_convert")  # slow to import, and needed for figures alone
     spec = chart.to_dict()
+    _wrap_title(spec)
     own = spec.get("config", {})
     spec["config"] = THEME | {key: value for key, value in own.items() if key != "view"}
     text: str = vl_convert.vegalite_to_svg(spec if legend else _without_legends(spec))
     return text
+
+
+def _wrap_title(spec: dict[str, Any]) -> None:
+    """Give a title that is wider than its limit several lines; otherwise its end would be cut off."""
+    title = spec.get("title")
+    if isinstance(title, dict) and isinstance(title.get("text"), str) and "limit" in title:
+        title["text"] = textwrap.wrap(title["text"], max(8, int(title["limit"] / LETTER))) or ""
 
 
 def _without_legends(spec: Any) -> Any:

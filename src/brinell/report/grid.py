@@ -79,15 +79,20 @@ class Grid:
         return self.styles[row] if self.styles else ""
 
     def _repr_html_(self) -> str:
-        """Return the table as HTML."""
+        """Return the table as HTML. Alignment is written out: notebooks and pages align cells by rules of their own."""
+        sides = ["left" if index in self.left else "right" for index in range(len(self.heads))]
         title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
-        heads = "".join(f"<th>{html.escape(head)}</th>" for head in self.heads)
+        heads = "".join(_cell("th", head, side) for head, side in zip(self.heads, sides, strict=True))
         rows = "".join(
-            f"<tr><th>{_html(first)}</th>{''.join(f'<td>{_html(cell)}</td>' for cell in rest)}</tr>"
-            for first, *rest in self.rows
+            f"<tr>{''.join(_cell('td' if index else 'th', row[index], side) for index, side in enumerate(sides))}</tr>"
+            for row in self.rows
         )
         note = f"<p><small>{html.escape(self.note)}</small></p>" if self.note else ""
-        return f"<table>{title}<tr>{heads}</tr>{rows}</table>{note}"
+        return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{note}"
+
+
+def _cell(tag: str, text: str, side: str) -> str:
+    return f"<{tag} style='text-align: {side}'>{_html(text)}</{tag}>"
 
 
 def _longest(words: Iterable[str]) -> int:

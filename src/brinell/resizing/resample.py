@@ -198,30 +198,41 @@ class Support:
 
 def _resize_by_rows(images: Tensor, height: int, width: int, how: Filter) -> Tensor:
     """Resize as Pillow does, by weighted sums of whole rows: with few weights this is faster than Pillow."""
-    across = _turn(_resize_rows(_turn(images), width, how))
-    return _resize_rows(across, height, how)
-
-
-def _resize_rows(images: Tensor, size: int, how: Filter) -> Tensor:
-    source = images.shape[2]
-    if source == size:
-        return images
-    first, weights = taps(source, size, how, images.device)
-    if weights.shape[1] == 1:
-        return images.index_select(2, first)
-    total = torch.full((1,), 1 << (BITS - 1), dtype=torch.int32)
-    for number, weight in enumerate(weights.unbind(1)):
-        rows = images.index_select(2, (first + number).clamp_(max=source - 1))
-        total = rows.to(torch.int32).mul_(weight[:, None]).add_(total)
-    return total.bitwise_right_shift_(BITS).to(torch.uint8)
-
-
-def _turn(images: Tensor) -> Tensor:
-    """Transpose images on the host, several times faster than torch."""
     planes = images.contiguous().flatten(0, 1).numpy()
-    return torch.from_numpy(np.stack([cv2.transpose(plane) for plane in planes])).view(
-        *images.shape[:2], -1, images.shape[2]
-    )
+    first, *others = _row_taps(planes.shape[2], width, how)
+    across = _turn(_resize_rows(_turn(planes), width, how)) if others else planes.take(first[0], 2)
+    return torch.from_numpy(_resize_rows(across, height, how)).view(*images.shape[:2], height, width)
+
+
+def _resize_rows(planes: np.ndarray, size: int, how: Filter) -> np.ndarray:
+    """Resize planes (n, H, W) along columns; in NumPy, whose integers are faster than torch's on a CPU."""
+    (rows, weights), *others = _row_taps(planes.shape[1], size, how)
+    if not others:
+        return planes.take(rows, 1)
+    total: np.ndarray = np.multiply(planes.take(rows, 1), weights, dtype=np.int32)
+    for rows, weights in others:
+        total += np.multiply(planes.take(rows, 1), weights, dtype=np.int32)
+    total += 1 << (BITS - 1)
+    total >>= BITS
+    return total.astype(np.uint8)
+
+
+@lru_cache(256)
+def _row_taps(source: int, size: int, how: Filter) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the source pixels and weights (n, 1) of all targets: their first ones, then their second ones …"""
+    first, weights = (part.numpy() for part in taps(source, size, how, torch.device("cpu")))
+    return [
+        ((first + number).clip(max=source - 1), weights[:, number : number + 1].copy())
+        for number in range(weights.shape[1])
+    ]
+
+
+def _turn(planes: np.ndarray) -> np.ndarray:
+    """Transpose planes (n, H, W), several times faster than NumPy and torch."""
+    made = np.empty((len(planes), planes.shape[2], planes.shape[1]), planes.dtype)
+    for plane, target in zip(planes, made, strict=True):
+        cv2.transpose(plane, dst=target)
+    return made
 
 
 def _resize_by_pillow(images: Tensor, height: int, width: int, how: Filter) -> Tensor:

@@ -13,6 +13,7 @@ from typing import IO, Any, TypeVar
 
 A = TypeVar("A")
 
+HALF_WRITTEN = ".part"  # how the name of a file ends while it is written
 ATTEMPTS = 4
 PAUSE = 0.5  # seconds before the second attempt; twice as long before each further one
 # another attempt would end in the same way
@@ -35,12 +36,13 @@ def read_bytes(fs: Any, path: str) -> bytes:
 
 def replace_bytes(fs: Any, path: str, data: bytes) -> None:
     """Write a file that appears whole or not at all: under another name first, then renamed."""
-    part = f"{path}.{uuid.uuid4().hex}.part"
+    part = f"{path}.{uuid.uuid4().hex}{HALF_WRITTEN}"
     try:
         if is_local(fs):
-            _write_through(Path(part), data)
-            Path(part).replace(path)
-            _sync_folder(Path(path).parent)
+            try:
+                _replace(Path(path), Path(part), data)
+            except FileNotFoundError:  # another process, which has finished the run, has just removed the folder
+                _replace(Path(path), Path(part), data)
             return
         with_retries(fs, lambda: fs.makedirs(posixpath.dirname(path), exist_ok=True))
         with_retries(fs, lambda: fs.pipe_file(part, data))
@@ -54,7 +56,7 @@ def replace_bytes(fs: Any, path: str, data: bytes) -> None:
 @contextlib.contextmanager
 def replacing(fs: Any, path: str) -> Iterator[IO[bytes]]:
     """Yield a file to write piece by piece; it appears whole when the context ends, or not at all."""
-    part = f"{path}.{uuid.uuid4().hex}.part"
+    part = f"{path}.{uuid.uuid4().hex}{HALF_WRITTEN}"
     try:
         fs.makedirs(posixpath.dirname(path), exist_ok=True)
         with fs.open(part, "wb") as file:
@@ -94,7 +96,7 @@ def create_bytes(fs: Any, path: str, data: bytes) -> bool:
         except FileExistsError:
             return False
         return True
-    part = Path(f"{path}.{uuid.uuid4().hex}.part")
+    part = Path(f"{path}.{uuid.uuid4().hex}{HALF_WRITTEN}")
     try:
         _write_through(part, data)
         os.link(part, path)  # unlike a rename, it fails if the file exists
@@ -118,6 +120,12 @@ def with_retries(fs: Any, work: Callable[[], A]) -> A:
                 raise
             time.sleep(PAUSE * 2**attempt)
     raise AssertionError
+
+
+def _replace(path: Path, part: Path, data: bytes) -> None:
+    _write_through(part, data)
+    part.replace(path)
+    _sync_folder(path.parent)
 
 
 def _write_through(path: Path, data: bytes) -> None:

@@ -6,9 +6,10 @@ import heapq
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -73,13 +74,24 @@ class Status:
         return {"version": 1, **asdict(self), "done": self.done, "total": self.total}
 
 
+@dataclass(frozen=True)
+class _Folder:
+    """Files of rows under one change: the shards that they hold, when one was written last, and when each was."""
+
+    lens: str
+    model: str
+    shards: list[int]
+    changed: float
+    times: Callable[[], list[float]]
+
+
 @dataclass
 class _Seen:
     """What the files of rows say, counted as they are listed."""
 
     jobs: Counter[tuple[str, str]] = field(default_factory=Counter)
     parts: Counter[int] = field(default_factory=Counter)
-    times: list[float] = field(default_factory=list)  # a heap of the latest ones
+    times: list[float] = field(default_factory=list)  # the latest ones, latest first
 
 
 def read_status(url: str, now: float | None = None) -> Status:
@@ -102,12 +114,12 @@ def read_status(url: str, now: float | None = None) -> Status:
     finished = bool(manifest.get("finished"))
     left = sum(max(0, job.total - job.done) for job in jobs if job.total is not None)
     rate, idle = _rate(seen.times), now - max(seen.times) if seen.times else None
-    owned = _owned(shards, totals, count)
+    owned, by_number = _owned(shards, totals, count), {record.number: record for record in records}
     return Status(
         store.url,
         finished,
         jobs,
-        tuple(_part(number, records, seen, owned, now) for number in range(1, count + 1)),
+        tuple(_part(number, by_number.get(number), seen, owned, now) for number in range(1, count + 1)),
         rate,
         idle,
         left / rate if rate and left and not finished else None,
@@ -132,8 +144,7 @@ def _owned(shards: Mapping[str, int], totals: Mapping[str, int], count: int) -> 
     return owned
 
 
-def _part(number: int, records: list[Record], seen: _Seen, owned: Counter[int], now: float) -> PartStatus:
-    record = next((record for record in records if record.number == number), None)
+def _part(number: int, record: Record | None, seen: _Seen, owned: Counter[int], now: float) -> PartStatus:
     done, total = seen.parts[number], owned[number]
     if record is None:
         return PartStatus(number, MISSING, done, total)
@@ -148,51 +159,66 @@ def _part(number: int, records: list[Record], seen: _Seen, owned: Counter[int], 
 def _look(store: Store, owner: Mapping[str, tuple[int, ...]]) -> _Seen:
     """Count the files of rows by job and by part, and keep the latest times: memory doesn't grow with the run."""
     seen = _Seen()
-    for lens, model, shard, written in _units(store):
-        seen.jobs[lens, model] += 1
-        parts = owner.get(f"{lens}/{model}", ())
-        if shard < len(parts):
-            seen.parts[parts[shard]] += 1
-        if len(seen.times) < RECENT:
-            heapq.heappush(seen.times, written)
-        elif written > seen.times[0]:
-            heapq.heapreplace(seen.times, written)
+    for folder in _local(store.path("rows")) if store.is_local else _remote(store):
+        seen.jobs[folder.lens, folder.model] += len(folder.shards)
+        parts = owner.get(f"{folder.lens}/{folder.model}", ())
+        seen.parts.update(parts[shard] for shard in folder.shards if shard < len(parts))
+        if len(seen.times) < RECENT or folder.changed > seen.times[-1]:
+            seen.times = heapq.nlargest(RECENT, (*seen.times, *folder.times()))
     return seen
 
 
-def _units(store: Store) -> Iterator[tuple[str, str, int, float]]:
-    """Yield lens, model, shard and time of every file of rows."""
-    listing = _local(store.path("rows")) if store.is_local else _remote(store)
-    for path, written in listing:
-        lens, model, _, name = path.split("/")
-        if name.endswith(".parquet") and name[:-8].isdecimal():
-            yield unquote(lens), unquote(model), int(name[:-8]), written
+def _shard(name: str) -> int | None:
+    """Return the shard of a file of rows; None if it is another file."""
+    return int(name[:-8]) if name.endswith(".parquet") and name[:-8].isdecimal() else None
 
 
-def _local(root: str) -> Iterator[tuple[str, float]]:
-    """Yield the paths below a folder, relative to it, and when they were written."""
-    waiting = [""]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            found = os.scandir(os.path.join(root, folder))
-        except FileNotFoundError:
-            continue
-        with found:
-            for entry in found:
-                path = f"{folder}/{entry.name}" if folder else entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(path)
-                elif path.count("/") == 3:
-                    yield path, entry.stat().st_mtime
+def _local(root: str) -> Iterator[_Folder]:
+    """Yield the folders of a run's units, the one that was changed last first.
+
+    The time of every file takes a system call, and only the latest ones are wanted: older folders don't have them.
+    """
+    changed: dict[tuple[str, ...], tuple[float, str]] = {}
+    for lens in _entries(root):
+        for model in _entries(lens.path):
+            for operator in _entries(model.path):
+                if operator.is_dir(follow_symlinks=False):
+                    changed[lens.name, model.name, operator.name] = _time(operator), operator.path
+    for (first, second, _), (latest, path) in sorted(changed.items(), key=lambda item: item[1], reverse=True):
+        units = {shard: entry for entry in _entries(path) if (shard := _shard(entry.name)) is not None}
+        yield _Folder(unquote(first), unquote(second), list(units), latest, partial(_times, units.values()))
 
 
-def _remote(store: Store) -> Iterator[tuple[str, float]]:
-    """Yield the same for the objects at a URL, folder by folder."""
+def _entries(path: str) -> list[os.DirEntry[str]]:
+    """Return what is in a folder; nothing if it is none."""
+    try:
+        with os.scandir(path) as found:
+            return list(found)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _times(entries: Iterable[os.DirEntry[str]]) -> list[float]:
+    return [_time(entry) for entry in entries]
+
+
+def _time(entry: os.DirEntry[str]) -> float:
+    """Return when a file or folder was written; 0 if it is gone."""
+    try:
+        return entry.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _remote(store: Store) -> Iterator[_Folder]:
+    """Yield the same for the objects at a URL; a listing has their times."""
     root = store.path("rows")
     for folder, _, files in store.fs.walk(root, detail=True):
-        for name, facts in files.items() if folder.removeprefix(root).strip("/").count("/") == 2 else ():
-            yield f"{folder.removeprefix(root).strip('/')}/{name}", _written(facts)
+        place = folder.removeprefix(root).strip("/").split("/")
+        units = {shard: _written(facts) for name, facts in files.items() if (shard := _shard(name)) is not None}
+        if len(place) == 3 and units:
+            times = list(units.values())
+            yield _Folder(unquote(place[0]), unquote(place[1]), list(units), max(times), partial(list, times))
 
 
 def _written(facts: Mapping[str, Any]) -> float:

@@ -31,7 +31,7 @@ from urllib.parse import quote
 import duckdb
 
 from brinell.errors import DamagedFile, RunError
-from brinell.runs.files import create_bytes, is_local, read_bytes, replace_bytes, replacing, with_retries
+from brinell.runs.files import HALF_WRITTEN, create_bytes, is_local, read_bytes, replace_bytes, replacing, with_retries
 from brinell.runs.local import open_folder
 from brinell.runs.schema import CLEAN, ROWS, SAMPLES, Unit
 from brinell.runs.tables import create_table, digest, pack, read_into, read_parquet, read_share, with_share
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 GATE = "gate.json"
 FORMAT = 1  # of a run's folder; others are refused with instructions
 UNFINISHED = "unfinished"  # folder of the answers of long units so far
+_OWNED = (("rows", ""), ("exhibits", ""), ("manifest.json.",), ("samples.parquet.",), ("clean.parquet.",))
 _FEW = 32  # files that are looked for one by one, without listing all of them
 _SMALL = 32_000_000  # bytes of row files that are read into memory at once
 _PARTS = ("identity", "models", "operators", "versions", "execution")  # of a manifest, all mappings
@@ -157,6 +158,13 @@ class Store:
         """Remove a file or folder, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             with_retries(self.fs, lambda: self.fs.rm(self.path(*parts), recursive=True))
+
+    def remove_parts(self) -> None:
+        """Remove what a killed process has left half-written of files that only runs write."""
+        owned = tuple(self.path(*name) for name in _OWNED)
+        for path in self.fs.find(self.path()):
+            if path.endswith(HALF_WRITTEN) and path.startswith(owned):
+                self.fs.rm_file(path)
 
     # ---- manifest ----
 

@@ -24,6 +24,7 @@ from brinell.engine.shards import Entry, Images, id_numbers, load_images
 from brinell.engine.threads import halving, one_each_core
 from brinell.lenses.lens import Lens
 from brinell.lenses.method import Trials
+from brinell.lenses.scenes import Move
 from brinell.marks import Mark
 from brinell.models.marking import marker_of
 from brinell.models.preprocess import Preprocess
@@ -33,7 +34,7 @@ from brinell.saliency.findings import COLUMNS
 from brinell.saliency.mapper import SaliencyMapper
 from brinell.saliency.overlays import draw_sheet
 from brinell.saliency.selection import Rows
-from brinell.saliency.shift import Shift, compare_maps, hot_pixels
+from brinell.saliency.shift import Shift, compare_maps, fullest_cell, hot_pixels
 from brinell.types import Dataset
 
 BATCH = 16
@@ -104,7 +105,7 @@ class PairBatch:
         else:
             self.first, labels = self.evaluator.renderer.inputs, self.evaluator.labels
             self.first_predictions = self.evaluator.clean.verdict.prediction
-        self.first_maps = self._maps(self.first, self._targets(self.first_predictions, labels))
+        self.first_maps, self.first_boxes = self._maps(self.first, self._targets(self.first_predictions, labels))
 
     def _evaluator(self, entries: list[Entry], source: ImageSource) -> Evaluator:
         method, model = self.mapped.lens.method, self.model
@@ -167,8 +168,8 @@ class PairBatch:
                 predicted, failed = self._query(images, trials, part)
             else:
                 predicted, failed = stored[part].to(images.device), failed_rows[rows[part]]
-            maps = self._maps(images, self._targets(predicted, labels[part.to(labels.device)]))
-            before = self.first_maps[self.before[rows[part]].to(maps.device)]
+            before, near = self._before(trials, part, rows[part])
+            maps, _ = self._maps(images, self._targets(predicted, labels[part.to(labels.device)]), near)
             shifts.append(compare_maps(before, maps, self.mapped.options.cells))
             order.append(part)
             predictions.append(predicted.cpu())
@@ -180,6 +181,22 @@ class PairBatch:
             failures = failed_rows.numpy()[indices]  # by the lens's own criterion
         table = self._table(shifts, indices, torch.cat(predictions).numpy(), failures, control=control)
         return (table.filter(pa.array(~failures)), indices[~failures]) if control else (table, indices)
+
+    def _before(self, trials: Trials, part: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the first maps of some trials, which are of these rows, and the boxes that they are of.
+
+        A detector's move with the image, so that a map shifts only if it leaves the object. Other images, such as the other
+        window of a pair, are compared as they are.
+        """
+        first = self.before[rows].to(self.first_maps.device)
+        maps, boxes = self.first_maps[first], self.first_boxes[first]
+        if self.model.detector is None or self.mapped.paired:
+            return maps, boxes
+        samples = trials.samples[part]
+        move = Move(trials.change, trials.parameters[part], self.evaluator.renderer.layout(samples))
+        own = (self.before[rows] == samples).to(maps.device)
+        moved_maps, moved_boxes = move.masks(maps)[0].clamp(min=0), move.boxes(boxes[:, None])[:, 0]
+        return torch.where(own[:, None, None], moved_maps, maps), torch.where(own[:, None], moved_boxes, boxes)
 
     def _query(self, images: Tensor, trials: Trials, part: Tensor) -> tuple[Tensor, Tensor]:
         """Return the model's predictions for images of some trials, and whether they are wrong."""
@@ -196,13 +213,14 @@ class PairBatch:
 
     def draw(self, record: dict[str, Any]) -> Tensor:
         """Return a picture of the first row's pair, of which this record of the table is."""
-        image = self._render(self.trials(), torch.tensor([0]))
+        trials, one = self.trials(), torch.tensor([0])
+        image = self._render(trials, one)
         predicted, label = (torch.tensor([record[name]], device=image.device) for name in ("prediction", "label"))
         before = self.before[:1].to(image.device)
-        maps = torch.cat([self.first_maps[before], self._maps(image, self._targets(predicted, label))]).cpu()
-        images = torch.cat([self.first[before], image]).cpu()
-        fullest = [record["clean_cell"], record["cell"]]
-        return draw_sheet(images, maps, hot_pixels(maps), fullest, self.mapped.options.cells)
+        after, _ = self._maps(image, self._targets(predicted, label), self._before(trials, one, one)[1])
+        maps = torch.cat([self.first_maps[before], after]).cpu()
+        images, hot, cells = torch.cat([self.first[before], image]).cpu(), hot_pixels(maps), self.mapped.options.cells
+        return draw_sheet(images, maps, hot, fullest_cell(hot, cells)[0].tolist(), cells)
 
     def marks(self) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
         """Return a detector's boxes in the first row's image before the change and after it; none of a classifier."""
@@ -223,16 +241,19 @@ class PairBatch:
             return labels
         return predictions
 
-    def _maps(self, images: Tensor, classes: Tensor) -> Tensor:
-        """Return saliency maps, computed in batches."""
+    def _maps(self, images: Tensor, classes: Tensor, near: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return saliency maps, computed in batches, and the boxes that a detector's are of."""
 
-        def compute(part: slice) -> Tensor:
-            return self.mapped.mapper.maps(images[part], classes[part])
+        def compute(part: slice) -> tuple[Tensor, Tensor]:
+            return self.mapped.mapper.box_maps(images[part], classes[part], None if near is None else near[part])
 
         if self.model.device.type == "cpu":
             parts = [slice(start, start + BATCH) for start in range(0, len(images), BATCH)]
-            return torch.cat(list(one_each_core(compute, parts)))
-        return torch.cat(halving(compute, len(images), 8 * BATCH)[0])
+            computed = list(one_each_core(compute, parts))
+        else:
+            computed = halving(compute, len(images), 8 * BATCH)[0]
+        maps, boxes = zip(*computed, strict=True)
+        return torch.cat(maps), torch.cat(boxes)
 
     def _table(
         self, shifts: list[Shift], indices: np.ndarray, predictions: np.ndarray, failed: np.ndarray, *, control: bool

@@ -42,7 +42,7 @@ def compare_saliency(
     layers, without, tables, pairs = {}, {}, [TABLE.empty_table()], []
     for model in setup.models:
         try:
-            mapper = open_mapper(model, options.method, options.layer_of(model.name))
+            mapper = open_mapper(model, options.method_of(model.task), options.layer_of(model.name))
         except NoSaliency as reason:
             without[model.name] = str(reason)
             reporter.say(f"{model.name} has no saliency maps: {reason}")

@@ -4,7 +4,7 @@ For a convolutional network it is the last convolution together with what follow
 block's sum or concatenation. A convolution that is the classifier, as in SqueezeNet, doesn't count: its channels are the
 classes, so every method would return a class's own channel as its map. For a transformer it is the last norm whose image
 tokens still influence the output: after the last attention only the class token does. Both are found by running the network
-once on plain images.
+once on plain images. `box_layers` finds a detector's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ MAX_PREFIX = 8  # tokens without an image position: class, distillation and regi
 _NORMS = (nn.LayerNorm, nn.RMSNorm)
 _PASSES_ON = (nn.Identity, nn.Dropout, nn.Dropout2d)  # when a network doesn't train
 ToMaps = Callable[[Tensor], Tensor]
+A = TypeVar("A")
 
 
 class NoSaliency(Exception):
@@ -72,7 +73,7 @@ class _Tokens:
 
 
 @dataclass(frozen=True, eq=False)
-class _Output:
+class Output:
     """What a module returned; lists of them are in the order of execution."""
 
     name: str
@@ -82,33 +83,34 @@ class _Output:
 
 def find_layer(module: nn.Module, score: Callable[[Tensor], Tensor], images: Tensor, name: str | None = None) -> Layer:
     """Return the layer of that name, or the default one. `score` returns (N, K) for images."""
-    outputs, scores = _record_outputs(module, score, images)
+    outputs, scores = record_outputs(module, score, images)
     height, width = images.shape[2:]
     if name is not None:
-        return _named_layer(outputs, name, height, width)
+        return named_layer(outputs, name, height, width)
     found = _last_features(outputs, scores)
-    norms = [one for one in outputs if isinstance(one.module, _NORMS) and _to_maps(one, height, width) is not None]
+    norms = [one for one in outputs if isinstance(one.module, _NORMS) and to_maps_of(one, height, width) is not None]
     if norms and (found is None or outputs.index(norms[-1]) > outputs.index(found)):
         found = _last_influential(norms, scores, height, width) or found
     if found is None:
         raise NoSaliency("it has no convolution and no image tokens; choose a layer with saliency.layer")
-    to_maps = _to_maps(found, height, width)
+    to_maps = to_maps_of(found, height, width)
     assert to_maps is not None
-    return Layer(found.name, found.module, to_maps, _title(outputs, found))
+    return Layer(found.name, found.module, to_maps, title_of(outputs, found))
 
 
-def _named_layer(outputs: list[_Output], name: str, height: int, width: int) -> Layer:
+def named_layer(outputs: list[Output], name: str, height: int, width: int) -> Layer:
+    """Return the layer of a name, or raise `NoSaliency`."""
     own = [one for one in outputs if one.name == name]
     if not own:
         known = list(dict.fromkeys(one.name for one in outputs if one.name))
         raise NoSaliency(f"it has no layer {name!r} that returns a tensor; {nearest(name, known)}")
-    to_maps = _to_maps(own[-1], height, width)
+    to_maps = to_maps_of(own[-1], height, width)
     if to_maps is None:
         raise NoSaliency(f"its layer {name!r} returns {tuple(own[-1].output.shape)}, which has no image positions")
-    return Layer(name, own[-1].module, to_maps, _title(outputs, own[-1]))
+    return Layer(name, own[-1].module, to_maps, title_of(outputs, own[-1]))
 
 
-def _title(outputs: list[_Output], found: _Output) -> str:
+def title_of(outputs: list[Output], found: Output) -> str:
     """Return a layer's name for people: activations are often named after nothing, or shared by the whole network."""
     shape, earlier = found.output.shape, outputs[: outputs.index(found) + 1]
     blocks = [one for one in earlier if one.output.shape == shape and any(map(_is_convolution, one.module.modules()))]
@@ -118,7 +120,7 @@ def _title(outputs: list[_Output], found: _Output) -> str:
     return source if isinstance(found.module, _PASSES_ON) else f"{source}, after {found.name}"
 
 
-def _last_features(outputs: list[_Output], scores: Tensor) -> _Output | None:
+def _last_features(outputs: list[Output], scores: Tensor) -> Output | None:
     """Return the last module with the size of the last convolution; the one before it if that is the classifier."""
     last = _last_convolution(outputs)
     found = _last_of_size(outputs, last)
@@ -128,12 +130,12 @@ def _last_features(outputs: list[_Output], scores: Tensor) -> _Output | None:
     return _last_of_size(before, _last_convolution(before)) or found
 
 
-def _last_convolution(outputs: list[_Output]) -> _Output | None:
+def _last_convolution(outputs: list[Output]) -> Output | None:
     """Return the last convolution that has positions."""
-    return next((one for one in reversed(outputs) if _is_convolution(one.module) and _positions(one.output) > 1), None)
+    return next((one for one in reversed(outputs) if _is_convolution(one.module) and positions(one.output) > 1), None)
 
 
-def _last_of_size(outputs: list[_Output], last: _Output | None) -> _Output | None:
+def _last_of_size(outputs: list[Output], last: Output | None) -> Output | None:
     """Return the last module with maps of the same size as a convolution."""
     if last is None:
         return None
@@ -157,45 +159,46 @@ def _is_class_map(maps: Tensor, scores: Tensor) -> bool:
     return total > 0 and own > 0.999 * total  # a softmax leaves rounding errors in the others
 
 
-def _last_influential(norms: list[_Output], scores: Tensor, height: int, width: int) -> _Output | None:
+def _last_influential(norms: list[Output], scores: Tensor, height: int, width: int) -> Output | None:
     """Return the last norm whose image tokens influence the scores."""
     gradients = torch.autograd.grad(scores.amax(1).sum(), [one.output for one in norms], allow_unused=True)
     for one, gradient in reversed(list(zip(norms, gradients, strict=True))):
-        to_maps = _to_maps(one, height, width)
+        to_maps = to_maps_of(one, height, width)
         if gradient is not None and to_maps is not None and bool((to_maps(gradient) != 0).any()):
             return one
     return None
 
 
-def _to_maps(one: _Output, height: int, width: int) -> ToMaps | None:
+def to_maps_of(one: Output, height: int, width: int) -> ToMaps | None:
     """Return how an output becomes maps; None if it has no image positions."""
     output = one.output
     if output.ndim == 3:
         return arrange_tokens(output.shape[1], height, width)
-    if output.ndim != 4 or _positions(output) == 1:
+    if output.ndim != 4 or positions(output) == 1:
         return None
     last = isinstance(one.module, _NORMS) and output.shape[3] == one.module.normalized_shape[-1]
     return channels_first if last else keep_maps
 
 
-def _positions(output: Tensor) -> int:
+def positions(output: Tensor) -> int:
+    """Return the number of image positions of maps (N, C, h, w)."""
     return math.prod(output.shape[2:]) if output.ndim == 4 else 0
 
 
-def _record_outputs(module: nn.Module, score: Callable[[Tensor], Tensor], images: Tensor) -> tuple[list[_Output], Tensor]:
-    """Return what each part of a network returns for images, and its scores."""
-    outputs: list[_Output] = []
+def record_outputs(module: nn.Module, run: Callable[[Tensor], A], images: Tensor) -> tuple[list[Output], A]:
+    """Return what each part of a network returns for images, and what `run` makes of the whole."""
+    outputs: list[Output] = []
     names = {part: name for name, part in module.named_modules()}
 
     def record(part: nn.Module, _: Any, output: Any) -> None:
         if isinstance(output, Tensor) and output.is_floating_point() and output.ndim in (3, 4):
-            outputs.append(_Output(names[part], part, output))
+            outputs.append(Output(names[part], part, output))
 
     hooks = [part.register_forward_hook(record) for part in names]
     try:
         with torch.enable_grad():
-            scores = score(images.detach().requires_grad_())
+            result = run(images.detach().requires_grad_())
     finally:
         for hook in hooks:
             hook.remove()
-    return outputs, scores
+    return outputs, result

@@ -11,6 +11,13 @@ from brinell.saliency.findings import SaliencyFindings
 from brinell.saliency.pairs import SaliencyPair, read_pairs
 from brinell.saliency.sheets import draw_boxes
 
+_METHODS = {
+    "auto": "Grad-CAM++ (for detectors, ODAM)",
+    "gradcam++": "Grad-CAM++",
+    "gradcam": "Grad-CAM",
+    "odam": "ODAM",
+}
+
 
 def make_section(context: Context, findings: SaliencyFindings) -> Section:
     """Return how often saliency shifts, and pairs of maps."""
@@ -95,11 +102,12 @@ def _shifts(findings: SaliencyFindings) -> Iterator[Block]:
 
 def _method(findings: SaliencyFindings) -> list[str]:
     options = findings.options
-    name = "Grad-CAM++" if options["method"] == "gradcam++" else "Grad-CAM"
+    name = _METHODS[options["method"]]
     target = "the class that the model predicts" if options["target"] == "prediction" else "the correct class"
     cells = f"{options['cells']} × {options['cells']}"
     return [
-        f"{name} maps show which parts of an image support {target}. The map of the clean image was compared with that "
+        f"{name} maps show which parts of an image support {target}; those of a detector, the score of the label's box. "
+        "The map of the clean image, which for detectors moves with the image, was compared with that "
         f"of the changed one. Pixels above a map's third quartile are hot; the hottest of {cells} cells is the one "
         "with the most hot pixels, and saliency has shifted if another cell is the hottest. If several cells have as many "
         "(“tied”), the paper's rule takes the first; with cells of equal size, the one with the highest values counts. "

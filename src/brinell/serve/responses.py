@@ -19,6 +19,7 @@ from torch import Tensor
 from brinell.datasets.decode import decode
 from brinell.documents import load_json
 from brinell.errors import ModelError, UnreadableImage
+from brinell.listening import Refused
 from brinell.models.model import Model
 from brinell.models.remote.masks import encode_mask
 from brinell.pictures import open_picture
@@ -33,14 +34,6 @@ _DATATYPES = {**{name: datatype for name, (datatype, *_) in DETECTIONS.items()},
 
 LARGE = 8_000_000  # pixels; decoding takes some 8 bytes for each
 _one_large_image = threading.Lock()
-
-
-class BadRequest(Exception):
-    """A request that can't be answered, and the HTTP status to respond with."""
-
-    def __init__(self, problem: str, status: int = 400) -> None:
-        super().__init__(problem)
-        self.status = status
 
 
 def model_path(model: Model) -> str:
@@ -79,11 +72,11 @@ def infer(model: Model, request: Any) -> dict[str, Any]:
     """Return the response to an inference request."""
     inputs = request.get("inputs") if isinstance(request, dict) else None
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
-        raise BadRequest(f'expected {{"inputs": [one tensor named "{INPUT}"]}}')
+        raise Refused(f'expected {{"inputs": [one tensor named "{INPUT}"]}}')
     known = {"detection": tuple(DETECTIONS), "segmentation": (MASKS,)}.get(model.task, (OUTPUT,))
     requested = request.get("outputs") or [{"name": name} for name in known]
     if any(not isinstance(one, dict) or one.get("name") not in known for one in requested):
-        raise BadRequest(f"expected outputs among {', '.join(known)}")
+        raise Refused(f"expected outputs among {', '.join(known)}")
     results = _run(model, _read_tensor(model, inputs[0]))
     outputs = [
         {
@@ -142,23 +135,23 @@ def _read_tensor(model: Model, tensor: dict[str, Any]) -> Tensor:
     """Return a request's tensor as model inputs in 0..255: UINT8, FP32 in [0, 1], or BYTES (image files in base64)."""
     data, shape, datatype = tensor.get("data"), tensor.get("shape"), tensor.get("datatype")
     if not isinstance(data, list) or not data or not isinstance(shape, list):
-        raise BadRequest("the tensor needs a shape and a non-empty list of data")
+        raise Refused("the tensor needs a shape and a non-empty list of data")
     if datatype == "BYTES":
         files = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
         return torch.stack([_read_image(model, _from_base64(file))[0] for file in files])
     if datatype not in ("UINT8", "FP32"):
-        raise BadRequest(f"the datatype should be UINT8, FP32 (in [0, 1]) or BYTES, but is {datatype}")
+        raise Refused(f"the datatype should be UINT8, FP32 (in [0, 1]) or BYTES, but is {datatype}")
     pre = model.preprocess
     planes, interleaved = (pre.channels, pre.height, pre.width), (pre.height, pre.width, pre.channels)
     if len(shape) != 4 or tuple(shape[1:]) not in (planes, interleaved):
-        raise BadRequest(f"the shape should be {[-1, *planes]} (or {[-1, *interleaved]}), but is {shape}")
+        raise Refused(f"the shape should be {[-1, *planes]} (or {[-1, *interleaved]}), but is {shape}")
     try:
         values = torch.tensor(data, dtype=torch.float32).reshape(shape)
     except (ValueError, TypeError, RuntimeError, OverflowError):
-        raise BadRequest(f"the data should be numbers of shape {shape}") from None
+        raise Refused(f"the data should be numbers of shape {shape}") from None
     most = 255 if datatype == "UINT8" else 1
     if not bool(((values >= 0) & (values <= most)).all()):
-        raise BadRequest(f"values of {datatype} images should be in 0..{most}")
+        raise Refused(f"values of {datatype} images should be in 0..{most}")
     if tuple(shape[1:]) != planes:
         values = values.permute(0, 3, 1, 2).contiguous()
     return values.to(torch.uint8) if datatype == "UINT8" else values * 255
@@ -170,7 +163,7 @@ def _read_image(model: Model, file: bytes) -> tuple[Tensor, tuple[int, int]]:
         try:
             image = decode(file, "the image")
         except UnreadableImage as error:
-            raise BadRequest(f"the image can't be read: {error.problem}") from None
+            raise Refused(f"the image can't be read: {error.problem}") from None
         return model.preprocess.model_input(image), (image.shape[1], image.shape[2])
 
 
@@ -191,13 +184,13 @@ def _file_in_form(body: bytes, content_type: str) -> bytes:
         head, _, content = part.partition(b"\r\n\r\n")
         if b"filename" in head.lower():
             return content
-    raise BadRequest("the form has no file")
+    raise Refused("the form has no file")
 
 
 def _file_in_json(body: bytes) -> bytes:
     found = parse_json(body)
     if not isinstance(found, dict) or "image" not in found:
-        raise BadRequest('expected {"image": an image file in base64}')
+        raise Refused('expected {"image": an image file in base64}')
     return _from_base64(found["image"])
 
 
@@ -205,12 +198,12 @@ def _from_base64(text: Any) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError):
-        raise BadRequest("an image in JSON should be the bytes of a file in base64") from None
+        raise Refused("an image in JSON should be the bytes of a file in base64") from None
 
 
 def parse_json(body: bytes) -> Any:
-    """Parse a body as JSON, and raise a `BadRequest` if it isn't."""
+    """Parse a body as JSON, and raise a `Refused` if it isn't."""
     try:
         return load_json(body)
     except ValueError:
-        raise BadRequest("the body is not JSON") from None
+        raise Refused("the body is not JSON") from None

@@ -123,7 +123,10 @@ class GeometryFindings(PrintedFindings):
         if not parts:
             return f"No findings for {model}."
         tested = [one.fooled + one.failed for one in mine] + [self.rates[model, name][0].images for name in random]
-        return f"{'; '.join(parts)}.{note_few(max(tested))}"
+        few = note_few(max(tested))
+        if few and not mine and any(math.isnan(self.rates[model, name][0].worst.value) for name in random):
+            few = few.replace(" tested.", " tested at each score.")  # a sample has a few scores of every image
+        return f"{'; '.join(parts)}.{few}"
 
     def _random_verdict(self, model: str, operators: Sequence[str]) -> str:
         """Return the scores at which random motions change the labels, group by group."""

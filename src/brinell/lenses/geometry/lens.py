@@ -212,8 +212,9 @@ def count_trials(options: GeometryOptions, operator: Change, image: Size, model_
 
 
 def sketch(options: GeometryOptions, times: float) -> GeometryOptions:
-    """Return options with fewer random motions; the searches can't be made shorter."""
-    return options.model_copy(update={"draws": max(1, round(options.draws / times))})
+    """Return options with fewer random motions, and with fewer classes that ManiFool moves towards."""
+    fewer = {name: max(1, round(getattr(options, name) / times)) for name in ("draws", "targets")}
+    return options.model_copy(update=fewer)
 
 
 def replay(options: GeometryOptions, name: str, size: Size) -> Motion:
@@ -229,6 +230,7 @@ METHOD = Method(
     replay=replay,
     search=True,
     sketch=sketch,
+    overhead=3.0,  # whole images are moved at their own size
     with_originals=True,
     images_per_unit=250,
     timed=True,

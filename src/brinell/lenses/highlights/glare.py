@@ -11,7 +11,7 @@ from brinell.lenses.highlights.sizes import SHORT_SIDE, is_scaled
 from brinell.runs.names import MEDIAN
 from brinell.runs.ranking import find_extremes
 from brinell.runs.run import Run
-from brinell.runs.statistics import Estimate, mean, proportion, ratio, sampled_ratio
+from brinell.runs.statistics import Estimate, mean, proportion, ratio
 from brinell.runs.weights import WEIGHT, weighted_mean
 
 LEAST = "highlight:least"  # the search; every other operator is a grid
@@ -240,10 +240,9 @@ def read_faintest_failures(run: Run, options: Mapping[str, Any], most: int) -> l
 
 def _read_sizes(run: Run, options: Mapping[str, Any]) -> dict[Key, list[BySize]]:
     names, sizes = sigma_names(run, options), dict[Key, list[BySize]]()
-    share_of = sampled_ratio if run.sampled else ratio
     for model, operator, size, failures, *moments, rate, spread, count in run.query(_SIZES, _cells_of(options)):
         one = BySize(
-            names[size], failures, share_of(*moments), mean(math.nan if rate is None else rate, spread, count, most=1)
+            names[size], failures, ratio(*moments[:5]), mean(math.nan if rate is None else rate, spread, count, most=1)
         )
         sizes.setdefault((model, operator), []).append(one)
     return sizes
@@ -269,11 +268,10 @@ def _find_worst_cells(run: Run, options: Mapping[str, Any]) -> dict[Key, int]:
 
 def _read_locations(run: Run, options: Mapping[str, Any]) -> dict[Key, ByLocation]:
     shares: dict[Key, dict[str, Any]] = {}
-    share_of = sampled_ratio if run.sampled else ratio
     if not run.query(_BOXED)[0][0]:
         return {}
     for model, operator, what, *moments in run.query(_LOCATIONS, _cells_of(options)):
-        shares.setdefault((model, operator), {"images": moments[5]})[what] = share_of(*moments)
+        shares.setdefault((model, operator), {"images": moments[5]})[what] = ratio(*moments[:5])
     return {key: ByLocation(**own) for key, own in shares.items()}
 
 

@@ -13,6 +13,7 @@ from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, mean
 
 BINS = 15  # of confidence
+UNCALIBRATED = ("segmentation", "embedding")  # tasks of models whose confidence is no probability
 _LEAST = 1e-12  # probability that counts in a logarithm
 
 # the answers of rows: the gap between confidence and being right, the log loss, and the bin of the confidence
@@ -50,7 +51,7 @@ def compute_calibration(run: Run) -> list[Calibration]:
     """Return the calibration of every model at every level of every operator."""
     found = []
     for model, operator, level, count, gaps, squares, fourth, losses, square_losses in run.query(_CALIBRATION):
-        if run.models[model].task in ("segmentation", "embedding"):  # whose confidence is no probability
+        if run.models[model].task in UNCALIBRATED:
             continue
         ece, brier = _mean(gaps, squares, count, most=1), _mean(squares, fourth, count, most=1)
         found.append(Calibration(model, operator, level, ece, brier, _mean(losses, square_losses, count)))

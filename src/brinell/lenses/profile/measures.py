@@ -6,6 +6,7 @@ from brinell.lenses.profile.curves import AREA_BY_IMAGE
 from brinell.lenses.profile.limits import accuracy_at
 from brinell.lenses.profile.robustness import ERROR_MEASURES
 from brinell.lenses.reader import Measure
+from brinell.runs.weights import weighted_mean
 
 MEASURES = (
     Measure(
@@ -29,6 +30,17 @@ MEASURES = (
         ranked=False,
         with_white_box=False,
         by_amount=accuracy_at,
+    ),
+    Measure(
+        name="iou",
+        lens="profile",
+        what="mean IoU of an image over all levels, of segmenters",
+        better="higher",
+        unit="points",
+        sql=f"""select model, operator, image, {weighted_mean("iou")} as value from rows
+                where lens = 'profile' and level > 0 and iou is not null group by all""",
+        ranked=False,
+        with_white_box=False,
     ),
     *ERROR_MEASURES,
 )

@@ -9,13 +9,14 @@ from brinell.runs.run import Run
 
 Key = tuple[str, str, int]  # model, operator and level
 
-# classes that occur neither in a true mask nor in a predicted one have no row
-_CLASSES = """
-    select model, operator, level, class, sum(common) / sum(either) as iou from (
-        select model, operator, level, unnest(mask_classes) as class, unnest(mask_common) as common,
-               unnest(mask_union) as either
-        from rows where lens = 'profile' and mask_classes is not null)
-    group by all
+# of each image; classes that occur neither in its true mask nor in the predicted one have no row
+MASK_PIXELS = """
+    select model, operator, level, image, unnest(mask_classes) as class, unnest(mask_common) as common,
+           unnest(mask_union) as either
+    from rows where lens = 'profile' and mask_classes is not null
+"""
+_CLASSES = f"""
+    select model, operator, level, class, sum(common) / sum(either) as iou from ({MASK_PIXELS}) group by all
 """
 _MIOU = f"select model, operator, level, avg(iou) from ({_CLASSES}) group by all"
 _AVERAGE_MIOU = f"""
@@ -42,14 +43,14 @@ class ClassOverlap:
 
 def compute_miou(run: Run) -> dict[Key, float]:
     """Return the mean IoU of every segmenter at every level; a sample of the levels has none."""
-    if not _has_masks(run):
+    if not has_masks(run):
         return {}
     return {(model, operator, level): value for model, operator, level, value in run.query(_MIOU)}
 
 
 def compute_average_miou(run: Run, operators: Sequence[str]) -> dict[tuple[str, int], float]:
     """Return the mean IoU of every segmenter by level, averaged over operators."""
-    if not _has_masks(run):
+    if not has_masks(run):
         return {}
     return {(model, level): value for model, level, value in run.query(_AVERAGE_MIOU, {"operators": operators})}
 
@@ -57,7 +58,7 @@ def compute_average_miou(run: Run, operators: Sequence[str]) -> dict[tuple[str, 
 def compute_class_iou(run: Run, operators: Sequence[str]) -> Mapping[str, list[ClassOverlap]]:
     """Return the IoU of each class by model, those that lose most first."""
     found: dict[str, list[ClassOverlap]] = {}
-    for model, label, clean, average in run.query(_BY_CLASS, {"operators": operators}) if _has_masks(run) else ():
+    for model, label, clean, average in run.query(_BY_CLASS, {"operators": operators}) if has_masks(run) else ():
         name = run.models[model].class_name(label) or f"class {label}"
         found.setdefault(model, []).append(ClassOverlap(label, name, clean, average))
     for classes in found.values():
@@ -65,5 +66,6 @@ def compute_class_iou(run: Run, operators: Sequence[str]) -> Mapping[str, list[C
     return found
 
 
-def _has_masks(run: Run) -> bool:
+def has_masks(run: Run) -> bool:
+    """Whether a run's rows have the pixels of masks at every level."""
     return not run.sampled and any(model.task == "segmentation" for model in run.models.values())

@@ -1,7 +1,7 @@
 """Figures over all operators that are no means over images, with and without each fold of the images.
 
-So they have intervals, and so have their differences between two models: average precision under change (mPC, rPC),
-calibration, accuracy under the worst operator, and the share of images that are always right.
+So they have intervals, and so have their differences between two models: average precision under change (mPC, rPC), mean
+IoU, calibration, accuracy under the worst operator, and the share of images that are always right.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from brinell.lenses.profile.calibration import ANSWERS
+from brinell.lenses.profile.calibration import ANSWERS, UNCALIBRATED
+from brinell.lenses.profile.overlap import MASK_PIXELS, has_masks
 from brinell.runs.folds import FOLD, FOLDS, Replicated, mean_replicated
 from brinell.runs.run import Run
 
@@ -26,6 +27,8 @@ TITLES = {
     "map_clean": ("mAP, clean", True),
     "mpc": ("mPC (mAP under change)", True),
     "rpc": ("rPC (mPC / clean mAP)", True),
+    "miou_clean": ("mIoU, clean", True),
+    "miou": ("mIoU, under change", True),
 }
 UNBOUNDED = ("nll",)  # all others are shares
 
@@ -48,13 +51,17 @@ _CALIBRATION = f"""
 _PRECISION = """
     select model, level, operator, map, {without} from precision where list_contains($operators, operator) order by all
 """
+_PIXELS = f"""
+    select model, operator, level, class, {FOLD}, sum(common), sum(either) from ({MASK_PIXELS})
+    where list_contains($operators, operator) group by all
+"""
 
 
 def replicate(run: Run, operators: list[str]) -> dict[str, dict[str, Replicated]]:
-    """Return the figures of each model by name; those of detectors where they were computed."""
+    """Return the figures of each model by name; those of detectors and segmenters where they were computed."""
     given = {"operators": operators}
     found: dict[str, dict[str, Replicated]] = {model: {} for model in run.models}
-    for part in (_accuracies(run, given), _calibration(run, given), _precisions(run, given)):
+    for part in (_accuracies(run, given), _calibration(run, given), _precisions(run, given), _overlaps(run, given)):
         for model, name, figure in part:
             found[model][name] = figure
     return {model: {name: own[name] for name in TITLES if name in own} for model, own in found.items()}
@@ -83,6 +90,8 @@ def _accuracies(run: Run, given: dict[str, Any]) -> Found:
 def _calibration(run: Run, given: dict[str, Any]) -> Found:
     cells: dict[str, dict[tuple[str, int], dict[int, Sums]]] = {}
     for model, operator, level, bin_, fold, *sums in run.query(_CALIBRATION, given):
+        if run.models[model].task in UNCALIBRATED:
+            continue
         cell = cells.setdefault(model, {}).setdefault((operator, level), {})
         _put(cell.setdefault(bin_, _nothing(4)), fold, sums)
     for model, own in cells.items():
@@ -126,6 +135,32 @@ def _precisions(run: Run, given: dict[str, Any]) -> Found:
             yield model, "mpc", mpc
             if clean.value:
                 yield model, "rpc", mpc.over(clean)
+
+
+def _overlaps(run: Run, given: dict[str, Any]) -> Found:
+    if not has_masks(run):
+        return
+    cells: dict[str, dict[tuple[str, int], dict[int, Sums]]] = {}
+    for model, operator, level, class_, fold, *sums in run.query(_PIXELS, given):
+        cell = cells.setdefault(model, {}).setdefault((operator, level), {})
+        _put(cell.setdefault(class_, _nothing(2)), fold, sums)
+    for model, own in cells.items():
+        clean = [_mean_iou(classes) for (_, level), classes in own.items() if level == 0]
+        changed = [_mean_iou(classes) for (_, level), classes in own.items() if level > 0]
+        if clean and changed:
+            yield model, "miou_clean", mean_replicated(clean)
+            yield model, "miou", mean_replicated(changed)
+
+
+def _mean_iou(classes: dict[int, Sums]) -> Replicated:
+    """Return the mean over classes of their IoU, each over the pixels of all images."""
+    folds = [[value for sums in classes.values() for value in sums[fold]] for fold in range(FOLDS)]
+
+    def figure(sums: Sequence[float]) -> float:
+        ious = [common / either for common, either in zip(sums[::2], sums[1::2], strict=True) if either]
+        return math.fsum(ious) / len(ious)
+
+    return _replicated(folds, figure, counts=slice(1, None, 2))
 
 
 def _replicated(folds: Sums, figure: Callable[[Sequence[float]], float], counts: slice = slice(1)) -> Replicated:

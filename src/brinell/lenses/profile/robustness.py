@@ -40,7 +40,7 @@ ALEXNET = {
 }
 ALEXNET_CLEAN = 0.435  # its published error on clean images
 # figures whose intervals come from the folds of the images
-REPLICATED = ("ece_clean", "ece", "brier", "nll", "map_clean", "mpc", "rpc")
+REPLICATED = ("ece_clean", "ece", "brier", "nll", "map_clean", "mpc", "rpc", "miou_clean", "miou")
 
 _ERRORS = f"""
     select model, operator, image, sum((not correct)::int) filter (level > 0) / ({SEVERITIES} * error) as value,
@@ -81,9 +81,9 @@ class Robustness:
     `worst` is the accuracy under the most damaging operator, `always` the share of images that are right at every level
     of every operator. `mce` and `relative_mce` are None unless all 15 corruptions were measured at all severities;
     `errors` are the corruption errors of those that were. `mpc` and `rpc` are a detector's mean average precision
-    under change and its share of that on clean images. `ece` (also when `clean`), `brier` and `nll` are means over
-    operators and levels. `effective` is the accuracy above what a baseline's loss lets expect at the model's clean
-    accuracy.
+    under change and its share of that on clean images, `miou` a segmenter's mean IoU under change. `ece` (also when
+    `clean`), `brier` and `nll` are means over operators and levels. `effective` is the accuracy above what a baseline's
+    loss lets expect at the model's clean accuracy.
     """
 
     accuracy: Estimate
@@ -100,6 +100,8 @@ class Robustness:
     map_clean: Estimate | None = None
     mpc: Estimate | None = None
     rpc: Estimate | None = None
+    miou_clean: Estimate | None = None
+    miou: Estimate | None = None
     effective: Estimate | None = None
     baseline: str | None = None
 

@@ -74,7 +74,14 @@ def _affected(findings: ProfileFindings) -> Iterator[Block]:
             rows += [_group(model, "most affected class", group) for group in affected.most]
             rows += [_group(model, "least affected class", group) for group in affected.least]
             rows += [
-                [Cell(model), Cell("worst image"), Cell(name), Cell("1"), Cell("100%", 1.0), Cell(f"{kept:.0%}", kept)]
+                [
+                    Cell(model),
+                    Cell("worst image"),
+                    Cell("/".join(name.split("/")[-2:])),
+                    Cell("1"),
+                    Cell("100%", 1.0),
+                    Cell(f"{kept:.0%}", kept),
+                ]
                 for name, kept in affected.images
             ]
     if rows:

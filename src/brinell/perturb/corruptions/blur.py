@@ -16,6 +16,7 @@ from brinell.perturb.corruptions.shifts import Box, Part, add_shifted, cut
 from brinell.perturb.smear import exact_product, gaussian_weights
 
 _FIRST, _SECOND = 16, 12  # bits of the weights in the two passes of a Gaussian blur, as in `smear`
+_FINE = 22  # bits of the weights in both passes of a blur in float64, which holds 8 + 2·22 bits exactly
 _BLOCK = 32  # rows or columns computed at once on a CPU, where the weights reach few others
 _WORTH = 3  # half of the side of a square that is summed up faster by itself
 _SHORT = 8  # reach of a blur whose weights OpenCV sums up faster than a product of matrices does
@@ -59,6 +60,28 @@ def _blur_by_opencv(images: Tensor, sigma: float) -> Tensor:
         rows = torch.from_numpy(across).round_().numpy()
         cv2.filter2D(rows, -1, second[:, None] * 2.0**-_FIRST, dst=target.numpy(), borderType=cv2.BORDER_REPLICATE)
     return made
+
+
+def floor_blur(images: Tensor, sigma: float) -> Tensor:
+    """Blur images of whole grey levels, and cut off to whole levels, where a small error counts as much as a large one."""
+    if int(4 * sigma + 0.5) == 0:
+        return images
+    return (_floor_by_opencv if images.device.type == "cpu" else _floor_in_tensors)(images, sigma)
+
+
+def _floor_by_opencv(images: Tensor, sigma: float) -> Tensor:
+    weights = _weights(sigma, _FINE) * 2.0**-_FINE
+    made = torch.empty_like(images, memory_format=torch.contiguous_format)
+    for plane, target in zip(images.flatten(0, 1).numpy(), made.flatten(0, 1).numpy(), strict=True):
+        sums = cv2.sepFilter2D(plane, cv2.CV_64F, weights, weights, borderType=cv2.BORDER_REPLICATE)
+        np.floor(sums, out=target, casting="same_kind")
+    return made
+
+
+def _floor_in_tensors(images: Tensor, sigma: float) -> Tensor:
+    down, across = (_matrix(sigma, _FINE, side, images.device).to(torch.float64) for side in images.shape[2:])
+    sums: Tensor = down @ (images.to(torch.float64) @ across.T)
+    return sums.mul_(4.0**-_FINE).floor_().to(torch.float32)
 
 
 @lru_cache(64)

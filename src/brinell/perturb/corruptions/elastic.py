@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Literal
 
+import cv2
 import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample, pad
@@ -19,7 +20,7 @@ from brinell.perturb.corruptions.severity import Constants, Corruption, Row, cor
 
 _COARSE, _FINE = 32, 128  # parts of a pixel that positions are rounded to: as OpenCV does, and in the second step
 _BETWEEN = 4  # parts of a grey level between the two steps
-_BLOCK = 32  # rows or columns computed at once on a CPU, where a blur reaches few others
+_SHORT = 8  # reach of a blur whose weights OpenCV sums up faster than a product of matrices does
 _TRUNCATE = 3  # a Gaussian ends after this many standard deviations
 
 
@@ -61,7 +62,7 @@ def elastic_transform(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     shape = torch.Size([len(images), 2, height, width])
     field = halves(draws, 1, shape).to(torch.float64).add_(0.5).mul_(strength * 2.0**-15)
     if sigma > 0:
-        field = _smooth(_smooth(field, sigma, across=True), sigma, across=False)
+        field = _smooth(field, sigma)
     place = torch.stack(torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")[::-1])
     return sample(moved, field.add_(place.to(images.device)), _FINE, border="repeat")
 
@@ -81,29 +82,56 @@ def _affine_positions(draws: Draws, jitter: float, images: Tensor) -> Tensor:
     return x[:, :, None] + y[..., None]
 
 
-def _smooth(field: Tensor, sigma: float, *, across: bool) -> Tensor:
-    """Blur a field along one axis; on a CPU only from pixels that the blur reaches."""
-    side, reach = field.shape[3 if across else 2], int(_TRUNCATE * sigma + 0.5)
+def _smooth(field: Tensor, sigma: float) -> Tensor:
+    """Blur a field (B, 2, H, W) in float64; last bits don't count, since positions are rounded afterwards."""
+    height, width = field.shape[2:]
+    if field.device.type != "cpu":
+        return _smoothing(sigma, height, field.device) @ (field @ _smoothing(sigma, width, field.device).T)
+    if int(_TRUNCATE * sigma + 0.5) <= _SHORT:
+        return _smooth_by_opencv(field, sigma)
+    return _smooth_by_halves(_smooth_by_halves(field, sigma, -1), sigma, -2)
+
+
+def _smooth_by_opencv(field: Tensor, sigma: float) -> Tensor:
+    """Blur with few weights."""
+    weights = _weights(sigma).numpy()
+    made = torch.empty_like(field)
+    for plane, target in zip(field.flatten(0, 1).numpy(), made.flatten(0, 1).numpy(), strict=True):
+        cv2.sepFilter2D(plane, -1, weights, weights, dst=target, borderType=cv2.BORDER_REFLECT)
+    return made
+
+
+def _smooth_by_halves(field: Tensor, sigma: float, axis: int) -> Tensor:
+    """Blur along one axis with half of the products: what is even or odd about the middle of the field stays so."""
+    side = field.shape[axis]
     matrix = _smoothing(sigma, side, field.device)
-    size = _BLOCK if reach < side // 4 and field.device.type == "cpu" else side
-    parts = []
-    for start in range(0, side, size):
-        low, high = max(0, start - reach), min(side, start + size + reach)
-        block = matrix[start : start + size, low:high]
-        parts.append(field[..., low:high] @ block.T if across else block @ field[..., low:high, :])
-    return parts[0] if len(parts) == 1 else torch.cat(parts, -1 if across else -2)
+    if side % 2:
+        return field @ matrix.T if axis == -1 else matrix @ field
+    first, last = field.chunk(2, axis)
+    near, far = matrix[: side // 2].chunk(2, 1)
+    last, far = last.flip(axis), far.flip(1)
+    parts = (((first + last) / 2, near + far), ((first - last) / 2, near - far))
+    even, odd = (part @ weights.T if axis == -1 else weights @ part for part, weights in parts)
+    return torch.cat([even + odd, (even - odd).flip(axis)], axis)
 
 
 @lru_cache(32)
 def _smoothing(sigma: float, side: int, device: torch.device) -> Tensor:
     """Return a Gaussian blur along an axis as a matrix, float64 (n, n); the border is reflected, the edge repeated."""
-    reach = int(_TRUNCATE * sigma + 0.5)
-    offset = torch.arange(-reach, reach + 1)
-    weights = (-0.5 * (offset / sigma).to(torch.float64) ** 2).exp()
-    turn = (torch.arange(side)[:, None] + offset) % (2 * side)
+    weights = _weights(sigma)
+    reach = len(weights) // 2
+    turn = (torch.arange(side)[:, None] + torch.arange(-reach, reach + 1)) % (2 * side)
     source = torch.minimum(turn, 2 * side - 1 - turn)
     matrix = torch.zeros(side, side, dtype=torch.float64).scatter_add_(1, source, weights.expand(side, -1))
-    return (matrix / weights.sum()).to(device)
+    return matrix.to(device)
+
+
+@lru_cache(32)
+def _weights(sigma: float) -> Tensor:
+    """Return the weights of a Gaussian, float64 (2·reach + 1,)."""
+    reach = int(_TRUNCATE * sigma + 0.5)
+    weights = (-0.5 * (torch.arange(-reach, reach + 1) / sigma).to(torch.float64) ** 2).exp()
+    return weights / weights.sum()
 
 
 def sample(images: Tensor, positions: Tensor, parts: int, *, border: Literal["reflect", "repeat", "black"]) -> Tensor:

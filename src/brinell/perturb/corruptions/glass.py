@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
-from brinell.perturb.corruptions.blur import blur
+from brinell.perturb.corruptions.blur import blur, floor_blur
 from brinell.perturb.corruptions.severity import Constants, Corruption, Row, corruption
 
 
@@ -32,7 +32,7 @@ def glass_blur(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     of the second, which stays. It goes through the image backwards, and reads pixels that it has written before.
     """
     sigma, distance, times = constants
-    images = blur(images, sigma).floor_()
+    images = floor_blur(images, sigma)
     batch, channels, height, width = images.shape
     origin: Tensor | None = None
     for time in range(int(times)):

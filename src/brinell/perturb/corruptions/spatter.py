@@ -1,6 +1,6 @@
 """Spatter of ImageNet-C: drops of water on the lens, at higher severities mud.
 
-A layer of drops depends on the draws alone and is made on the host, by OpenCV, one image per thread.
+A layer of drops depends on the draws alone and is made on the host, by NumPy and OpenCV, one image per thread.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import torch
-from scipy import ndimage
 from torch import Tensor
 
 from brinell.draws import Draws
 from brinell.perturb.codec import threads
 from brinell.perturb.corruptions.fields import normal
+from brinell.perturb.corruptions.gaussian import smooth
 from brinell.perturb.corruptions.severity import EXTRA, Constants, Corruption, Row, corruption
 
 _WATER, _MUD = (175.0, 238.0, 238.0), (63.0, 42.0, 20.0)  # colours, red first
@@ -66,15 +66,15 @@ def spatter(images: Tensor, constants: Row, draws: Draws) -> Tensor:
 
 def _mud(field: np.ndarray, sigma: float, threshold: float, spread: float) -> np.ndarray:
     """Return how much of each pixel is covered."""
-    wet = (ndimage.gaussian_filter(field, sigma, mode="nearest") > threshold).astype(np.float64)
-    cover: np.ndarray = ndimage.gaussian_filter(wet, spread, mode="nearest")
+    wet = (smooth(field, sigma, "edge") > threshold).astype(np.float64)
+    cover = smooth(wet, spread, "edge")
     cover[cover < 0.8] = 0
     return cover
 
 
 def _water(field: np.ndarray, sigma: float, threshold: float, strength: float) -> np.ndarray:
     """Return how much light each drop adds: most inside of it, lit from one side."""
-    wet = ndimage.gaussian_filter(field, sigma, mode="nearest")
+    wet = smooth(field, sigma, "edge")
     wet[wet < threshold] = 0
     drops = (wet * 255).astype(np.int64).astype(np.uint8)  # the published code's conversion, which wraps around above 255
     depth = cv2.distanceTransform(255 - cv2.Canny(drops, 50, 150), cv2.DIST_L2, 5)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 
 import torch
-from scipy import ndimage
 from torch import Tensor
 
 from brinell.draws import Draws
 from brinell.perturb.corruptions.elastic import sample
+from brinell.perturb.corruptions.gaussian import smooth
 from brinell.perturb.corruptions.patterns import add, on_host, pixels, strengths
 from brinell.perturb.corruptions.severity import Row, corruption
 
@@ -119,4 +119,4 @@ def _caustics(images: Tensor, draws: Draws) -> Tensor:
         i, j = first + (t - i).cos() + (t + j).sin(), second + (t - j).sin() + (t + i).cos()
         total = total + ((first * 0.005 / (i + t).sin()) ** 2 + (second * 0.005 / (j + t).cos()) ** 2) ** -0.5
     light = ((1.17 - (total / 5) ** 1.4).abs() ** 8).clamp(max=1)
-    return torch.from_numpy(ndimage.gaussian_filter(light.numpy(), (0, 1, 1)))
+    return torch.from_numpy(smooth(light.numpy(), 1, "symmetric"))

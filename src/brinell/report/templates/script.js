@@ -14,7 +14,7 @@ theme?.addEventListener("click", () => {
   document.documentElement.dataset.theme = dark ? "light" : "dark";
 });
 document.querySelector(".print")?.addEventListener("click", () => print());
-addEventListener("beforeprint", () => all("details:not([open])").forEach(one => { one.open = true; one.dataset.opened = ""; }));
+addEventListener("beforeprint", () => all("details:not([open]):not(.on-screen)").forEach(one => { one.open = true; one.dataset.opened = ""; }));
 addEventListener("afterprint", () => all("details[data-opened]").forEach(one => { one.open = false; delete one.dataset.opened; }));
 
 // sortable tables

@@ -24,6 +24,9 @@ async function send(url, options) {
   throw new Problem(message, response.status);
 }
 
+// Why a picture couldn't be loaded, which its element doesn't say.
+export const whyNot = (url) => send(url).then(() => "Reload the page to see it.", (problem) => problem.message);
+
 const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
 // Plain data; while the server computes it, `progress` is called with the share that is done.

@@ -51,6 +51,16 @@ export function useKeys(handlers) {
   }, []);
 }
 
+// Scrolls the selected element of a list into sight, sideways alone.
+export function useSelectedInSight(selected) {
+  const list = useRef(null);
+  useEffect(() => {
+    const box = list.current, one = box?.querySelector("[aria-selected=true]");
+    if (one) box.scrollLeft = one.offsetLeft - box.offsetLeft - (box.clientWidth - one.offsetWidth) / 2;
+  }, [selected]);
+  return list;
+}
+
 export function useSize(ref) {
   const [size, setSize] = useState({ width: 0, height: 0 });
   useEffect(() => {

@@ -1,5 +1,6 @@
 // Small parts that all pages use.
 import { html, useState, useRef, useEffect } from "./lib.js";
+import { whyNot } from "./api.js";
 import { Boxes } from "./boxes.js";
 
 export const percent = (share, digits = 0) => (share === null || share === undefined || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(digits)} %`);
@@ -91,18 +92,18 @@ export const Verdict = ({ broken, children }) => html`<span class=${`verdict ${b
 // A picture that stays until the next one has arrived, so that a slider doesn't flicker. `marks`: boxes of a detector.
 export function Picture({ src, alt, className = "", marks, ...rest }) {
   const [shown, setShown] = useState(null);
-  const [failed, setFailed] = useState(false);
+  const [failed, setFailed] = useState(null); // the reason
   useEffect(() => {
     if (!src) return undefined;
     let current = true;
     const image = new Image();
-    image.onload = () => { if (current) { setShown({ src, width: image.naturalWidth, height: image.naturalHeight }); setFailed(false); } };
-    image.onerror = () => { if (current) { setFailed(true); setShown(null); } };
+    image.onload = () => { if (current) { setShown({ src, width: image.naturalWidth, height: image.naturalHeight }); setFailed(null); } };
+    image.onerror = async () => { const reason = await whyNot(src); if (current) { setFailed(reason); setShown(null); } };
     image.src = src;
     return () => { current = false; };
   }, [src]);
   if (failed) return html`<div class=${`picture missing ${className}`} role="img" aria-label=${`${alt}: not available`}>
-    <span>The image can't be made here: its data or model isn't available.</span></div>`;
+    <span>No image here. ${failed.charAt(0).toUpperCase()}${failed.slice(1)}</span></div>`;
   return html`<div class=${`picture ${className}`} ...${rest}>${shown ? html`<img src=${shown.src} alt=${alt} />${marks && html`<${Boxes} marks=${marks} width=${shown.width} height=${shown.height} />`}` : html`<span class="spinner"></span>`}</div>`;
 }
 

@@ -57,7 +57,7 @@ export function Bench({ changes, change, kinds, track, value, setValue, answers,
           ${actions.find && html`<button class="primary" disabled=${busy} onClick=${actions.find}><${Icon} name="target" /> Find the breaking point</button>`}
           <button disabled=${value === track.neutral} onClick=${() => setValue(track.neutral)}>Reset</button>
           ${actions.save && html`<a class="button" href=${actions.save.href} download=${actions.save.name}><${Icon} name="save" /> Save image</a>`}
-          ${actions.copies.map(([label, text]) => html`<${CopyButton} key=${label} label=${label} text=${text} icon=${label === "Link" ? "link" : "copy"} />`)}
+          <span class="copies"><span class="small muted">Copy as</span>${actions.copies.map(([label, text]) => html`<${CopyButton} key=${label} label=${label} text=${text} icon=${label === "Link" ? "link" : "copy"} />`)}</span>
         </div>
         ${notes && html`<p class="small" role="status">${notes}</p>`}
       </div>
@@ -113,7 +113,7 @@ function Answer({ answer, colour, see, seen }) {
       <span class="clip" title=${name}>${name === answer.label ? html`<${Icon} name="check" />` : null}${firstName(name)}</span>
       <span class="bar"><span style=${{ width: `${100 * (probability ?? 0)}%` }}></span></span>
       <span class="num">${probability === null ? "" : percent(probability, probability > 0.995 || probability < 0.1 ? 1 : 0)}</span></li>`)}</ol>
-    <p class="small muted">${!answer.label ? "" : answer.given ? "label" : "clean answer"}${answer.label && `: ${firstName(answer.label)}`}${answer.mse !== null && answer.mse !== undefined ? ` · MSE ${Number(answer.mse).toPrecision(2)}` : ""}
+    <p class="small muted answer-foot"><span class="clip">${!answer.label ? "" : answer.given ? "label" : "clean answer"}${answer.label && `: ${firstName(answer.label)}`}${answer.mse !== null && answer.mse !== undefined ? ` · MSE ${Number(answer.mse).toPrecision(2)}` : ""}</span>
       ${see && html`<button class="quiet see" aria-pressed=${seen} title="The pictures show what this model sees" onClick=${() => see(answer.model)}><${Icon} name="eye" /> ${seen ? "shown" : "show its view"}</button>`}</p>
   </div>`;
 }

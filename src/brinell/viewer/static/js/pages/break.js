@@ -1,5 +1,5 @@
 // Break it: a photograph, a slider, and what models say. Live where a model can be opened, from stored rows otherwise.
-import { html, useAsync, useRef, useState } from "../lib.js";
+import { html, useAsync, useRef, useSelectedInSight, useState } from "../lib.js";
 import { getJson, path, post } from "../api.js";
 import { loadDigest, loadRun, loadRuns, pictured, thumbnail } from "../data.js";
 import { patch } from "../route.js";
@@ -75,8 +75,9 @@ function Strip({ run, digest, all, image, photo }) {
   const at = Math.max(0, all.indexOf(image));
   const start = Math.max(0, Math.min(at - MANY / 2, all.length - MANY));
   const { name, label, labels } = digest.images;
+  const list = useSelectedInSight(photo || image);
   const shown = all.slice(start, start + MANY).map((id) => [id, digest.position.get(id)]);
-  return html`<div class="strip" role="listbox" aria-label="Images of the run" tabindex="0">${shown.map(([id, number]) => html`
+  return html`<div class="strip" ref=${list} role="listbox" aria-label="Images of the run" tabindex="0">${shown.map(([id, number]) => html`
     <button key=${id} role="option" aria-selected=${!photo && id === image} title=${`${name[number]} (${labels[label[number]]})`} aria-label=${shortName(name[number])} tabindex="-1"
       onClick=${() => patch({ image: id, photo: null, at: null }, { push: true })}><${Thumb} src=${thumbnail(run, id)} size=${52} /></button>`)}
     ${all.length > MANY && html`<span class="muted small">${(at + 1).toLocaleString("en")} of ${all.length.toLocaleString("en")}</span>`}

@@ -41,7 +41,7 @@ function Page({ runs, a, b, old, wanted }) {
 }
 
 function Figures({ found }) {
-  return html`<h2>${found.title}</h2><ul class="small says">${found.verdict.split(/(?<=\.) (?=[A-Z])/).map((sentence) => html`<li key=${sentence}>${sentence}</li>`)}</ul><p class="small muted">${count(found.images, "image")} in both.${found.notes.length ? ` ${found.notes.join(". ")}.` : ""}</p>
+  return html`<h2>${found.title}</h2><ul class="small says">${found.verdict.split(/(?<=\.) (?=[A-Z])/).map((sentence) => html`<li key=${sentence}>${sentence}</li>`)}</ul><p class="small muted">${count(found.images, "image")} in both.${found.notes.map((note) => ` ${note.charAt(0).toUpperCase()}${note.slice(1)}.`).join("")}</p>
     ${found.measures.map((measure) => html`<${Deltas} key=${measure.name} measure=${measure} />`)}`;
 }
 

@@ -56,7 +56,7 @@ function Table({ runs, run, facts, digest, model, cells, params, site, theme }) 
     </div>
     <div class="explore">
       <section class="card grid-card" aria-label="Images by operators">
-        <p class="grid-head" role="status"><strong id="selected">${count(images.length, "image")}</strong>${brushed ? html` of ${digest.count.toLocaleString("en")} <button class="quiet" onClick=${() => patch({ f: null, label: null, q: null }, { push: true })}><${Icon} name="close" /> Clear selection</button>` : " · click a cell to see its sequence; brush a chart to select"} <${Files} name=${`${run}-first-failures`} csv=${() => gridCsv(digest, cells, sorted)} /></p>
+        <p class="grid-head" role="status"><strong id="selected">${count(images.length, "image")}</strong>${brushed ? html` of ${digest.count.toLocaleString("en")} <button class="quiet" onClick=${() => patch({ f: null, label: null, q: null }, { push: true })}><${Icon} name="close" /> Clear selection</button>` : html`<span class="small muted">Click a cell to see its sequence; brush a chart to select.</span>`} <${Files} name=${`${run}-first-failures`} csv=${() => gridCsv(digest, cells, sorted)} /></p>
         ${images.length ? html`<${Grid} run=${run} digest=${digest} cells=${cells} images=${sorted} hardness=${hardness} params=${params} brushes=${brushes} />`
           : html`<${Empty} title="No image matches"><p>Take a brush away, or search for something else.</p><//>`}
         <${Scale} colour=${params.colour || "first"} />
@@ -140,4 +140,4 @@ function Cell({ digest, column, at, row, image, code, value, extremes, open }) {
 
 const Scale = ({ colour }) => html`<p class="scale small muted"><span>${colour === "first" ? "breaks at once" : "worst"}</span>
   ${Array.from({ length: 11 }, (_, bin) => html`<span key=${bin} class=${`cell h${bin}`}></span>`)}<span>${colour === "first" ? "survives the whole range" : "best"}</span>
-  <span class="cell wrong"></span><span>wrong when clean</span><span class="cell none"></span><span>not tested</span></p>`;
+  <span class="both"><span class="cell wrong"></span>wrong when clean</span><span class="both"><span class="cell none"></span>not tested</span></p>`;

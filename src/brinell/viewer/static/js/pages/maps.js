@@ -1,38 +1,41 @@
 // Maps: a model's answers over the places of a photograph. Zoom, hover, and see what the model saw there.
-import { html, useAsync, useEffect, useKeys, useMemo, useRef, useState } from "../lib.js";
+import { html, useAsync, useEffect, useKeys, useMemo, useRef, useSelectedInSight, useState } from "../lib.js";
 import { getJson, path } from "../api.js";
 import { colours } from "../chart.js";
-import { loadDigest, loadRuns, photograph, pictured, replay, thumbnail } from "../data.js";
+import { loadDigest, loadHeadline, loadRuns, photograph, pictured, replay, thumbnail } from "../data.js";
 import { patch } from "../route.js";
 import { Choice, Empty, Loaded, Picture, Thumb, Verdict, firstName, percent, shortName } from "../ui.js";
 
 const STRIP = 40; // thumbnails
+const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"]; // matplotlib's, which everyone can order
 
 export function Maps({ params, site, theme }) {
   const loaded = useAsync(async (signal, progress) => {
     const runs = (await loadRuns()).filter((run) => !run.problem && run.images);
     const run = params.run || runs[0]?.id;
-    return run ? { runs, run, digest: await loadDigest(run, progress) } : null;
+    return run ? { runs, run, digest: await loadDigest(run, progress), headline: await loadHeadline(run, progress) } : null;
   }, [params.run]);
   const outdated = loaded.loading && params.run && loaded.data?.run !== params.run;
   return html`<${Loaded} state=${outdated ? { progress: loaded.progress } : loaded} what="Reading the run">${(data) => (data ? html`<${Page} ...${data} params=${params} site=${site} theme=${theme} />`
     : html`<${Empty} title="No runs here yet"><p>Make one with <code>brinell demo</code>.</p><//>`)}<//>`;
 }
 
-function Page({ runs, run, digest, params, site, theme }) {
+function Page({ runs, run, digest, headline, params, site, theme }) {
   const all = pictured(site, run, digest);
   const model = digest.models.includes(params.model) ? params.model : digest.models[0];
-  const image = digest.position.has(params.image) ? params.image : all[0];
+  const fragile = headline.find((one) => one.model === model)?.image;
+  const image = digest.position.has(params.image) ? params.image : all.includes(fragile) ? fragile : all[0];
   const found = useAsync(async (signal) => ({ run, model, image, data: await getJson(path("runs", run, "maps", model, `${image}.json`), { signal }) }), [run, model, image]);
   const at = Math.max(0, all.indexOf(image));
   const step = (by) => patch({ image: all[(at + by + all.length) % all.length] }, { push: true });
   useKeys({ ArrowLeft: () => step(-1), ArrowRight: () => step(1) });
   const start = Math.max(0, Math.min(at - STRIP / 2, all.length - STRIP));
+  const list = useSelectedInSight(image);
   return html`<div class="page wide">
     <div class="toolbar"><h1>Maps</h1>
       <${Choice} label="Run" value=${run} options=${runs.map((one) => [one.id, one.id])} onChange=${(value) => patch({ run: value, image: null, model: null }, { push: true })} />
       ${digest.models.length > 1 && html`<${Choice} label="Model" value=${model} options=${digest.models.map((name) => [name, name])} onChange=${(value) => patch({ model: value }, { push: true })} />`}</div>
-    <div class="strip" role="listbox" aria-label="Images of the run" tabindex="0">${all.slice(start, start + STRIP).map((id) => html`<button key=${id} role="option" tabindex="-1" aria-selected=${id === image}
+    <div class="strip" ref=${list} role="listbox" aria-label="Images of the run" tabindex="0">${all.slice(start, start + STRIP).map((id) => html`<button key=${id} role="option" tabindex="-1" aria-selected=${id === image}
       aria-label=${shortName(digest.images.name[digest.position.get(id)])} onClick=${() => patch({ image: id }, { push: true })}><${Thumb} src=${thumbnail(run, id)} size=${52} /></button>`)}</div>
     <${Loaded} state=${found} what="Reading maps">${(of) => (of.data.maps.length ? html`<${Overlay} key=${`${of.image} ${of.model}`} ...${of} params=${params} theme=${theme} />`
       : html`<${Empty} title="This image has no maps"><p>Lenses that ask about places store them. ${digest.columns.length ? "This run has none, or left this image out." : ""}</p><p>Try <code>brinell run --preset quick --lens NAME</code> with a lens from <code>brinell ls lenses</code>.</p><//>`)}<//>
@@ -50,7 +53,7 @@ function Overlay({ run, model, image, data, params, theme }) {
   const [place, setPlace] = useState(null);
   const column = { lens: map.lens, operator: map.operator };
   const key = place && keyOf(map, place);
-  return html`<div class="maps">
+  return html`<div class="maps" style=${{ "--tall": `calc((100vh - 21rem) * ${data.width / data.height})` }}>
     <section class="card" aria-label="Map">
       <div class="drawer-tools">
         ${kinds.length > 1 && html`<${Choice} label="Lens" value=${kind} options=${kinds.map((one) => [one, one])} onChange=${(value) => patch({ lens: value, size: null, layer: null })} />`}
@@ -84,8 +87,7 @@ const keyOf = (map, [column, row]) => {
 function shade(layer, number) {
   if (layer.words.length === 2) return colours(number ? "--held" : "--heat-0");
   if (layer.words.length === 3) return [colours("--void"), colours("--heat-0"), colours("--series-1")][number];
-  const share = number / (layer.words.length - 1);
-  return `hsl(${Math.round(250 - 195 * share)} 75% ${Math.round(28 + 38 * share)}%)`;
+  return VIRIDIS[Math.round((number / (layer.words.length - 1)) * (VIRIDIS.length - 1))];
 }
 
 function Canvas({ source, data, map, layer, opacity, place, setPlace, theme }) {
@@ -156,7 +158,7 @@ function Canvas({ source, data, map, layer, opacity, place, setPlace, theme }) {
     const [column, row] = place || [0, 0];
     setPlace([Math.min(map.xs.length - 1, Math.max(0, column + by[0])), Math.min(map.ys.length - 1, Math.max(0, row + by[1]))]);
   };
-  return html`<canvas class="map" ref=${canvas} style=${{ maxWidth: `min(46rem, calc((100vh - 21rem) * ${data.width / data.height}))` }} tabindex="0" role="img" aria-label=${`${layer.name}: ${map.title}`} onKeyDown=${keys}
+  return html`<canvas class="map" ref=${canvas} tabindex="0" role="img" aria-label=${`${layer.name}: ${map.title}`} onKeyDown=${keys}
     onPointerDown=${(event) => { drag.current = { x: event.clientX - view.x, y: event.clientY - view.y }; const found = at(event); if (found) setPlace(found); }}
     onPointerUp=${() => { drag.current = null; }} onPointerLeave=${() => { drag.current = null; }} onDblClick=${() => setView({ zoom: 1, x: 0, y: 0 })}
     onPointerMove=${(event) => {

@@ -66,7 +66,7 @@ function Shown({ run, facts, model, column, image, sequence, params, site }) {
       <tr><th scope="row">clean</th><td>${firstName(clean.prediction)}${clean.confidence === null ? "" : `, ${percent(clean.confidence)}`}</td></tr>
       <tr><th scope="row">changed</th><td>${point.prediction === null ? "–" : `${firstName(point.prediction)}${point.confidence === null ? "" : `, ${percent(point.confidence)}`}`}${point.cause ? ` (${point.cause})` : ""}</td></tr>
       <tr><th scope="row">right class</th><td>${firstName(clean.label)}${point.probability === null ? "" : `: ${percent(point.probability, 1)}, rank ${(point.rank ?? 0) + 1}`}</td></tr>
-      ${Object.entries(point.distances).map(([name, value]) => html`<tr key=${name}><th scope="row">${DISTANCES[name] || name}</th><td>${name === "changed" ? percent(value, 1) : Number(value).toPrecision(3)}</td></tr>`)}
+      ${Object.entries(point.distances).map(([name, value]) => html`<tr key=${name}><th scope="row">${DISTANCES[name] || name}</th><td>${name === "changed" ? percent(value, 1) : value >= 1000 ? Math.round(value).toLocaleString("en") : Number(value).toPrecision(3)}</td></tr>`)}
     </tbody></table>
     <p class="actions"><a class="button" href=${href("break", { run, image, change: site.live ? column.operator : `${column.lens}/${column.operator}`, at: site.live && point.parameters.length === 1 ? point.parameters[0] : index + 1 })}>Break it</a>
       <a class="button" href=${replay(run, model, column, image, point.key, "png")} download=${`${image}-${point.key}.png`}><${Icon} name="save" /> Save image</a><${CopyButton} label="Link" icon="link" text=${() => location.href} /></p>`;

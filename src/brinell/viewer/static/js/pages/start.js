@@ -59,9 +59,9 @@ function List({ runs, params }) {
       <label class="search"><${Icon} name="search" /><span class="hidden">Filter runs</span>
         <input type="search" placeholder="Filter by name, model, data or lens" value=${params.q || ""} onInput=${(event) => patch({ q: event.target.value })} /></label>
       <${Choice} label="Sort" value=${sort} options=${Object.entries(SORTS)} onChange=${(value) => patch({ sort: value })} />
-      <button class="primary" disabled=${chosen.length !== 2} onClick=${() => go("compare", { a: chosen[0], b: chosen[1] })}>Compare ${chosen.length === 2 ? "the two" : "two runs"}</button>
+      ${runs.length > 1 && html`<button class="primary" disabled=${chosen.length !== 2} onClick=${() => go("compare", { a: chosen[0], b: chosen[1] })}>Compare ${chosen.length === 2 ? "the two" : "two runs"}</button>`}
     </div>
-    ${shown.length ? html`<ul class="runs">${shown.map((run) => html`<${Card} key=${run.id} run=${run} headline=${headlines[run.id]} chosen=${chosen.includes(run.id)} toggle=${() => toggle(run.id)} />`)}</ul>`
+    ${shown.length ? html`<ul class="runs">${shown.map((run) => html`<${Card} key=${run.id} run=${run} headline=${headlines[run.id]} chosen=${chosen.includes(run.id)} toggle=${runs.length > 1 ? () => toggle(run.id) : null} />`)}</ul>`
       : html`<${Empty} title="No run matches"><p>${count(runs.length, "run")} in all. <button onClick=${() => patch({ q: "" })}>Show all</button></p><//>`}
   </div>`;
 }
@@ -79,7 +79,7 @@ function Card({ run, headline, chosen, toggle }) {
       <p class="links"><a href=${href("explore", { run: run.id })}>Explore</a><a href=${href("break", { run: run.id })}>Break it</a><a href=${href("maps", { run: run.id })}>Maps</a>${run.models.length > 1 && html`<a href=${href("compare", { a: run.id })}>Compare its models</a>`}</p>
     </div>
     <${Headline} run=${run} headline=${headline} />
-    <label class="pick"><input type="checkbox" checked=${chosen} onChange=${toggle} /> <span>compare</span></label>
+    ${toggle && html`<label class="pick"><input type="checkbox" checked=${chosen} onChange=${toggle} /> <span>compare</span></label>`}
   </li>`;
 }
 
