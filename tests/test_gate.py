@@ -18,7 +18,7 @@ import brinell
 from brinell.cli.main import main
 from brinell.comparison.measures import all_figures
 from brinell.comparison.rules import Gate, read_gate
-from brinell.errors import ConfigError, RunError
+from brinell.errors import ConfigError, RunError, UnknownName
 from brinell.lenses.knob.limits import _first_reaching
 from brinell.lenses.lens import LENSES
 from brinell.lenses.profile.limits import accuracy_at
@@ -82,7 +82,7 @@ def test_figures_are_those_of_the_summary(run: brinell.Run) -> None:
 def test_every_figure_can_be_limited(run: brinell.Run) -> None:
     """A registered figure is a tested one: its readings have intervals around their values."""
     for name, figure in all_figures().items():
-        if figure.lens not in (None, "profile", "knob") or figure in ERROR_MEASURES:
+        if figure.lens not in (None, "profile", "knob") or figure in ERROR_MEASURES or name == "iou":
             continue
         rule = {"measure": name, "max": 1e9, **({"levels": 2} if figure.by_level else {})}
         checks = check(run, **rule)
@@ -90,6 +90,11 @@ def test_every_figure_can_be_limited(run: brinell.Run) -> None:
         for one in checks:
             value = one.reading.value
             assert math.isnan(value.value) or not (value.low > value.value + 1e-9 or value.high < value.value - 1e-9), name
+
+
+def test_a_figure_that_no_row_has_is_refused_by_name(run: brinell.Run) -> None:
+    with pytest.raises(UnknownName, match=r"a rule is about iou .*of segmenters.*which no row of .* has; drop the rule"):
+        check(run, measure="iou", min=50)
 
 
 def test_accuracy_at_an_amount_is_that_of_the_level_which_reaches_it(run: brinell.Run) -> None:

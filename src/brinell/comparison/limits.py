@@ -194,6 +194,8 @@ def _explain_absent(rule: Rule, run: Run, name: str, readings: Sequence[Reading]
         ranges = [f"{operator} from {low:g} to {high:g}" for operator, low, high in found if matches(name, operator)]
         if ranges:
             return f"a rule about {rule.measure} has the amount {rule.amount:g}, but the run has {', '.join(ranges[:3])}"
+    if not readings:
+        return f"a rule is about {rule.measure} ({rule.figure.what}), which no row of {run.folder} has; drop the rule"
     known = [ALL, *(one.operator for one in readings)]
     return f"a rule about {rule.measure} names {name!r}, which has none in this run; {_nearest(name, known)}"
 
