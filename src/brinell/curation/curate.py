@@ -114,6 +114,11 @@ def curate(
     lines = (json.dumps(one, ensure_ascii=False, allow_nan=False).encode() + b"\n" for one in records())
     out.write(b"".join(lines), "metadata.jsonl")
     dataset.finish()
+    return _curated(out, failures)
+
+
+def _curated(out: Store, failures: Sequence[Failure]) -> Curated:
+    """Count what was written."""
     return Curated(
         folder=out.place(),
         images=len(failures),
