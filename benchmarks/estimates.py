@@ -41,13 +41,13 @@ def measure() -> dict[str, Any]:
     return summarise(rounds)
 
 
-def summarise(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
+def summarise(rounds: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
     """Return the medians over rounds, by case."""
     cases = {name: _summary([one[name] for one in rounds]) for name in CASES}
     return {"model": MODEL, "cores": os.cpu_count(), "images": IMAGES, "rounds": len(rounds), "cases": cases}
 
 
-def compare(model: brinell.Model, lens: dict[str, Any]) -> dict[str, float]:
+def compare(model: brinell.Model, lens: dict[str, Any]) -> dict[str, Any]:
     """Return the seconds that a run is estimated to take, that the estimate takes, and that the run takes."""
     photos = {"source": "demo-photos", "limit": IMAGES, "shuffle": True}
     with tempfile.TemporaryDirectory() as folder:
@@ -57,11 +57,19 @@ def compare(model: brinell.Model, lens: dict[str, Any]) -> dict[str, float]:
         asked = time.perf_counter()
         execute(setup)
         ended = time.perf_counter()
-    passes = estimated.costs[0].forward_passes
-    return {"estimate": estimated.seconds, "probe": asked - began, "real": ended - asked, "passes": passes}
+    cost = estimated.costs[0]
+    seconds = {"estimate": estimated.seconds, "probe": asked - began, "real": ended - asked}
+    return seconds | {
+        "passes": cost.forward_passes,
+        "how": "at most" if cost.most else "roughly" if cost.rough else "about",
+    }
 
 
-def _summary(rounds: list[dict[str, float]]) -> dict[str, Any]:
+def _summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     ratios = [one["estimate"] / one["real"] for one in rounds]
-    middle = {name: round(median(one[name] for one in rounds), 1) for name in rounds[0]}
-    return middle | {"ratio": round(median(ratios), 2), "ratios": [round(ratio, 2) for ratio in ratios]}
+    middle = {name: round(median(one[name] for one in rounds), 1) for name in ("estimate", "probe", "real", "passes")}
+    return (
+        middle
+        | {"how": rounds[0]["how"]}
+        | {"ratio": round(median(ratios), 2), "ratios": [round(ratio, 2) for ratio in ratios]}
+    )

@@ -139,6 +139,20 @@ def test_an_estimate_is_one_line() -> None:
     )
 
 
+def test_an_estimate_from_few_searches_is_rough() -> None:
+    assert estimate_line(Plan("runs/x", (cost(rough=True),))).startswith("Estimate: roughly 2.8 h, ")
+    assert estimate_line(Plan("runs/x", (cost(rough=True, most=True),))).startswith("Estimate: at most 2.8 h, ")
+
+
+@pytest.mark.usefixtures("always_probed")
+def test_a_probe_that_saw_few_searches_end_says_so(greys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lens = {"name": "knob", "operators": ["fog"]}
+    setup = open_setup("fake:grey:0.25", greys, {"lens": lens}, PLAIN)
+    assert not plan(setup).costs[0].rough
+    monkeypatch.setitem(pace.IMAGES, "cpu", 2)
+    assert plan(setup).costs[0].rough
+
+
 def test_budgets_are_a_table() -> None:
     plan = Plan("runs/x", (cost(cells=30), cost(lens="profile"), cost(model="other", cells=30)))
     heads, *rows = budget_table(plan)

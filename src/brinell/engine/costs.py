@@ -127,8 +127,10 @@ def cheaper_line(plan: Plan, quick: Plan | None, *, preset: str, limit: str) -> 
     return f"That is more than an hour. Cheaper: {' or '.join(ways)}." if ways else "That is more than an hour."
 
 
-def _about(plan: Plan) -> str:
-    return f"{'at most' if plan.most else 'about'} {format_time(plan.seconds)}"
+def _about(estimate: Plan | Cost) -> str:
+    """Return a time, and how well it is known."""
+    how = "at most" if estimate.most else "roughly" if estimate.rough else "about"
+    return f"{how} {format_time(estimate.seconds)}"
 
 
 def _work(cost: Cost) -> str:
@@ -152,9 +154,7 @@ def _queries(cost: Cost) -> str:
 
 
 def _time(cost: Cost) -> str:
-    if not cost.seconds:
-        return SERVICE_TIME
-    return f"{'at most' if cost.most else 'about'} {format_time(cost.seconds)}"
+    return _about(cost) if cost.seconds else SERVICE_TIME
 
 
 def _total(plan: Plan) -> str:
@@ -163,8 +163,7 @@ def _total(plan: Plan) -> str:
     unknown = any(not cost.seconds for cost in plan.costs)
     if not plan.seconds:
         return SERVICE_TIME
-    about = "at most" if plan.most else "about"
-    time = f"{about} {format_time(plan.seconds)}{' plus the time that services take' if unknown else ''}"
+    time = f"{_about(plan)}{' plus the time that services take' if unknown else ''}"
     passes = sum(cost.forward_passes for cost in local)
     exact = all(cost.forward_passes == cost.trials + 2 * cost.images for cost in local)
     return f"{time}, {passes if exact else rounded(passes):,} forward passes" if local else time

@@ -32,12 +32,13 @@ PATIENCE, SHORTEST = 2.0, 10.0  # how much longer first searches may take; secon
 
 @dataclass(frozen=True)
 class Pace:
-    """The cost of a change: `share` of the most trials that images needed (None: no search ended in the time that it
-    had), and `seconds` per trial.
+    """The cost of a change: the `share` of the largest number of trials that images needed (None: no search ended in time),
+    the `seconds` per trial, and how many `images` the share comes from.
     """
 
     share: float | None
     seconds: float
+    images: int = 0
 
 
 @dataclass
@@ -49,6 +50,7 @@ class _Tally:
     most: int = 0
     ended: int = 0
     ended_most: int = 0
+    ended_images: int = 0
     images: int = 0
     turns: int = 0
 
@@ -62,7 +64,8 @@ class _Tally:
         if not self.most:
             return None
         seconds = self.seconds / (self.trials or self.most)
-        return Pace(self.ended / self.ended_most if self.ended_most else None, seconds / faster if self.alone else seconds)
+        share = self.ended / self.ended_most if self.ended_most else None
+        return Pace(share, seconds / faster if self.alone else seconds, self.ended_images)
 
 
 class _Limits(NamedTuple):
@@ -173,6 +176,7 @@ class Probe:
         if ended:
             tally.ended += done
             tally.ended_most += most
+            tally.ended_images += len(entries)
         return stop
 
 

@@ -34,6 +34,7 @@ BYTES_PER_WINDOW = 2.5  # of maps, as measured on ImageNet images
 ROWS_OF_MAPS = 8  # per image and window size, for lenses that store maps
 SIZES_READ = 32  # images whose sizes represent all
 SHORT = 20.0  # seconds; a run that can't take longer is not worth a probe
+FEW_SEARCHES = 4  # that ended in a probe: one image may need many times the queries of another
 PROBE_SHARE, SHORTEST_PROBE, LONGEST_PROBE = 0.02, 3.0, 30.0  # of the longest time that a run can take; seconds
 
 
@@ -42,7 +43,8 @@ class Cost:
     """The cost of one lens with one model.
 
     `trials` are the most that it can make; `forward_passes` and `seconds` are as estimated from a probe, or, if `most`, an
-    upper bound. `queries` is the largest number of images to send to a service, at `price` each; its speed may be unknown.
+    upper bound; if `rough`, the probe saw few searches end. `queries` is the largest number of images to send to a
+    service, at `price` each; its speed may be unknown.
     """
 
     lens: str
@@ -62,6 +64,7 @@ class Cost:
     detections: int = 0  # most per row
     windows: int = 0  # stored in maps
     cells: int = 0  # of an image's grid, such as levels, of which a budget chooses some; 0: it chooses images
+    rough: bool = False
 
     @property
     def bytes(self) -> int:
@@ -102,6 +105,11 @@ class Plan:
     def most(self) -> bool:
         """Whether the estimate is an upper bound, at least in part."""
         return any(cost.most for cost in self.costs)
+
+    @property
+    def rough(self) -> bool:
+        """Whether a part of the estimate rests on few searches."""
+        return any(cost.rough for cost in self.costs)
 
     @property
     def forward_passes(self) -> int:
@@ -267,6 +275,7 @@ def _cost(work: _Work, paces: Mapping[str, Pace]) -> Cost:
         images_per_second=passes / seconds if seconds else work.rate,
         seconds=seconds,
         most=most,
+        rough=job.method.search and 0 < sum(pace.images for pace in paces.values()) < FEW_SEARCHES,
         queries=queries,
         price=None if service is None else service.price,
         currency="" if service is None else service.currency,
