@@ -57,7 +57,7 @@ def _refuse_samples(runs: Sequence[Run], options: CurateOptions) -> None:
         for noun in sampled_cells(run, options.lens):
             raise RunError(
                 f"the least changed failure of an image is unknown in {run.folder}, a sample of each image's {noun}; take "
-                "every failure with --every, or rerun it without --budget"
+                "all failures with --all, or rerun it without --budget"
             )
 
 
