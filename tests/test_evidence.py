@@ -17,8 +17,10 @@ import brinell
 from brinell.cli.main import main
 from brinell.run_config import load_config
 from test_fingerprints import write_onnx
+from test_schema import undeclared
 
 pytest.importorskip("onnx", reason="needs the extra onnx")
+ROOT = Path(__file__).parents[1]
 PLAN = """
 title: Acceptance | test
 responsible: Jane <b>Doe</b>
@@ -92,6 +94,31 @@ def test_a_record_says_what_was_and_was_not_tested(made: Path, capsys: pytest.Ca
     assert config.identity() == load_config(brinell.Run(made / "run").source).identity()
     assert code_of("verify", str(made / "record")) == 0
     assert "failed" not in capsys.readouterr().out
+
+
+def test_a_record_follows_its_schema(made: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema")
+    found = json.loads((made / "record" / "record.json").read_text())
+    schema = json.loads((ROOT / "docs" / "schema" / "record-1.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(found)
+    assert list(undeclared(found, schema)) == []
+
+
+def test_a_record_shows_what_breaks_the_model(greys: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    given = ["--data", str(greys), "--labels", "index", "--operator", "fade_black", "--plan", str(tmp_path / "plan.yaml")]
+    main(["run", "--model", "fake:grey", *given, "--out", str(tmp_path / "run")])
+    assert record(tmp_path) == 1
+    page = (tmp_path / "record" / "record.html").read_text()
+    assert "What breaks grey most easily" in page
+    assert page.count('src="data:image/') == 2 * page.count("<figure>") > 0, "pairs of clean and changed images"
+
+
+def test_other_code_is_mentioned(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A newer brinell may verify an old record; it says that it is another one."""
+    monkeypatch.setattr("brinell.evidence.verification.hash_code", lambda: "0" * 64)
+    assert code_of("verify", str(made / "record"), "--sample", "0") == 0
+    assert "another brinell than the record's" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""JSON Schema of what brinell writes: `summary --json` with the findings of every lens, and the tables of a run.
+"""JSON Schema of what brinell writes: `summary --json` with the findings of every lens, the tables of a run, test records.
 
 `python -m brinell.schemas docs/schema` writes the files; a test fails when they are out of date, and checks real runs
 against them. A version changes when something is removed or renamed; additions keep it.
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from brinell.evidence.record import VERSION
+from brinell.evidence.shape import SHAPE
 from brinell.lenses.analysis import ANALYSES
 from brinell.lenses.lens import LENSES, Analysis
 from brinell.runs.schema import CLEAN, ROWS, SAMPLES
@@ -33,6 +35,7 @@ def build() -> dict[str, Schema]:
         f"rows-{FORMAT}.json": _head("rows", FORMAT, "Rows of a run: brinell rows RUN --json") | _table(rows),
         f"samples-{FORMAT}.json": _head("samples", FORMAT, "The images of a run: the table samples") | _table(SAMPLES),
         f"clean-{FORMAT}.json": _head("clean", FORMAT, "Answers to the clean images: the table clean") | _table(CLEAN),
+        f"record-{VERSION}.json": _head("record", VERSION, "A test record: brinell evidence RUN") | to_schema(SHAPE),
     }
 
 

@@ -6,16 +6,22 @@ import json
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import yaml
 
+from brinell.comparison.gates import check_run
 from brinell.errors import ConfigError
 from brinell.evidence.plan import read_plan, require_same_plan
 from brinell.evidence.record import build_record
 from brinell.hashing import file_sha256
+from brinell.lenses.rating import describe_untested, rate
+from brinell.lenses.sample import describe_sample
+from brinell.report.cards import Card, make_cards
+from brinell.report.page import Content, write_report
 from brinell.results import Run
 from brinell.run_config import load_config
 
@@ -31,18 +37,22 @@ def write_evidence(run: Run, plan_file: Path, out: Path, *, key: Path | None = N
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty; choose another folder")
     plan = read_plan(plan_file)
-    record = build_record(run, plan, require_same_plan(run, plan_file))
+    digest = require_same_plan(run, plan_file)
+    gate = check_run(plan.gate, run)
+    record = build_record(run, plan, gate, digest)
+    content = Content(run, run.shown(), rate(run), describe_untested(run), gate, describe_sample(run))
+    cards = make_cards(run, content.rated, content.sections)
     out.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(plan_file, out / "plan.yaml")
     texts = {
         "record.json": json.dumps(record, indent=1, ensure_ascii=False) + "\n",
         "record.md": _render("record.md.j2", record),
-        "record.html": _render("record.html", record),
+        "record.html": _render("record.html", record, cards),
         "config.yaml": yaml.safe_dump(_config(run), sort_keys=False, allow_unicode=True),
     }
     for name, text in texts.items():
         (out / name).write_text(text, encoding="utf-8")
-    run.report(plan.gate, out=out / "report.html")
+    write_report(content, out / "report.html")
     print_pdf(out / "record.html", out / "record.pdf")
     lines = [f"{file_sha256(file)}  {file.name}\n" for file in sorted(out.iterdir())]
     (out / CHECKSUMS).write_text("".join(lines))
@@ -61,11 +71,12 @@ def _config(run: Run) -> dict[str, Any]:
     return content
 
 
-def _render(template: str, record: dict[str, Any]) -> str:
+def _render(template: str, record: dict[str, Any], cards: Sequence[Card] = ()) -> str:
+    """Return the record as a page; cards have the pictures of what breaks each model most easily."""
     loader = jinja2.PackageLoader("brinell.evidence", "templates")
     environment = jinja2.Environment(loader=loader, autoescape=template.endswith(".html"), keep_trailing_newline=True)
     environment.filters["cell"] = lambda text: str(text).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
-    return environment.get_template(template).render(record=record)
+    return environment.get_template(template).render(record=record, cards=cards)
 
 
 def print_pdf(page: Path, file: Path) -> bool:

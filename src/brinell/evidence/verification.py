@@ -13,7 +13,7 @@ from typing import Any
 from brinell.engine.verification import Check, verify_files, verify_rows
 from brinell.errors import BrinellError, RunError
 from brinell.evidence.files import CHECKSUMS, NAMESPACE, SIGNATURE
-from brinell.evidence.record import hash_data, hash_run
+from brinell.evidence.record import hash_code, hash_data, hash_run
 from brinell.hashing import file_sha256
 from brinell.results import Run
 from brinell.units import format_amount
@@ -43,6 +43,7 @@ def verify_evidence(
     checks.append(Check("plan", "its hash in the record and in the run", problems))
     checks.append(_compare("run files", hashes["run_files"], hash_run(opened), opened.folder))
     checks.append(_compare("data files", hashes["data_files"], hash_data(opened), opened.source["data"]["source"]))
+    checks.append(_check_code(hashes["code"], record["environment"]))
     if not all(check.passed for check in checks):
         return checks
     return [*checks, *verify_files(opened), *_check_again(opened, sample, trust)]
@@ -60,6 +61,15 @@ def _compare(name: str, known: Mapping[str, str], found: Mapping[str, str], wher
     problems += [f"{file} is new in {where}" for file in found if file not in known]
     problems += [f"{file} in {where} has changed" for file in known if file in found and known[file] != found[file]]
     return Check(name, f"hashes of {len(known):,} files", tuple(problems))
+
+
+def _check_code(known: str, versions: Mapping[str, Any]) -> Check:
+    """Say whether this is the code that measured; newer code may verify an old record, so another one is no failure."""
+    if hash_code() == known:
+        return Check("code", "brinell is the one that wrote the record")
+    return Check(
+        "code", f"another brinell than the record's ({versions.get('brinell', 'unknown')}) checks it", skipped=True
+    )
 
 
 def _check_signature(folder: Path, signers: Path | None) -> Iterator[Check]:
