@@ -22,6 +22,10 @@ PROBLEMS: dict[str, Exception] = {
 class Echo(Handler):
     body_limit, error_status = 1 << 20, 422
 
+    def permit(self) -> None:
+        if self.path == "/forbidden":
+            raise Refused("not you", 403)
+
     def answer(self, body: bytes) -> None:
         if self.path in PROBLEMS:
             raise PROBLEMS[self.path]
@@ -34,10 +38,10 @@ def server() -> Iterator[HttpServer]:
         yield opened.start()
 
 
-def send(server: HttpServer, head: str) -> tuple[int, str]:
+def send(server: HttpServer, head: str, path: str = "/") -> tuple[int, str]:
     """Send a request as it is, and return the status and the body after the server has closed the connection."""
     with socket.create_connection(server.address, timeout=20) as connection:
-        connection.sendall(f"POST / HTTP/1.1\r\nHost: here\r\n{head}\r\n\r\n".encode("latin-1"))
+        connection.sendall(f"POST {path} HTTP/1.1\r\nHost: here\r\n{head}\r\n\r\n".encode("latin-1"))
         content = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
     return int(content.split()[1]), content.partition("\r\n\r\n")[2]
 
@@ -49,7 +53,9 @@ def send(server: HttpServer, head: str) -> tuple[int, str]:
         ("Content-Length: -1", 411, "Content-Length"),
         ("Content-Length: 1_0", 411, "Content-Length"),
         ("Transfer-Encoding: chunked", 411, "Content-Length"),
+        ("Content-Length: 3\r\nContent-Length: 4", 411, "Content-Length"),
         ("Content-Length: 99999999", 413, "at most 1 MB, this one has 95"),
+        (f"Content-Length: {'9' * 5000}", 413, "at most 1 MB"),
     ],
 )
 def test_bodies_of_unknown_or_excessive_length_are_refused(server: HttpServer, head: str, status: int, part: str) -> None:
@@ -62,6 +68,7 @@ def test_a_connection_serves_requests_one_after_the_other(server: HttpServer) ->
     for path, status, text in (
         ("/", 200, "content"),
         ("/refused", 418, '{"error": "not like this"}'),
+        ("/forbidden", 403, '{"error": "not you"}'),
         ("/ours", 422, '{"error": "the model has no classes"}'),
         ("/theirs", 500, '{"error": "ZeroDivisionError: division by zero"}'),
         ("/", 200, "content"),
@@ -71,6 +78,12 @@ def test_a_connection_serves_requests_one_after_the_other(server: HttpServer) ->
         assert (response.status, response.read().decode()) == (status, text)
     assert response.headers["X-Method"] == "POST" and response.headers["Server"].strip() == "brinell"
     connection.close()
+
+
+def test_the_body_of_a_client_that_may_not_ask_is_not_read(server: HttpServer) -> None:
+    """The client announces more than a short body and sends nothing of it: the answer comes, and the connection ends."""
+    found, body = send(server, "Content-Length: 1000000", "/forbidden")
+    assert (found, body) == (403, '{"error": "not you"}')
 
 
 def test_a_port_that_is_taken_is_named(server: HttpServer) -> None:

@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Self
 
 from brinell.errors import BrinellError, ConfigError
 
+_DIGITS = 19  # of a length that is a number at all
+_SHORT = 1 << 16  # bytes of a body that is read though it is not used
+
 
 class Refused(Exception):
     """A request that is invalid or not allowed, and the status of the response."""
@@ -86,6 +89,9 @@ class Handler(BaseHTTPRequestHandler):
     body_limit: ClassVar[int] = 256 << 20  # bytes
     error_status: ClassVar[int] = 500  # of a `BrinellError`
 
+    def permit(self) -> None:
+        """Raise a `Refused` if this client may not ask; its body is not kept then."""
+
     def answer(self, body: bytes) -> None:
         """Send the response to a request, or raise why there is none."""
         raise NotImplementedError
@@ -103,7 +109,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def _respond(self) -> None:
         try:
-            self.answer(self._body())
+            size = self._body_size()
+            try:
+                self.permit()
+            except Exception:
+                self._skip(size)
+                raise
+            self.answer(self.rfile.read(size))
         except Refused as error:
             self.send_problem(str(error), error.status)
         except BrinellError as error:
@@ -113,16 +125,25 @@ class Handler(BaseHTTPRequestHandler):
         except Exception as error:  # a model or a data source may raise anything
             self.send_problem(f"{type(error).__name__}: {error}", 500)
 
-    def _body(self) -> bytes:
-        length = self.headers.get("content-length")
-        if self.headers.get("transfer-encoding") or (length is not None and not (length.isascii() and length.isdecimal())):
+    def _body_size(self) -> int:
+        """Return the length of the body. One that is unknown or excessive is refused, and the connection closed."""
+        lengths = self.headers.get_all("content-length") or ["0"]
+        known = len(lengths) == 1 and lengths[0].isascii() and lengths[0].isdecimal()
+        if not known or self.headers.get("transfer-encoding"):
             self.close_connection = True
             raise Refused("set the length of the body (Content-Length)", 411)
-        size = int(length or 0)
+        size = int(lengths[0]) if len(lengths[0]) < _DIGITS else 10**_DIGITS
         if size > self.body_limit:
             self.close_connection = True
             raise Refused(f"{self.body_name} may have at most {self.body_limit >> 20} MB, this one has {size >> 20}", 413)
-        return self.rfile.read(size)
+        return size
+
+    def _skip(self, size: int) -> None:
+        """Read a short body that is not used, so that the client reads the response; hang up before a long one."""
+        if size <= _SHORT:
+            self.rfile.read(size)
+        else:
+            self.close_connection = True
 
     def send_problem(self, message: str, status: int) -> None:
         """Send why there is no response."""

@@ -108,14 +108,18 @@ class _Handler(Handler):
         viewer: Viewer = self.server.owner
         return viewer
 
+    def permit(self) -> None:
+        """Refuse clients without the token, and requests of other pages."""
+        self._check_host()
+        if not self._given_token():
+            self._check_token()
+            self._check_origin()
+
     def answer(self, body: bytes) -> None:
         """Send the response to a request that is allowed."""
-        self._check_host()
         url = urlsplit(self.path)
-        if self._given_token(url.query):
+        if self._given_token():
             return self._redirect()
-        self._check_token()
-        self._check_origin()
         try:
             return self._send(self.viewer.respond(self.command, url.path.lstrip("/"), body))
         except NotFound:
@@ -131,8 +135,8 @@ class _Handler(Handler):
         if viewer.host in LOOPBACK and name not in LOOPBACK:
             raise Refused(f"this viewer is at {viewer.url}, not at {host!r}; open that address", 421)
 
-    def _given_token(self, query: str) -> bool:
-        given = parse_qs(query).get("token", [""])[0]
+    def _given_token(self) -> bool:
+        given = parse_qs(urlsplit(self.path).query).get("token", [""])[0]
         return bool(given) and self._matches(given)
 
     def _matches(self, given: str) -> bool:
