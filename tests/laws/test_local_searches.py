@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from brinell.lenses.fragility.minimal import Descent, MinimalSearch, Windows, descend, largest_windows
+from brinell.lenses.fragility.minimal import Descent, MinimalSearch, Windows, _most_confident, descend, largest_windows
 from brinell.lenses.fragility.names import SMALLEST
 from brinell.lenses.highlights.faintest import search_faintest
 from brinell.lenses.method import Categorical, Nullable, Shard, Trials
@@ -106,6 +106,24 @@ def test_minimal_windows_are_those_of_a_plain_search(step: float, beam: int) -> 
     assert found.predictions().tolist() == [int(score(window) * 1e6) for window in own]
 
 
+def test_only_samples_that_lose_branches_are_cut() -> None:
+    """Every window of the first sample is recognised, and of the second only the largest."""
+
+    def answer(trials: Trials) -> Any:
+        broken = (trials.samples == 1) & (trials.parameters[:, 2] < 9)
+        scores = torch.ones(len(broken), dtype=torch.float64)
+        return SimpleNamespace(broken=broken, verdict=SimpleNamespace(probability=scores, prediction=scores.long()))
+
+    found: MinimalSearch = drive(descend(VIEW, largest_windows(torch.tensor([[9, 9], [9, 9]])), Descent(2, 4)), answer)
+    assert found.cut == {0} and found.windows().sample.tolist() == [1]
+
+
+def test_the_first_of_equally_confident_windows_are_kept() -> None:
+    samples = torch.arange(3).repeat_interleave(400)
+    kept = _most_confident(samples, torch.full((1200,), 0.5), 2)
+    assert kept.tolist() == [0, 1, 400, 401, 800, 801]
+
+
 def test_windows_shrink_to_a_share_or_by_two_pixels() -> None:
     assert [Descent(0.8).side(side) for side in (100, 21, 8, 3, 2)] == [81, 17, 6, 1, 0]
     assert [Descent(2).side(side) for side in (100, 3)] == [98, 1]
@@ -113,7 +131,8 @@ def test_windows_shrink_to_a_share_or_by_two_pixels() -> None:
     assert Descent(2).offsets(2).tolist() == [[x, y] for x in (0, 1, 2) for y in (0, 1, 2)]
     assert Descent(3).offsets(1).tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
     assert Descent().beam == 500 and Descent().step == 0.8
-    assert Descent(2).generations(SMALLEST + 5) == 3 and Descent(2).generations(SMALLEST - 1) == 0
+    assert len(Descent(1.0).offsets(4)) == 5, "the whole side is a share, not a number of pixels"
+    assert [Descent(2).generations(SMALLEST + more) for more in (5, 4, 0, -1)] == [3, 3, 1, 0]
     assert len(Windows(torch.zeros(3), torch.zeros(3, 2), torch.zeros(3))) == 3
 
 
@@ -182,12 +201,14 @@ def test_the_faintest_spot_is_that_of_a_plain_search(most: int, vary: bool) -> N
     verdict = SimpleNamespace(rank=torch.tensor([0, 0, 0, 0, 0]), confidence=torch.ones(5))
     clean: Any = SimpleNamespace(broken=torch.tensor([False] * 5), verdict=verdict, detections=None, overlap=None)
     shard = Shard(5, 8, 8, clean, sizes=sizes)
+    rounds: list[list[Any]] = []
 
     def answer(trials: Trials) -> Any:
         assert trials.may_fail
         given = [
             (int(sample), tuple(spot)) for sample, spot in zip(trials.samples, trials.parameters.tolist(), strict=True)
         ]
+        rounds.append(given)
         silent = torch.tensor([is_silent(*one) for one in given])
         chance = torch.tensor([probability_of(*one) for one in given], dtype=torch.float64)
         marks = {**dict.fromkeys(ANSWERS, chance), "probability": chance}
@@ -203,6 +224,8 @@ def test_the_faintest_spot_is_that_of_a_plain_search(most: int, vary: bool) -> N
         )
 
     found = drive(search_faintest(shard, VIEW, starts.repeat(5, 1, 1), most, vary_strength=vary), answer)
+    inside = [(x < sizes[sample, 1], y < sizes[sample, 0]) for given in rounds[1:] for sample, (x, y, *_) in given]
+    assert all(map(all, inside)), "spots are proposed inside the image"
     status, correct = found["status"], found["correct"]
     assert isinstance(status, Categorical) and isinstance(correct, Nullable)
     assert found["sample"].tolist() == list(range(5))
