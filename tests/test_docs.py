@@ -95,15 +95,15 @@ def test_commands_can_be_parsed(line: str) -> None:
 def test_yaml_is_valid(page: Path) -> None:
     for text in blocks(page_id(page), "yaml"):
         content = yaml.safe_load(text)
-        if page.name == "ci.md":
-            _check_job(content)
-        elif page.name == "evidence.md":
+        if "requirements" in content:
             validate(Plan, content)
+        elif "rules" in content:
+            validate(Gate, content)
+        elif page.name == "ci.md":
+            _check_job(content)
         elif page.name == "harden.md":
             load_harden_config(content)
-        elif page.name in ("compare.md", "gate.md", "slices.md", "tutorial.md"):
-            validate(Gate, content)
-        elif page.name == "remote.md":
+        elif page.name in ("remote.md", "service.md"):
             validate(ServiceMapping, content)
         else:
             for lens in load_config(content).lenses:

@@ -49,6 +49,12 @@ def test_workflows_have_few_rights_and_run_what_there_is(file: Path) -> None:
                     parse_command(line)
 
 
+@pytest.mark.parametrize("name", ["github-gate.yml", "gitlab-gate.yml", "rules.yaml"])
+def test_the_examples_of_gates_are_those_of_the_page(name: str) -> None:
+    _, content = (ROOT / "examples" / name).read_text().split("\n", 1)
+    assert content in (ROOT / "docs" / "howto" / "ci.md").read_text(), "without its first line, a comment"
+
+
 def test_the_pre_commit_example_runs_commands_that_exist() -> None:
     content = yaml.safe_load((ROOT / "examples" / "pre-commit-config.yaml").read_text())
     (hook,) = content["repos"][0]["hooks"]

@@ -49,7 +49,7 @@ LEFT_OUT = {
     "torch:shapes.pt": "needs a network that is not installed: tests/test_segmentation.py",
     "yolo11n.onnx": "needs a file that others export: tests/test_detectors.py",
 }
-NOT_OURS = ("make ", "pip install ", "python .ci/", "transformers serve ")  # CI runs make's targets
+NOT_OURS = ("make ", "pip install ", "python .ci/", "sbatch ", "transformers serve ")  # CI runs make's targets
 #: flags that make a command small, unless the page gives a value; the last one given counts
 SMALL = {
     "run": {"--limit": "2"},

@@ -20,17 +20,20 @@ def test_every_command_of_the_tutorial(tmp_path: Path) -> None:
     pytest.importorskip("foolbox", reason="needs the photographs of the extra demo")
     write_photographs(tmp_path / "photos")
     page = (ROOT / "docs" / "tutorial.md").read_text()
-    (rules,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    rules, plan = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "rules.yaml").write_text(rules)
+    (tmp_path / "plan.yaml").write_text(plan)
     lines = [line for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.strip().splitlines()]
     story = Story("the tutorial", tmp_path)
     printed = ""
     for line in lines:
-        if not line.startswith("brinell view"):  # which serves until it is stopped; tests/test_viewer.py
+        # `make release` installs; `view` serves until it is stopped: tests/test_viewer.py
+        if not line.startswith(("pip install ", "brinell view")):
             command, _, comment = line.partition("#")
             printed += story.type(command.strip(), code=1 if "exit code 1" in comment else 0)
     assert (tmp_path / "runs" / "first" / "report.html").stat().st_size > 10_000
     assert (tmp_path / "failures" / "metadata.jsonl").is_file()
+    assert (tmp_path / "evidence" / "record.html").is_file()
     shown = "\n".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
     assert (
         "failed: accuracy under white_fog at level 10" in shown
