@@ -99,6 +99,17 @@ def test_help_shows_an_example(command: str, brinell: Call, monkeypatch: pytest.
         assert parameter.help, f"{parameter.name} should say what it is for"
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_80_columns(command: str, brinell: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = brinell(command, "--help").splitlines()
+    assert max(map(len, lines)) <= 80
+    words = {word.strip(",") for line in lines for word in line.split()}
+    for parameter in as_click(COMMANDS[command]).params:
+        names = {opt.replace("--", "--[no-]") for opt in parameter.opts} if parameter.secondary_opts else parameter.opts
+        assert not parameter.opts[0].startswith("-") or set(names) <= words, "names are not cut off"
+
+
 def test_no_arguments_print_the_help(brinell: Call) -> None:
     assert brinell() == brinell("--help")
 
@@ -260,7 +271,7 @@ BAD = {
     "option": (["run", "--modell", "x"], "No such option: --modell"),
     "command": (["runn"], "No such command 'runn'"),
     "argument": (["report"], "Missing argument 'RUN...'. (see brinell report --help)"),
-    "kind": (["ls", "operator"], "there is nothing to list under 'operator'; did you mean operators?"),
+    "kind": (["ls", "operator"], "unknown kind 'operator'; did you mean operators?"),
     "image": (["show", "no.png"], "no.png: No such file or directory"),
     "sheet": (["show", "greys/light/00.png", "--operator", "jpeg", "--out", "no/x.png"], "can't write no/x.png"),
     "size": (["show", "greys/light/00.png", "--size", "0"], "Invalid value for '--size'"),
@@ -372,14 +383,11 @@ def test_debug_prints_a_traceback(words: list[str], capsys: pytest.CaptureFixtur
         main(words)
     printed = capsys.readouterr().err
     assert printed.startswith("Traceback")
-    assert printed.splitlines()[-1].startswith("error: there is nothing to list under 'nothing'")
+    assert printed.splitlines()[-1].startswith("error: unknown kind 'nothing'")
 
 
 def test_as_a_process() -> None:
     line = [sys.executable, "-m", "brinell", "ls", "nothing"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr.startswith("error: there is nothing to list under 'nothing'; known: lenses")
-        and done.stderr.count("\n") == 1
-    )
+    assert done.stderr.startswith("error: unknown kind 'nothing'; known: lenses") and done.stderr.count("\n") == 1

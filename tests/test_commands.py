@@ -107,6 +107,8 @@ def test_shell_completion() -> None:
 @pytest.mark.parametrize("flag", run_flags(), ids=lambda flag: flag.name)
 def test_every_flag_is_described(flag: Flag) -> None:
     assert len(flag.help) > 10 and flag.help.endswith("."), "one sentence says what it sets"
+    if get_origin(flag.kind) is Literal and "|" not in (flag.metavar or ""):
+        assert [choice for choice in get_args(flag.kind) if choice not in flag.help] == [], "too many to show next to it"
 
 
 def test_every_option_of_a_run_has_a_flag() -> None:

@@ -236,7 +236,7 @@ def test_a_copy_that_was_killed_after_its_last_write_is_complete(
         brinell.corrupt(folder, out, FOG, quiet=True)
     assert (out / ".unfinished").exists()
     main(["corrupt", str(folder), str(out), "--operator", "fog", "--severity", "0.4"])
-    assert capsys.readouterr().out.strip() == f"Complete already: 12 images of 12 originals: {out}"
+    assert capsys.readouterr().out.strip() == f"Already complete: 12 images of 12 originals: {out}"
     assert not (out / ".unfinished").exists()
     brinell.corrupt(folder, tmp_path / "whole", FOG, quiet=True)
     assert files_of(out) == files_of(tmp_path / "whole")

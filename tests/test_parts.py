@@ -86,7 +86,7 @@ def test_array_jobs_name_their_part(variables: dict[str, str], expected: tuple[i
     ("variables", "message"),
     [
         ({"JOB_COMPLETION_INDEX": "0"}, "JOB_COMPLETIONS, the number of parts, is not"),
-        ({"BATCH_TASK_INDEX": "2", "BATCH_TASK_COUNT": "2"}, "not one of 2 tasks without gaps"),
+        ({"BATCH_TASK_INDEX": "2", "BATCH_TASK_COUNT": "2"}, "is out of range for 2 tasks"),
         ({"BATCH_TASK_INDEX": "x", "BATCH_TASK_COUNT": "2"}, "expected whole numbers"),
     ],
 )

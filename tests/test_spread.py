@@ -110,7 +110,7 @@ def test_clusters_are_named_by_their_address(text: str) -> None:
     [
         ({"cluster": "dask"}, "expected --on ray or --on ray://HOST:PORT, got 'dask'"),
         ({"cluster": "ray://a b"}, "expected --on ray"),
-        ({"cluster": "ray", "devices": "0-3"}, "--devices and --on both say who measures"),
+        ({"cluster": "ray", "devices": "0-3"}, "--devices and --on can't be combined"),
         ({"actors": 2}, "add --on ray"),
         ({"actor_gpus": 0.5}, "add --on ray"),
         ({"cluster": "ray", "device": "cpu", "actor_gpus": 0.5}, "leave out --actor-gpus"),

@@ -120,18 +120,20 @@ class RunConfig(BaseModel):
     seed: int = Field(0, description="Seed of all random draws.")
     budget: Budget | None = Field(
         None,
-        description="Queries to make: a share (0.1), a number (20000), or as many as the headline interval needs (±1%); "
-        "rerun with a larger budget to add to it (default: all; 0.1 with chat models).",
+        description="Share of queries to make (0.1), their number (20000), or the precision to reach (±1%); rerun with a "
+        "larger budget to add queries (default: all; 0.1 for chat models).",
     )
     plan: str | None = Field(
         None,
         min_length=1,
-        description="Test plan, a YAML file: its hash is stored in the run, as `brinell evidence` needs.",
+        description="Test plan (YAML file) whose hash is stored in the run, for `brinell evidence`.",
     )
     saliency: SaliencyOptions | None = None
     track: Annotated[TrackOptions | None, BeforeValidator(_track)] = None
     out: str | None = Field(
-        None, min_length=1, description="Folder or fsspec URL of the run (default: named by what is measured)."
+        None,
+        min_length=1,
+        description="Folder or fsspec URL to store the run in (default: a name derived from the settings).",
     )
     execution: Execution = Execution()
 

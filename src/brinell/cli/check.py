@@ -27,16 +27,16 @@ SHOWN = 8  # settings, and images per row
 
 
 def check(
-    model: Annotated[str, typer.Argument(help="Model: KIND:NAME, a file, or a URL (see brinell ls models).")],
-    data: Annotated[str, typer.Argument(help="Data with a few images that the model should get right.")],
+    model: Annotated[str, typer.Argument(help="Model: KIND:NAME, a file, or a URL (see `brinell ls models`).")],
+    data: Annotated[str, typer.Argument(help="Dataset with a few images that the model should get right.")],
     limit: Annotated[int, typer.Option(min=1, help="Number of images to try settings on.")] = 32,
     file: Annotated[Path, typer.Option("--out", help="PNG file to write.")] = Path("check.png"),
-    trust: Annotated[bool, typer.Option("--trust", help="Allow the model to run code when it is opened.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Allow model files to run code when they are loaded.")] = False,
 ) -> None:
-    """Check that a model sees images as it was trained to.
+    """Check a model's preprocessing on a few images.
 
-    Tries the usual normalisations, channel orders, resizes, layouts and box formats on a few images, draws predictions as
-    a contact sheet, and prints the model string to use. A service is only shown.
+    Tries the usual normalisations, channel orders, resizes, layouts and box formats, draws predictions as a contact sheet,
+    and prints the model string to use. For a service, it only draws predictions.
 
     Example: [bold]brinell check onnx:model.onnx?classes=imagenet photos/[/]
     """
@@ -54,7 +54,7 @@ def check(
 
 def _table(found: CheckResult) -> Grid:
     ranked = sorted(found.tried[1:], key=lambda tried: tried.rank, reverse=True)[: SHOWN - 1]
-    right = {"detection": "F1 of boxes", "segmentation": "mean IoU"}.get(found.model.task, "right")
+    right = {"detection": "F1 of boxes", "segmentation": "mean IoU"}.get(found.model.task, "accuracy")
     rows = [(tried.setting.title, _share(tried.right), _confidence(tried)) for tried in (found.given, *ranked)]
     return Grid(("setting", right, "confidence"), tuple(rows))
 
@@ -71,8 +71,8 @@ def _verdict(found: CheckResult) -> str:
     if found.best is not found.given or found.replaced:
         return f"use {found.source}"
     if found.given.right is not None and found.given.right < 0.5:
-        return "no usual setting does clearly better; check the class list and the labels, too"
-    return f"nothing else does clearly better: use {found.source}"
+        return "no other setting is clearly better; check the class list and the labels as well"
+    return f"no other setting is clearly better: use {found.source}"
 
 
 def _row(found: CheckResult, tried: Tried) -> Row:

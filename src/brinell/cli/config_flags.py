@@ -44,18 +44,24 @@ def run_flags() -> list[Flag]:
                 ("preset",),
                 "preset",
                 str,
-                "Options by name: quick (minutes), standard (the defaults), full, or those of a paper (see `brinell ls "
-                "presets`). Options that are given win.",
+                "Named set of options: quick (minutes), standard (the defaults), full, or a paper's settings (see `brinell "
+                "ls presets`). Other flags override it.",
                 _MAIN,
             ),
             *flags_of(RunConfig, panel=_MAIN, skip=("models", "data", "lenses", "saliency", "track", "execution")),
             *flags_of(DataOptions, ("data",), panel=_DATA, skip=("source",)),
             *_lens_flags(),
-            Flag(("saliency",), "saliency", bool, "Also compare where torch models look.", _SALIENCY),
+            Flag(("saliency",), "saliency", bool, "Also compare where torch models look (saliency maps).", _SALIENCY),
             *flags_of(SaliencyOptions, ("saliency",), panel=_SALIENCY, prefix="saliency-"),
             *flags_of(Execution, ("execution",), panel=_EXECUTION, names={"cluster": "on"}),
             *flags_of(TrackOptions, ("track",), panel=_EXECUTION, names={"to": "track", "experiment": "track-experiment"}),
-            Flag(("set",), "set", list[str], "Any option, as key.sub=value (data.limit=100); may be repeated.", _EXECUTION),
+            Flag(
+                ("set",),
+                "set",
+                list[str],
+                "Set any option, as key.sub=value (data.limit=100); may be repeated.",
+                _EXECUTION,
+            ),
         ]
     )
 
@@ -152,4 +158,4 @@ def _refuse_unknown(lenses: list[dict[str, Any]], options: Mapping[str, Any]) ->
         if not any(key in LENSES[lens["name"]].options.model_fields for lens in lenses):
             owner = next(lens.name for lens in LENSES.values() if key in lens.options.model_fields)
             names = ", ".join(lens["name"] for lens in lenses)
-            raise ConfigError(f"--{key.replace('_', '-')} is an option of the {owner} lens, and the run has {names}")
+            raise ConfigError(f"--{key.replace('_', '-')} is an option of the {owner} lens, but the run has {names}")

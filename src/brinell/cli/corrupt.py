@@ -25,16 +25,16 @@ LISTED = 3  # images that could not be read and are named
 
 def _corrupt(
     given: Mapping[str, Any],
-    data: Annotated[str, typer.Argument(metavar="IN", help="Dataset to copy; see brinell ls datasets.")],
+    data: Annotated[str, typer.Argument(metavar="IN", help="Dataset to copy (see `brinell ls datasets`).")],
     folder: Annotated[str, typer.Argument(metavar="OUT", help="Folder or URL of the copy.")],
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first unreadable image.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, however long it will take.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking if it takes more than an hour.")] = False,
 ) -> None:
-    """Write a copy of a dataset under operators, labels and boxes included; rerun to resume.
+    """Write a perturbed copy of a dataset, with its labels and boxes; rerun to resume.
 
-    One operator at one severity is one dataset; several are written to OUT/OPERATOR/SEVERITY. Prints an estimate first, and
-    asks before copies that take more than an hour.
+    One operator at one severity gives one dataset; several are written to OUT/OPERATOR/SEVERITY. Prints a cost estimate,
+    and asks if it is more than an hour.
 
     Examples: [bold]brinell corrupt photos/ foggy/ --operator fog --severity 0.4[/]
     or [bold]brinell corrupt photos/ photos-c/ --operator jpeg --level 5 --level 10 --like imagenet-c[/]
@@ -62,11 +62,11 @@ def _corrupt(
     if copy.skipped:
         named = "; ".join(f"{name}: {problem}" for name, problem in copy.skipped[:LISTED])
         say(f"{len(copy.skipped):,} images could not be read: {named}{' …' if len(copy.skipped) > LISTED else ''}")
-    before = "" if copy.written else "Complete already: "
+    before = "" if copy.written else "Already complete: "
     say(f"{before}{copy.images:,} images of {copy.originals:,} originals: {copy.folder}")
 
 
-_FLAGS = flags_of(CorruptOptions, panel="What is applied, and how it is written")
+_FLAGS = flags_of(CorruptOptions, panel="Operators and format")
 _COPY = {flag.name: flag.path[-1] for flag in _FLAGS}
 _DATA_FLAGS = flags_of(DataOptions, panel="Data", skip=set(DataOptions.model_fields) - {"label_column", "images"})
 _DATA = {flag.name: flag.path[-1] for flag in _DATA_FLAGS}

@@ -23,10 +23,11 @@ JSON_VERSION = 1
 _STATES = {"passed": "green", "failed": "red", "untested": "yellow"}
 _STYLES = {"better": "green", "worse": "red"}
 
-Runs = Annotated[list[str], typer.Argument(metavar="RUN…", help="Folders or URLs of finished runs.")]
+Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders or URLs of finished runs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 OtherDraws = Annotated[
-    bool, typer.Option("--other-draws", help="Allow runs with different seeds, whose random draws differ; pairs by image.")
+    bool,
+    typer.Option("--other-draws", help="Allow runs with different seeds: pair by image, although random draws differ."),
 ]
 
 
@@ -35,10 +36,10 @@ def gate(
     rules: Annotated[Path, typer.Option(help="YAML file of rules.")],
     junit: Annotated[Path | None, typer.Option(help="Write the checks as JUnit XML.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the result as Markdown.")] = None,
-    store: Annotated[bool, typer.Option(help="Store the result in the run's folder, so that its report shows it.")] = True,
+    store: Annotated[bool, typer.Option(help="Store the result in the run's folder and show it in the report.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Check a run against rules. The exit code is 0 if all rules pass, 1 if one fails, 2 if they can't be checked.
+    """Check a run against rules. Exit code 0 if all rules pass, 1 if one fails, 2 if they can't be checked.
 
     Example: [bold]brinell gate runs/first --rules rules.yaml --junit gate.xml[/]
     """
@@ -63,20 +64,20 @@ def compare(
     runs: Runs,
     pair: Annotated[
         list[str] | None,
-        typer.Option(metavar="OLD=NEW", help="Models to compare if their names differ; may be repeated."),
+        typer.Option(metavar="OLD=NEW", help="Pair models whose names differ; may be repeated."),
     ] = None,
     other_draws: OtherDraws = False,
     common_images: Annotated[
         bool, typer.Option("--common-images", help="If the images differ, compare those that both runs have.")
     ] = False,
     alpha: Annotated[float, typer.Option(min=0, max=1, help="Significance level.")] = 0.05,
-    gate: Annotated[Path | None, typer.Option(help="YAML file of rules; the exit code is 1 if a rule fails.")] = None,
+    gate: Annotated[Path | None, typer.Option(help="YAML file of rules; exit code 1 if one fails.")] = None,
     html: Annotated[Path | None, typer.Option("--out", "-o", help="Write an HTML page.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a summary as Markdown.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write the gate's checks as JUnit XML.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare runs with the first of them, image by image; or the models of one run with its first.
+    """Compare runs with the first one, image by image; or the models of one run with its first model.
 
     Examples: [bold]brinell compare runs/old runs/new -o changes.html[/]
     or [bold]brinell compare runs/old runs/new --gate gate.yaml --junit gate.xml[/]
@@ -86,7 +87,7 @@ def compare(
     from brinell.decisions import gate as check_gate
 
     if junit is not None and gate is None:
-        raise typer.BadParameter("a JUnit file reports a gate's checks; give a gate with --gate FILE")
+        raise typer.BadParameter("--junit writes the checks of a gate; add --gate FILE")
     comparison = compare_runs(*runs, pairs=pair or (), other_draws=other_draws, common_images=common_images, alpha=alpha)
     result = check_gate(comparison, gate) if gate is not None else None
     if html is not None:
@@ -113,7 +114,7 @@ def leaderboard(
         typer.Option(
             "--slice",
             metavar="COLUMN[=VALUE]",
-            help="Rank by the images of a slice alone, or of every slice of a column: of the metadata, or class.",
+            help="Rank on one slice of the images, or on each slice of a column: a metadata column, or class.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -177,8 +178,8 @@ def _measure_table(comparison: Comparison, number: int, measure: Measure) -> Gri
         rows.append((delta.title, *values, format_change(delta, unit=False), p, f"{delta.images}{unpaired}", shown))
         styles.append(_STYLES.get(verdict, ""))
     some = any(delta.unpaired != (0, 0) for delta in deltas)
-    note = "images with a value in both (+ only in the old / + only in the new, which don't count)" if some else ""
-    heads = ("under", "before", "after", "change [95 %]", "p", "images", "")
+    note = "images with a value in both runs (+ only in the old / + only in the new, which are not counted)" if some else ""
+    heads = ("operator", "before", "after", "change [95 %]", "p", "images", "")
     return Grid(heads, tuple(rows), title, note, frozenset({0, 6}), tuple(styles))
 
 
@@ -208,8 +209,8 @@ def _board_table(board: Leaderboard) -> Grid:
         rows.append((f"{row.position}{'=' * shared} {row.model}", rank, *figures))
     heads = ("model", "mean rank", *(measure.name for measure in board.measures))
     note = (
-        "Places: 1 + the number of models that are clearly better; = marks ties. Mean rank: 1 is best; over columns, of "
-        "the mean over operators. Brackets: 95 % intervals over images."
+        "Place: 1 + the number of models that are significantly better; = marks ties. Mean rank (1 is best): ranks by the "
+        "mean over operators, averaged over columns. Brackets: 95 % confidence intervals over images."
     )
     return Grid(heads, tuple(rows), note=note)
 
@@ -218,7 +219,7 @@ def _overall_table(board: Leaderboard) -> Grid:
     """Return figures that are not ranked, a row for each, with the models side by side."""
     names = dict.fromkeys(name for row in board.rows for name in row.overall)
     rows = [(name, *(_overall(name, row.overall.get(name)) for row in board.rows)) for name in names]
-    note = "Not ranked; see docs/corruptions.md. Effective robustness is against the first model that was given."
+    note = "Not used for ranking; see docs/corruptions.md. Effective robustness is relative to the first model given."
     return Grid(("over all degradations", *(row.model for row in board.rows)), tuple(rows), note=note)
 
 

@@ -24,16 +24,16 @@ def _decide(
     rules: Annotated[Path, typer.Option(help="YAML file of rules.")],
     config: File = None,
     margin: Annotated[
-        float, typer.Option(min=0.1, help="Percentage points by which a drop may exceed a rule's without being noticed.")
+        float, typer.Option(min=0.1, help="Percentage points by which a drop may exceed the allowed one and still pass.")
     ] = 2.0,
     junit: Annotated[Path | None, typer.Option(help="Write the checks as JUnit XML.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the result as Markdown.")] = None,
     as_json: AsJson = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, however long the run will take.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start long runs without asking.")] = False,
 ) -> None:
-    """Measure models, the old one first, until rules are decided. The exit code is 0 if all pass and 1 if one fails.
+    """Measure models, the old one first, until rules are decided. Exit code 0 if all rules pass, 1 if one fails.
 
-    Images come in a random order, a tenth of the levels of each, and the run stops as soon as the rules are decided.
+    Adds images in random order, with a tenth of the levels of each, and stops as soon as all rules are decided.
 
     Example: [bold]brinell decide --model onnx:old.onnx --model onnx:new.onnx --data photos/ --rules gate.yaml[/]
     """
@@ -56,7 +56,7 @@ def _decide(
         print_gate(result)
         budget = run.manifest["budget"]
         images = f"{budget['images']:,} of {budget['of']:,} images"
-        say(f"Decided by {images} and {budget['share']:.1%} of the queries of full runs.")
+        say(f"Decided with {images} and {budget['share']:.1%} of the queries of full runs.")
         say(*(f"wrote {file}" for file in (junit, markdown) if file is not None))
     if not result.passed:
         raise typer.Exit(GATE_FAILED)

@@ -44,6 +44,6 @@ CONFIG: dict[str, Any] = {
 
 def run_demo(folder: str) -> None:
     """Run the demo into a folder."""
-    say("Five lenses, two networks and 16 photographs: about four minutes on two cores. Interrupt and rerun as you like.")
+    say("Five lenses, two networks, 16 photographs: about four minutes on two cores. Rerun to resume.")
     execute(load_config({**CONFIG, "out": folder}))
     say(f"Break the photographs yourself: brinell view {folder}")

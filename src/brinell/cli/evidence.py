@@ -16,18 +16,18 @@ FAILED = 1  # exit code
 
 def evidence(
     folder: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run that was measured with --plan.")],
-    plan: Annotated[Path, typer.Option(help="The plan that the run began with.")],
+    plan: Annotated[Path, typer.Option(help="Test plan that the run was started with.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="New folder for the record.")] = Path("evidence"),
     sign: Annotated[Path | None, typer.Option(help="SSH key to sign the record with.")] = None,
 ) -> None:
-    """Write a dated test record of a run, to be filed: JSON, Markdown, HTML and PDF. Exit code 1 if it is not passed.
+    """Write a dated test record of a run as JSON, Markdown, HTML and PDF. Exit code 1 if a requirement is not met.
 
     Example: [bold]brinell evidence runs/first --plan plan.yaml -o evidence[/]
     """
     record = write_evidence(Run(folder), plan, out, key=sign)
     say(f"{'passed' if record['passed'] else 'not passed'}: {record['verdict']}", f"record: {out}")
     if not (out / "record.pdf").is_file():
-        say("No PDF was written, because no Chromium or Chrome was found; print record.html instead.")
+        say("No PDF was written because Chromium or Chrome was not found; print record.html instead.")
     if sign is not None:
         say(f"signature: {out / SIGNATURE}")
     if not record["passed"]:

@@ -14,6 +14,8 @@ from pydantic.fields import FieldInfo
 
 from brinell.units import singular
 
+OPTION_WIDTH = 30  # of the help's column with an option and its value; longer ones are folded
+
 
 @dataclass(frozen=True)
 class Flag:
@@ -32,10 +34,13 @@ class Flag:
         return self.name.replace("-", "_")
 
     @property
-    def _metavar(self) -> str | None:
-        """Placeholder of the value in the help; None: typer's own, which lists choices."""
-        if self.kind is bool or get_origin(self.kind) is Literal:
+    def metavar(self) -> str | None:
+        """Placeholder of the value in the help: the choices, unless they are many and the help lists them."""
+        if self.kind is bool:
             return None
+        if get_origin(self.kind) is Literal:
+            choices = "|".join(get_args(self.kind))
+            return choices if len(f"--{self.name} {choices}") <= OPTION_WIDTH else "NAME"
         kind = get_args(self.kind)[0] if get_origin(self.kind) is list else self.kind
         return {int: "N", float: "X"}.get(kind, "TEXT")
 
@@ -43,7 +48,7 @@ class Flag:
         """Return the flag as a parameter that typer reads."""
         declarations = [f"--{self.name}/--no-{self.name}" if self.negatable else f"--{self.name}"]
         option = typer.Option(
-            *declarations, help=self.help, rich_help_panel=self.panel, show_default=False, metavar=self._metavar
+            *declarations, help=self.help, rich_help_panel=self.panel, show_default=False, metavar=self.metavar
         )
         annotation = Annotated[self.kind | None, option]  # type: ignore[name-defined]
         return inspect.Parameter(self.parameter, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
@@ -108,11 +113,22 @@ def _kind(annotation: Any) -> tuple[Any, bool]:
 def _help(field: FieldInfo, many: bool) -> str:
     text = field.description or ""
     default = field.default
-    described = "default" in text or field.is_required() or default in (None, False, (), "") or default == ("all",)
+    described = (
+        "default" in text
+        or field.is_required()
+        or default is None
+        or default is False
+        or default in ((), "")
+        or default == ("all",)
+    )
     if not described:
-        shown = ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in _listed(default))
+        shown = "yes" if default is True else ", ".join(map(_format, _listed(default)))
         text = f"{text.removesuffix('.')} (default: {shown})."
     return f"{text.removesuffix('.')}; may be repeated." if many else text
+
+
+def _format(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

@@ -43,13 +43,13 @@ HARDEN_SECTIONS = (
 
 def _curate(
     given: Mapping[str, Any],
-    runs: Annotated[list[str], typer.Argument(metavar="RUN…", help="Folders of finished runs.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
     folder: Annotated[str, typer.Option("--out", "-o", help="Folder or URL of the dataset.")],
-    data: Annotated[str | None, typer.Option(help="Where the runs' images are now, if they moved.")] = None,
+    data: Annotated[str | None, typer.Option(help="Current location of the runs' images, if they have moved.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    trust: Annotated[bool, typer.Option("--trust", help="Allow weights files that run code.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Allow model files to run code when they are loaded.")] = False,
 ) -> None:
-    """Make a dataset of the images that models fail on, pixel by pixel as the models saw them.
+    """Collect the images that models fail on as a dataset, pixel by pixel as the models saw them.
 
     Example: [bold]brinell curate runs/first runs/second -o failures --fail all --per-class 20[/]
     """
@@ -69,23 +69,23 @@ def _curate(
     )
 
 
-_CURATE = flags_of(CurateOptions, panel="Which failures, and how they are written", names={"every": "all"})
+_CURATE = flags_of(CurateOptions, panel="Selection and format", names={"every": "all"})
 _CURATE_PATHS = {flag.name: flag.path for flag in _CURATE}
 curate = with_flags(_curate, _CURATE)
 
 
 def _harden(
     given: Mapping[str, Any],
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file: a model, data, and what to train on.")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file with a model, data, and what to train on.")],
     set: Annotated[
-        list[str] | None, typer.Option(help="Any option, as key.sub=value (training.epochs=3); may be repeated.")
+        list[str] | None, typer.Option(help="Set any option, as key.sub=value (training.epochs=3); may be repeated.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the effect as JSON.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, however long it will take.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking if it takes more than an hour.")] = False,
 ) -> None:
-    """Fine-tune a model on failures and operators, and measure it before and after on images that it was not trained on.
+    """Fine-tune a model on failures and operators, and measure it before and after on held-out images.
 
-    Prints an estimate first, and asks if it is more than an hour. Rerun to resume.
+    Prints a time estimate, and asks if it is more than an hour. Rerun to resume.
 
     Example: [bold]brinell harden harden.yaml --epochs 3[/]
     """
@@ -139,16 +139,16 @@ harden = with_flags(_harden, _HARDEN)
 
 def export_moved(
     folder: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run whose lens moves images.")],
-    file: Annotated[Path, typer.Argument(help="An .npz file to write, or a folder.")],
+    file: Annotated[Path, typer.Argument(help="File (.npz) or folder to write.")],
     operator: Annotated[str, typer.Option(help="GROUP:METHOD, such as affine:manifool or affine:random.")],
     score: Annotated[
         float | None, typer.Option(min=0, help="Score of random motions (default: the median of the smallest motions).")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Where the run's images are now, if they moved or were a Python object.")
+        str | None, typer.Option(help="Current location of the run's images, if they have moved or were a Python object.")
     ] = None,
 ) -> None:
-    """Write a run's images as its motions left them, with their true labels: data to train on.
+    """Export a run's images after their motions, with their true labels, to train on.
 
     Example: [bold]brinell export-moved runs/first train.npz --operator affine:manifool[/]
     """
@@ -156,4 +156,4 @@ def export_moved(
 
     written = Run(folder).export_moved(file, operator, score=score, data=data)
     scored = "" if written.score is None else f" by random motions of score {written.score:.3g}"
-    say(f"{written.images} images moved{scored}, {written.left_out} left out: {file}")
+    say(f"wrote {written.images} images moved{scored}, left out {written.left_out}: {file}")

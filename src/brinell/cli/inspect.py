@@ -23,23 +23,25 @@ Verified = Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a
 
 def report(
     folders: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Folder or URL of a run; several become one page.")
+        list[str], typer.Argument(metavar="RUN...", help="Folder or URL of a run; several are combined into one page.")
     ],
     rules: Annotated[
         Path | None,
-        typer.Option(help="YAML file of rules, whose result the report begins with (default: those of `brinell gate`)."),
+        typer.Option(
+            help="YAML file of rules, whose result is shown first (default: the rules last checked by `brinell gate`)."
+        ),
     ] = None,
     figures: Annotated[bool, typer.Option("--figures", help="Also write all figures as SVG and PNG.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="HTML file to write (default: report.html in the run's folder; of several runs: report.html here)."
+            help="HTML file to write (default: report.html in the run's folder; for several runs, in the current folder)."
         ),
     ] = None,
 ) -> None:
-    """Write a run's HTML report: one file that opens anywhere.
+    """Write a run's report: one self-contained HTML file.
 
-    Several runs over the same images become one page, with their models and lenses side by side.
+    Several runs on the same images are combined into one page, with their models and lenses side by side.
 
     Example: [bold]brinell report runs/first runs/second --out both.html[/]
     """
@@ -54,12 +56,12 @@ def report(
 def card(
     folder: Folder,
     model: Annotated[
-        list[str] | None, typer.Option(help="Model to write a card of (default: all); may be repeated.")
+        list[str] | None, typer.Option(help="Model to write a card for (default: all); may be repeated.")
     ] = None,
 ) -> None:
-    """Write a card for each model: its verdict, hardness and what breaks it, to show to others.
+    """Write a card for each model to share: its verdict, its hardness and what breaks it.
 
-    Writes SVG, PNG, and Markdown with a model-index block for Hugging Face into the folder cards of the run.
+    Writes SVG, PNG, and Markdown with a model-index block for Hugging Face to the folder cards of the run.
 
     Example: [bold]brinell card runs/first[/]
     """
@@ -72,10 +74,14 @@ def summary(
     folder: Folder,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     threshold: Annotated[
-        list[float] | None, typer.Option(min=0, max=1, help="Accuracy to report failure points for; may be repeated.")
+        list[float] | None,
+        typer.Option(min=0, max=1, help="Accuracy threshold of failure points, 0 to 1; may be repeated."),
     ] = None,
     at_least: Annotated[
-        list[int] | None, typer.Option(min=1, help="Failing variants that make an image fail (S ≥ k); may be repeated.")
+        list[int] | None,
+        typer.Option(
+            min=1, help="Number of failing variants from which an image counts as failed (S ≥ k); may be repeated."
+        ),
     ] = None,
 ) -> None:
     """Print what a run found: a table and a verdict for each lens and model.
@@ -97,10 +103,11 @@ def summary(
 def rows(
     folder: Folder,
     sql: Annotated[
-        str | None, typer.Argument(help="SQL over the tables rows, samples and clean (DuckDB; default: the rows).")
+        str | None,
+        typer.Argument(help="DuckDB SQL over the tables rows, samples and clean (default: show the first rows)."),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option(help="Columns to print, as a,b,c (default: those with values that fit).")
+        str | None, typer.Option(help="Columns to print, as a,b,c (default: columns with values, as many as fit).")
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write the whole result to a CSV file.")] = None,
     parquet: Annotated[Path | None, typer.Option(help="Write the whole result to a Parquet file.")] = None,
@@ -108,7 +115,7 @@ def rows(
 ) -> None:
     """Query a run's rows in SQL.
 
-    Prints the first rows with the names of images and classes; files and JSON hold everything, as it is stored.
+    Prints the first rows, with the names of images and classes. Files and JSON contain all rows, as stored.
 
     Example: [bold]brinell rows runs/first "select operator, avg(correct::int) from rows group by all order by 2"[/]
     """
@@ -132,21 +139,19 @@ def rows(
 def verify(
     folder: Verified,
     sample: Annotated[
-        int, typer.Option(min=0, help="Pairs of an image and an operator to measure again; 0 opens no model.")
+        int, typer.Option(min=0, help="Number of image-operator pairs to measure again; 0: none, and no model is opened.")
     ] = 12,
-    seed: Annotated[int, typer.Option(help="Seed of the choice of these pairs.")] = 0,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Allow the run's models to run code when they are opened.")
-    ] = False,
-    run: Annotated[str | None, typer.Option(help="Where the run of a test record is now, if it moved.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed for the choice of these pairs.")] = 0,
+    trust: Annotated[bool, typer.Option("--trust", help="Allow model files to run code when they are loaded.")] = False,
+    run: Annotated[str | None, typer.Option(help="Current location of the test record's run, if it has moved.")] = None,
     signers: Annotated[
-        Path | None, typer.Option(help="File of those who may sign a test record (allowed_signers of ssh-keygen).")
+        Path | None, typer.Option(help="File of allowed signers of a test record (in the format of ssh-keygen).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Check that a run is complete, undamaged and repeatable; or a test record and all that it rests on.
+    """Check that a run is complete, undamaged and repeatable; or check a test record and everything it refers to.
 
-    Exit code 1 if something is wrong.
+    Exit code 1 if a check fails.
 
     Examples: [bold]brinell verify runs/first --sample 50[/] or [bold]brinell verify evidence/[/]
     """
@@ -168,21 +173,21 @@ def verify(
 def show(
     image: Annotated[Path, typer.Argument(help="Image file.")],
     operator: Annotated[
-        list[str] | None, typer.Option(help="NAME or NAME:VARIANT (default: all); may be repeated.")
+        list[str] | None, typer.Option(help="Operator, as NAME or NAME:VARIANT (default: all); may be repeated.")
     ] = None,
     level: Annotated[list[int] | None, typer.Option(help="Level to draw; may be repeated.")] = None,
     spot: Annotated[
         list[str] | None,
         typer.Option(help="Spot of light as X,Y,SIGMA[,STRENGTH] in pixels of the image; may be repeated."),
     ] = None,
-    size: Annotated[int, typer.Option(min=1, help="Side that the image is resized to.")] = 224,
+    size: Annotated[int, typer.Option(min=1, help="Side in pixels that the image is resized to.")] = 224,
     seed: Annotated[int, typer.Option(help="Seed of the random draws.")] = 0,
     model: Annotated[
-        str | None, typer.Option(help="Torch model for operators that need gradients, or detector whose boxes are drawn.")
+        str | None, typer.Option(help="Torch model for operators that need gradients, or detector whose boxes to draw.")
     ] = None,
     file: Annotated[Path, typer.Option("--out", help="PNG file to write.")] = Path("levels.png"),
 ) -> None:
-    """Draw an image under operators, as a contact sheet.
+    """Draw a contact sheet of an image under operators.
 
     Example: [bold]brinell show cat.jpg --operator white_fog --operator jpeg --out cat.png[/]
     """
@@ -195,7 +200,7 @@ def show(
 def ls(
     what: Annotated[str, typer.Argument(metavar="KIND", help="lenses, presets, operators, models, datasets or criteria.")],
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A kind of model, such as onnx, whose options to list.")
+        str | None, typer.Argument(metavar="NAME", help="Kind of model whose options to list, such as onnx.")
     ] = None,
 ) -> None:
     """List lenses, presets, operators, models, datasets or criteria; or the options of a kind of model.
@@ -205,5 +210,5 @@ def ls(
     from brinell.cli.listing import listing, model_options
 
     if name is not None and what != "models":
-        raise ConfigError(f"only models have options to list; use brinell ls {what}")
+        raise ConfigError(f"only models have options to list; run brinell ls {what}")
     out.print(listing(what) if name is None else model_options(name))

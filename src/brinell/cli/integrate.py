@@ -10,7 +10,7 @@ from brinell.cli.console import say
 
 
 def track(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN…", help="Folders of finished runs.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
     to: Annotated[str | None, typer.Option(metavar="URI", help="MLflow server (default: MLFLOW_TRACKING_URI).")] = None,
     experiment: Annotated[
         str | None, typer.Option(help="Experiment (default: MLFLOW_EXPERIMENT_NAME, or brinell).")
@@ -32,9 +32,9 @@ def track(
 def serve(
     model: Annotated[str, typer.Argument(help="Model, as SOURCE[?key=value&…] (see `brinell ls models`).")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
-    host: Annotated[str, typer.Option(help="Address to listen on; 127.0.0.1 is this machine alone.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on; 127.0.0.1 accepts this machine only.")] = "127.0.0.1",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    trust: Annotated[bool, typer.Option("--trust", help="Allow weights files that run code.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Allow model files to run code when they are loaded.")] = False,
 ) -> None:
     """Serve a model over HTTP: the Open Inference Protocol v2, and /predict for image files.
 

@@ -23,7 +23,7 @@ def listing(what: str) -> Table:
         "criteria": _criteria,
     }
     if what not in kinds:
-        raise UnknownName(f"there is nothing to list under {what!r}; {nearest(what, list(kinds))}")
+        raise UnknownName(f"unknown kind {what!r}; {nearest(what, list(kinds))}")
     return kinds[what]()
 
 

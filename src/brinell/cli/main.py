@@ -9,7 +9,7 @@ import traceback
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from brinell.cli.commands import Command, all_commands
 from brinell.cli.interrupt import Interrupted
@@ -41,6 +41,16 @@ class LazyGroup(TyperGroup):
         print_help(HELP, all_commands(), self.get_params(ctx))
 
 
+class PlainCommand(TyperCommand):
+    """A command whose help leaves room for descriptions on a terminal of 80 columns."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print what the command does, its arguments and its options."""
+        from brinell.cli.help import print_command_help
+
+        print_command_help(ctx.command_path, self.help or "", self.get_params(ctx))
+
+
 def as_click(command: Command) -> Any:
     """Import a command's function and return it as a click command."""
     function = load_reference(command.function)
@@ -49,7 +59,7 @@ def as_click(command: Command) -> Any:
 
         function = of_run(function)
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-    app.command(command.name)(function)
+    app.command(command.name, cls=PlainCommand)(function)
     return typer.main.get_command(app)
 
 
@@ -67,7 +77,7 @@ def build() -> Any:
 
     @app.callback()
     def options(
-        debug: bool = typer.Option(False, "--debug", help="Print a traceback when something goes wrong."),
+        debug: bool = typer.Option(False, "--debug", help="Print a traceback on errors."),
         version: bool = typer.Option(
             False, "--version", help="Print the version and exit.", callback=_version, is_eager=True
         ),

@@ -20,15 +20,15 @@ from brinell.evidence.plan import read_plan
 from brinell.report.grid import Grid
 from brinell.run_config import RunConfig
 
-File = Annotated[Path | None, typer.Argument(metavar="[CONFIG]", help="YAML file; flags override it.")]
+File = Annotated[Path | None, typer.Argument(metavar="CONFIG", help="YAML file; flags override it.")]
 
 
 def _run(
     given: Mapping[str, Any],
     config: File = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, however long the run will take.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start long runs without asking.")] = False,
 ) -> None:
-    """Test models on data; rerun to resume. Prints an estimate first, and asks before runs of more than an hour.
+    """Test models on data; rerun to resume. Prints a cost estimate and asks before runs of more than an hour.
 
     Examples: [bold]brinell run --model timm:resnet50 --data photos/ --out runs/first[/]
     or [bold]brinell run test.yaml --set data.limit=100[/]
@@ -48,12 +48,12 @@ def _scheduled(config: RunConfig) -> RunConfig:
     if config.execution.part is not None or (found := scheduled_part(os.environ)) is None:
         return config
     part, variable = found
-    say(f"{part.words} ({variable}); --part 1/1 measures everything here")
+    say(f"{part.words} ({variable}); --part 1/1 measures the whole run here")
     return config.model_copy(update={"execution": config.execution.model_copy(update={"part": str(part)})})
 
 
 def _plan(given: Mapping[str, Any], config: File = None) -> None:
-    """Estimate what a run would cost, from a few images: forward passes or queries, time and storage. Stores nothing.
+    """Estimate the cost of a run from a few images: forward passes or queries, time and storage. Stores nothing.
 
     Example: [bold]brinell plan --model efficientnet_lite0 --data photos/[/]
     """
@@ -77,7 +77,7 @@ plan = with_flags(_plan, run_flags())
 
 
 def demo(
-    folder: Annotated[str, typer.Option("--out", help="Folder of the run.")] = "runs/demo",
+    folder: Annotated[str, typer.Option("--out", help="Folder to store the run in.")] = "runs/demo",
 ) -> None:
     """Run five lenses on a few photographs and write a report. Needs the extra demo.
 

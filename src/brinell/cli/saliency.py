@@ -13,7 +13,7 @@ from brinell.results import Run
 
 
 def _saliency(given: Mapping[str, Any], folder: Folder) -> None:
-    """Compare where a run's models look, on clean images and on changed ones.
+    """Compare where a run's models look on clean and on changed images.
 
     Example: [bold]brinell saliency runs/first --pairs 500[/]
     """
@@ -24,6 +24,6 @@ def _saliency(given: Mapping[str, Any], folder: Folder) -> None:
     say(f"report: {run.report()}")
 
 
-_TRUST = Flag(("trust",), "trust", bool, "Allow the run's models to run code when they are opened.", "Options")
+_TRUST = Flag(("trust",), "trust", bool, "Allow model files to run code when they are loaded.", "Options")
 
 saliency = with_flags(_saliency, [*flags_of(SaliencyOptions, panel="Options"), _TRUST])

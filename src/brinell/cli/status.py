@@ -19,7 +19,7 @@ def status(
     folder: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a run.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Print how far a run is: units of work, rate and time left, and parts that are missing or stuck.
+    """Show a run's progress: units of work, rate, time left, and parts that are missing or stuck.
 
     Example: [bold]brinell status runs/first[/]
     """
@@ -40,7 +40,7 @@ def _lines(found: Status) -> list[str]:
     total = "" if found.total is None else f" of {found.total:,} units ({found.done / max(1, found.total):.0%})"
     rate = "" if found.rate is None else f", {format_rate(found.rate, 'units')}"
     left = "" if found.seconds_left is None else f", {format_clock(found.seconds_left)} left"
-    idle = "" if found.idle is None else f"; the latest was written {format_clock(found.idle)} ago"
+    idle = "" if found.idle is None else f"; last update {format_clock(found.idle)} ago"
     return [f"{found.url}: {found.done:,}{total or ' units'}{rate}{left}{idle}"]
 
 
@@ -75,5 +75,5 @@ def _parts(parts: tuple[PartStatus, ...]) -> Grid:
     counts = {state: sum(part.state == state for part in parts) for state in _ORDER}
     note = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
     return Grid(
-        ("part", "state", "units", "heard of", "stage", "host"), tuple(rows), note=note, left=frozenset({0, 1, 4, 5})
+        ("part", "state", "units", "last seen", "stage", "host"), tuple(rows), note=note, left=frozenset({0, 1, 4, 5})
     )

@@ -14,27 +14,27 @@ from brinell.cli.console import say
 def view(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN | FOLDER | URL]…", help="Runs, or folders that hold runs (default: runs)."),
+        typer.Argument(metavar="RUN...", help="Runs, or folders that hold runs (default: runs)."),
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="Model to try photographs on, as SOURCE[?key=value&…]; may be repeated.")
+        list[str] | None, typer.Option(help="Model to break photographs with, as SOURCE[?key=value&…]; may be repeated.")
     ] = None,
-    data: Annotated[str | None, typer.Option(help="Where the images of the runs are now, if they moved.")] = None,
+    data: Annotated[str | None, typer.Option(help="Current location of the runs' images, if they have moved.")] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 7860,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others than 127.0.0.1 need the token that is printed.")
+        str, typer.Option(help="Address to listen on; other machines need the token that is printed.")
     ] = "127.0.0.1",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    trust: Annotated[bool, typer.Option("--trust", help="Open models of runs that run code when they are loaded.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Allow model files to run code when they are loaded.")] = False,
     bundle: Annotated[
-        Path | None, typer.Option(help="Write static files for any web server into this folder, instead of serving.")
+        Path | None, typer.Option(help="Write static files for any web server to this folder instead of serving.")
     ] = None,
     images: Annotated[
-        int, typer.Option(min=0, help="With --bundle: images of each run whose changed pictures are written.")
+        int, typer.Option(min=0, help="With --bundle: number of images per run to write with their changed versions.")
     ] = 12,
     no_open: Annotated[bool, typer.Option("--no-open", help="Don't open a browser.")] = False,
 ) -> None:
-    """Look at runs in a browser: break photographs live, explore failures, compare models.
+    """Explore runs in a browser: break photographs live, look at failures, compare models.
 
     Examples: [bold]brinell view[/]
     or [bold]brinell view runs/first --model timm:resnet50[/]

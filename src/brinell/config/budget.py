@@ -33,7 +33,7 @@ class Budget(BaseModel):
     @model_validator(mode="after")
     def _one(self) -> Budget:
         if sum(given is not None for given in (self.share, self.queries, self.width)) != 1:
-            raise ConfigError(f"a budget is one of share, queries and width; {_EXPECTED}")
+            raise ConfigError(f"a budget has exactly one of share, queries and width; {_EXPECTED}")
         return self
 
 

@@ -13,48 +13,49 @@ class DataOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source: str = Field(description="Dataset: a folder, a file or the name of a built-in dataset; see brinell ls datasets.")
+    source: str = Field(
+        description="Dataset: a folder, a file or the name of a built-in dataset (see `brinell ls datasets`)."
+    )
     limit: int | None = Field(None, ge=1, description="Maximum number of images (default: all).")
     shuffle: bool = Field(
-        False, description="Choose the images of a limit at random (by the seed) instead of from the start."
+        False, description="Choose the images of a limit at random, by the seed, instead of the first ones."
     )
     labels: Literal["auto", "index", "prediction"] = Field(
         "auto",
-        description="Meaning of the labels: auto (look them up in the model's classes by name, WordNet id or index), index "
-        "(the dataset's class numbers are the model's) or prediction (the model's prediction for the clean image is "
-        "the label).",
+        description="Where labels come from: auto (matched to the model's classes by name, WordNet id or index), index "
+        "(the dataset's class numbers are the model's outputs) or prediction (the model's prediction for the clean image).",
     )
     label_column: str | None = Field(
-        None, description="Column of a manifest that holds the labels (default: found by name)."
+        None, description="Column of a manifest that contains the labels (default: found by its name)."
     )
     images: str | None = Field(
-        None, description="Folder of the images of a COCO file (default: next to the file, or in a folder images)."
+        None, description="Folder with the images of a COCO file (default: next to the file, or in the folder images)."
     )
     preferred: str | None = Field(
         None,
-        description="Class of the object that gives an image its label, if images have boxes; of several, the largest "
-        "(default: any class, for detectors or if min_area is set).",
+        description="For images with boxes: label each image by its largest object of this class (default: of any class, "
+        "for detectors or if min_area is set).",
     )
     min_area: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="Smallest share of the image that this object must cover; images without such an object are left out.",
+        description="Minimum share of the image that the labelled object must cover; other images are left out.",
     )
     ignore_zero: bool | None = Field(
         None,
-        description="Masks count their classes from 1, and 0 is no class (default: only in a folder of ADE20K, which has "
+        description="Masks number their classes from 1, and 0 means no class (default: only for ADE20K, whose folder has "
         "an objectInfo150.txt).",
     )
     pattern: str | None = Field(
         None,
-        description="Regular expression on file names, with the groups original and variant, that says which photographs "
-        "are variants of which original.",
+        description="Regular expression on file names, with the groups original and variant, that assigns variants to "
+        "their originals.",
     )
     metadata: str | None = Field(
         None,
-        description="Table of further facts about the images (.csv, .jsonl or .parquet, with their file names), by which "
-        "results are sliced; rows don't depend on it.",
+        description="Table of image metadata (.csv, .jsonl or .parquet, with file names) for results by slice; it doesn't "
+        "change the rows.",
     )
 
     @model_serializer(mode="wrap")

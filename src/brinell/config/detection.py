@@ -19,21 +19,21 @@ class Decoding(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     boxes: str | None = Field(
-        None, description="Name of the output that holds the boxes, (N, A, 4) (default: found by its shape)."
+        None, description="Name of the output with the boxes, (N, A, 4) (default: found by its shape)."
     )
     scores: str | None = Field(
         None,
-        description="Name of the output that holds the scores: (N, A, classes), or (N, A) if there are labels "
+        description="Name of the output with the scores: (N, A, classes), or (N, A) if there are labels "
         "(default: found by its shape).",
     )
     labels: str | None = Field(
         None,
-        description='Name of the output that holds the labels, (N, A), if there is one, or "column" if a single output has '
-        "the six columns box, score and class.",
+        description='Name of the output with the labels, (N, A), if there is one, or "column" if a single output has the '
+        "six columns box, score and class.",
     )
     objectness: str | None = Field(
         None,
-        description='Name of the output that holds the objectness, (N, A), or "column" if it is the fifth column of a '
+        description='Name of the output with the objectness, (N, A), or "column" if it is the fifth column of a '
         "single output.",
     )
     box_format: Literal["xyxy", "xywh", "cxcywh"] = Field(
@@ -43,21 +43,21 @@ class Decoding(BaseModel):
         "relative", description="Box units: relative to the model input (0 to 1) or pixels of it."
     )
     activation: Literal["none", "sigmoid", "softmax"] = Field(
-        "none", description="Function that turns scores into probabilities: none, sigmoid or softmax."
+        "none", description="Activation that turns scores into probabilities: none, sigmoid or softmax."
     )
     background: Literal["none", "first", "last"] = Field(
         "none", description="Position of the background class among the scores: none, first or last."
     )
-    score_threshold: float = Field(0.3, ge=0, le=1, description="Score from which a detection counts as found.")
+    score_threshold: float = Field(0.3, ge=0, le=1, description="Minimum score at which an object counts as detected.")
     keep_from: float = Field(
-        0.01, gt=0, le=1, description="Score from which a detection is kept, to compute the average precision."
+        0.01, gt=0, le=1, description="Minimum score of detections that are kept for average precision."
     )
     iou_threshold: float | None = Field(
         None,
         ge=0,
         le=1,
         description="Overlap (IoU) above which the lower-scoring of two boxes of a class is suppressed; 1 keeps all "
-        "(default: 0.5, or 1 if the model outputs labels, since it has then suppressed boxes itself).",
+        "(default: 0.5, or 1 if the model outputs labels, since it then suppresses boxes itself).",
     )
     max_detections: int = Field(100, ge=1, le=MAX_CANDIDATES, description="Maximum number of detections per image.")
 

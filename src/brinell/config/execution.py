@@ -25,50 +25,49 @@ class Execution(BaseModel):
     runtime: Runtime = Field(
         "auto",
         description="Runtime of torch models: torch, onnxruntime (several times faster for depthwise networks on a CPU), "
-        "openvino, or auto (on a CPU the faster one of the latter two that are installed, otherwise torch, compiled on a "
-        "GPU if that pays). ONNX files run in onnxruntime unless openvino is given.",
+        "openvino or auto. On a CPU, auto picks the faster of onnxruntime and openvino, if installed; otherwise torch, "
+        "compiled on a GPU if that pays off. ONNX files run in onnxruntime unless openvino is given.",
     )
     compile: bool = Field(False, description="Compile torch models with torch.compile.")
     channels_last: bool = Field(True, description="Run torch models in the channels-last memory format.")
     batch: int | None = Field(None, ge=1, le=65536, description="Batch size (default: auto).")
     shard: int | None = Field(
-        None, ge=1, le=10_000_000, description="Images per unit of work, fixed for a run when it starts (default: auto)."
+        None, ge=1, le=10_000_000, description="Images per unit of work, fixed when a run starts (default: auto)."
     )
     workers: int | None = Field(None, ge=1, le=1024, description="Number of worker threads (default: auto).")
     part: str | None = Field(
         None,
-        description="Part of the run to measure, as i/n: any number of processes or machines can share a run's folder "
-        "(default: as an array job of SLURM, Kubernetes, AWS Batch or Google Batch says, else everything).",
+        description="Part of the run to measure, as i/n; several processes or machines can share a run's folder (default: "
+        "the task of an array job on SLURM, Kubernetes, AWS Batch or Google Batch, otherwise the whole run).",
     )
     devices: str | None = Field(
-        None, description="Several devices of this machine, a process for each: 0-7, 0,2, cuda:1 or cpu,cpu."
+        None, description="Devices of this machine to use in parallel, one process each: 0-7, 0,2, cuda:1 or cpu,cpu."
     )
     cluster: str | None = Field(
         None,
-        description="Measure with Ray: ray (this machine, or the cluster in RAY_ADDRESS) or ray://HOST:PORT (extra: ray).",
+        description="Measure on Ray: ray (this machine, or the cluster in RAY_ADDRESS) or ray://HOST:PORT (extra: ray).",
     )
     actors: int | None = Field(
         None,
         ge=1,
         le=100_000,
-        description="Actors of Ray, each with its own models (default: as many as there is room for).",
+        description="Number of Ray actors, each with its own models (default: as many as fit).",
     )
     actor_gpus: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="Share of a GPU of each actor of Ray: 0.5 for two on one (default: 1 if the cluster has GPUs, else 0).",
+        description="Share of a GPU per Ray actor; 0.5: two share one (default: 1 if the cluster has GPUs, else 0).",
     )
     trust: bool = Field(False, description="Allow model files and repositories to run code when they are loaded.")
     strict: bool = Field(False, description="Stop at the first unreadable image instead of skipping it.")
     max_queries: int | None = Field(
         None,
         ge=0,
-        description="Maximum number of images that a run may send to models behind HTTP, including retries "
-        "(default: no limit).",
+        description="Maximum number of images to send to HTTP services, including retries (default: no limit).",
     )
     answers: str | None = Field(
-        None, description="File that caches the responses of models behind HTTP (default: one file for all runs of a user)."
+        None, description="File that caches the responses of HTTP services (default: one file per user, for all runs)."
     )
 
     @field_validator("part")
@@ -91,9 +90,9 @@ class Execution(BaseModel):
         if self.cluster is None and (self.actors is not None or self.actor_gpus is not None):
             raise ConfigError("--actors and --actor-gpus are options of Ray; add --on ray")
         if self.cluster is not None and self.devices is not None:
-            raise ConfigError("--devices and --on both say who measures; give one of them")
+            raise ConfigError("--devices and --on can't be combined; use one of them")
         if self.device == "cpu" and self.actor_gpus:
-            raise ConfigError("--device cpu needs no accelerator; leave out --actor-gpus")
+            raise ConfigError("--actor-gpus reserves GPUs that --device cpu doesn't use; leave it out")
         return self
 
     @property

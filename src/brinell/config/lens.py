@@ -36,10 +36,10 @@ class LensOptions(BaseModel):
     costly: ClassVar[Mapping[str, Any]] = {}  # defaults for models whose queries cost money or seconds
 
     name: str = Field(description="Name of the lens.")
-    preset: str = Field(DEFAULT_PRESET, description="Preset that gives the options that are not given here.")
+    preset: str = Field(DEFAULT_PRESET, description="Preset for all options that are not set.")
     operators: tuple[str, ...] = Field(("all",), description="Operators to apply, as NAME or NAME:VARIANT (default: all).")
     variant: str = Field(
-        DEFAULT_VARIANT, description="Variant of operators that are given by name alone; those without it have their first."
+        DEFAULT_VARIANT, description="Variant of operators given without one; operators that don't have it use their first."
     )
     criterion: str = Field(
         DEFAULT_CRITERION,

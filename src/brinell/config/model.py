@@ -59,7 +59,7 @@ class ModelOptions(Decoding):
     A URL may have a query of its own, so its options follow # (`http://host/predict#mapping=FILE&size=224`).
     """
 
-    source: str = Field(description="Model: KIND:NAME, a file, or a URL (see brinell ls models).")
+    source: str = Field(description="Model: KIND:NAME, a file, or a URL (see `brinell ls models`).")
     name: str | None = Field(None, description="Name of the model in rows and reports (default: the end of its source).")
     size: Sides | None = Field(
         None, description="Size of the model input in pixels: one side, or HEIGHT,WIDTH (default: the model's own)."
@@ -79,13 +79,13 @@ class ModelOptions(Decoding):
     )
     resize: Literal["stretch", "crop", "letterbox"] | None = Field(
         None,
-        description="How images get to the size of the model input: stretch, crop (resize the shorter side to "
+        description="How images are resized to the model input: stretch, crop (resize the shorter side to "
         "short_side, then crop the centre) or letterbox (resize to fit, then add grey bars) (default: the model's own).",
     )
-    fill: int | None = Field(None, ge=0, le=255, description="Grey level of a letterbox's bars (default: 114).")
+    fill: int | None = Field(None, ge=0, le=255, description="Grey level of the letterbox bars (default: 114).")
     bgr: bool | None = Field(
         None,
-        description="Whether the model takes channels as blue, green and red (default: the model's own).",
+        description="Whether the model expects channels in the order blue, green, red (default: the model's own).",
     )
     short_side: int | None = Field(
         None, description="Length in pixels that the shorter side is resized to before the centre crop."
@@ -95,7 +95,7 @@ class ModelOptions(Decoding):
         description="Interpolation of the resize: nearest, bilinear, bicubic or lanczos (default: the model's own).",
     )
     layout: Literal["nchw", "nhwc"] | None = Field(
-        None, description="Order of the axes of an ONNX file's input: nchw or nhwc (default: by its shape)."
+        None, description="Axis order of an ONNX file's input: nchw or nhwc (default: inferred from its shape)."
     )
     classes: Annotated[str | None, BeforeValidator(_to_text)] = Field(
         None,
@@ -103,39 +103,40 @@ class ModelOptions(Decoding):
     )
     checkpoint: str | None = Field(
         None,
-        description="File of fine-tuned weights for a network of timm or torchvision: safetensors, or torch's formats.",
+        description="Checkpoint with fine-tuned weights for a timm or torchvision network: safetensors, or torch's "
+        "formats.",
     )
     factory: str | None = Field(
         None, description="Function that builds the module for a weights file: package.module:function."
     )
-    output: str | None = Field(None, description="Name of the output that holds the scores (default: the first output).")
+    output: str | None = Field(None, description="Name of the output with the scores (default: the first output).")
     mapping: str | None = Field(
         None, description="YAML file that describes the requests and responses of a service behind HTTP."
     )
     pretrained: bool = Field(True, description="Load pretrained weights; false: random weights.")
     task: Literal["classification", "detection", "segmentation", "embedding", "zero-shot", "answer"] | None = Field(
         None,
-        description="Task: classification, detection, segmentation, embedding, zero-shot, or answer (free, of a chat "
-        "model) (default: what the model is known for, else classification).",
+        description="Task: classification, detection, segmentation, embedding, zero-shot, or answer (a chat model's free "
+        "answer) (default: the model's known task, otherwise classification).",
     )
     gallery: str | None = Field(
         None,
-        description="Folder with a folder of images for each class, which make classes of embeddings (default: embeddings "
-        "are compared with that of the clean image).",
+        description="Folder of class folders whose images define the classes of an embedder (default: no classes; "
+        "embeddings are compared with that of the clean image).",
     )
     match: Literal["nearest", "linear"] | None = Field(
         None,
-        description="How a gallery makes classes of embeddings: nearest (neighbour by cosine) or linear (probe) (default: "
-        "nearest).",
+        description="How a gallery classifies embeddings: nearest (nearest neighbour by cosine) or linear (linear probe) "
+        "(default: nearest).",
     )
-    weights: str | None = Field(None, description="Name of pretrained weights, for a network that has several (open_clip).")
+    weights: str | None = Field(None, description="Name of the pretrained weights, for networks with several (open_clip).")
     prompts: str | None = Field(
         None,
-        description="Prompts of a zero-shot model: photo, clip-80, clip-7, or a file with one prompt per line and {} in "
-        "the place of the class name (default: photo).",
+        description="Prompts of a zero-shot model: photo, clip-80, clip-7, or a file with one prompt per line and {} for "
+        "the class name (default: photo).",
     )
     scoring: Literal["softmax", "sigmoid"] | None = Field(
-        None, description="Scores of a zero-shot model: softmax or sigmoid (default: as it was trained)."
+        None, description="Scores of a zero-shot model: softmax or sigmoid (default: as in training)."
     )
 
     quantise: Literal["int8", "fp8"] | None = Field(
@@ -143,18 +144,22 @@ class ModelOptions(Decoding):
     )
     calibration: str | None = Field(
         None,
-        description="Folder of images that int8 activations are calibrated on (default: their range is measured for each "
-        "image).",
+        description="Folder of images to calibrate int8 activations on (default: ranges are measured per image).",
     )
-    model: str | None = Field(None, description="Name of a chat model at its server.")
+    model: str | None = Field(None, description="Name of a chat model on its server.")
     question: str | None = Field(
         None,
-        description="File with the question to a chat model, with {choices} in the place of the classes (default: which of "
-        "them the image shows).",
+        description="File with the question for a chat model, with {choices} for the classes (default: which of them the "
+        "image shows).",
     )
-    votes: int = Field(1, ge=1, le=128, description="Answers of a chat model per image, whose shares are the scores.")
+    votes: int = Field(
+        1,
+        ge=1,
+        le=128,
+        description="Number of answers of a chat model per image; the shares of the answers are the scores.",
+    )
     key: str | None = Field(
-        None, pattern=r"^\w+$", description="Environment variable that holds the API key of a chat model's server."
+        None, pattern=r"^\w+$", description="Environment variable with the API key for a chat model's server."
     )
 
     @model_validator(mode="before")

@@ -68,22 +68,22 @@ def scheduled_part(environment: Mapping[str, str]) -> tuple[PartOfRun, str] | No
             continue
         if count not in environment:
             raise ConfigError(
-                f"{index} is set and {count}, the number of parts, is not; set it, or give --part i/n (--part 1/1 to "
-                "measure everything here)"
+                f"{index} is set, but {count}, the number of parts, is not; set it, or use --part i/n (--part 1/1 measures "
+                "the whole run here)"
             )
         names = (index, count, *(name for name in offsets if name in environment))
         try:
             values = {name: int(environment[name]) for name in names}
         except ValueError:
-            raise ConfigError(f"expected whole numbers in {' and '.join(names)}; give --part i/n") from None
+            raise ConfigError(f"expected whole numbers in {' and '.join(names)}; use --part i/n instead") from None
         first, step = (
             ([values.get(name, default) for name, default in zip(offsets, (0, 1), strict=True)]) if offsets else (0, 1)
         )
         number, left = divmod(values[index] - first, max(1, step))
         if left or not 0 <= number < values[count]:
             raise ConfigError(
-                f"{index}={values[index]} is not one of {values[count]} tasks without gaps; number them without gaps, or "
-                "give --part i/n"
+                f"{index}={values[index]} is out of range for {values[count]} tasks; number tasks without gaps, or use "
+                "--part i/n"
             )
         return PartOfRun(number + 1, values[count]), index
     return None

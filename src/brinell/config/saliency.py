@@ -17,22 +17,26 @@ class SaliencyOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: Literal["auto"] | CamMethod = Field(
-        "auto", description="How saliency maps are computed; auto: gradcam++, and odam for the boxes of detectors."
+        "auto",
+        description="Method: gradcam, gradcam++, odam or auto (odam for the boxes of detectors, otherwise gradcam++).",
     )
     target: Literal["prediction", "label"] = Field(
         "prediction",
-        description="Class that maps are for: the predicted one, or the correct one; detectors use the box of the label.",
+        description="Class that maps explain: prediction (the predicted class) or label (the correct one); for detectors, "
+        "the box of the label.",
     )
     layer: str | dict[str, str] | None = Field(
         None,
-        description="Layer that maps come from, or a layer per model (default: the last convolution before the classifier, "
-        "a transformer's last norm, or the last maps that all boxes of a detector depend on).",
+        description="Layer to compute maps from, or one per model (default: the last convolution before the classifier, a "
+        "transformer's last norm, or the last feature maps that all boxes of a detector depend on).",
     )
-    cells: int = Field(5, ge=1, le=50, description="Grid cells per side; saliency shifts if another cell is the hottest.")
+    cells: int = Field(
+        5, ge=1, le=50, description="Grid cells per side; saliency counts as shifted if the hottest cell changes."
+    )
     pairs: int = Field(
         200,
         ge=1,
-        description="Changed images to compare per model and operator: this many that fail, and as many that don't.",
+        description="Changed images to compare per model and operator: this many failures, and as many that don't fail.",
     )
 
     def layer_of(self, model: str) -> str | None:

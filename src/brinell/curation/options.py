@@ -20,22 +20,24 @@ class CurateOptions(BaseModel):
 
     lens: str | None = Field(None, description="Take failures of this lens only.")
     operators: tuple[str, ...] = Field((), description="Take failures of these operators only.")
-    every: bool = Field(False, description="Take every failure, not only the least changed one per image and operator.")
+    every: bool = Field(False, description="Take all failures, not only the least changed one per image and operator.")
     distance: Literal["mse", "mae", "l1", "l2", "linf", "l0", "changed"] = Field(
-        "mse", description="Distance to the clean image that decides which failure is the least changed."
+        "mse",
+        description="Distance to the clean image that defines the least changed failure: mse, mae, l1, l2, linf, l0 or "
+        "changed.",
     )
-    min_distance: float | None = Field(None, ge=0, description="Smallest distance to the clean image.")
-    max_distance: float | None = Field(None, ge=0, description="Largest distance to the clean image.")
+    min_distance: float | None = Field(None, ge=0, description="Minimum distance to the clean image.")
+    max_distance: float | None = Field(None, ge=0, description="Maximum distance to the clean image.")
     margin: float | None = Field(
-        None, ge=-1, le=1, description="Smallest margin of the wrong class's confidence over the right one's."
+        None, ge=-1, le=1, description="Minimum margin by which the wrong class's confidence exceeds the right one's."
     )
     fail: Annotated[Literal["any", "all"] | Annotated[int, Field(ge=1)], BeforeValidator(_parse_number)] = Field(
         "any", description="How many models must fail on the same changed image: any, all, or at least N."
     )
-    per_class: int | None = Field(None, ge=1, description="Largest number of images per class, least changed first.")
+    per_class: int | None = Field(None, ge=1, description="Maximum number of images per class, least changed first.")
     near_duplicates: int | None = Field(
         None, ge=0, le=64, description="Drop images whose 64-bit perceptual hash is within N bits of one already taken."
     )
-    limit: int | None = Field(None, ge=1, description="Largest number of images, least changed first.")
+    limit: int | None = Field(None, ge=1, description="Maximum number of images, least changed first.")
     layout: Layout = Field("imagefolder", description="Layout of the dataset.")
     format: Literal["png", "webp"] = Field("png", description="File format; both are lossless.")

@@ -20,28 +20,32 @@ class FragilityOptions(LensOptions):
 
     name: Literal["fragility"] = "fragility"
     variant: str = Field("published", description="Always published: windows have no variants.")
-    operators: tuple[str, ...] = Field((WINDOWS,), description="What to look at: windows, location, minimal or all.")
+    operators: tuple[str, ...] = Field((WINDOWS,), description="What to test: windows, location, minimal or all.")
     sizes: tuple[float, ...] = Field(
         (0.2, 0.4, 0.6, 0.8),
         min_length=1,
-        description="Sizes of windows: shares of the shorter side in (0, 1], or pixels.",
+        description="Window sizes: shares of the shorter side in (0, 1], or pixels.",
     )
     stride: int | float = Field(
         1,
-        description="Judge one window in stride² (each still against its one-pixel neighbours): pixels, or a share of the "
+        description="Evaluate one window in stride² (each against its one-pixel neighbours): pixels, or a share of the "
         "shorter side below 1.",
     )
     fit: Literal["bilinear", "bicubic", "lanczos", "nearest", "pad", "own"] = Field(
         "bilinear",
-        description="How windows become model inputs: resized as named, padded with black, or by the model's own resize.",
+        description="How windows become model inputs: bilinear, bicubic, lanczos or nearest resize, pad (on black), or own "
+        "(the model's resize).",
     )
-    neighbours: Literal[8, 4] = Field(8, description="Neighbours that a shift by one pixel goes to: 8 or 4.")
+    neighbours: Literal[8, 4] = Field(8, description="Number of neighbours of a one-pixel shift: 8 or 4.")
     step: float = Field(
-        0.8, gt=0, le=64, description="The minimal search shrinks a side to this share, or by this many pixels if above 1."
+        0.8,
+        gt=0,
+        le=64,
+        description="Step of the minimal search: shrink a side to this share or, above 1, by this many pixels.",
     )
-    beam: int = Field(500, ge=1, description="Most confident windows per image that the minimal search keeps.")
+    beam: int = Field(500, ge=1, description="Number of most confident windows per image that the minimal search keeps.")
     layers: tuple[str, ...] = Field(
-        (), description="Layers whose activations are drawn for a pair of windows (default: first and last convolution)."
+        (), description="Layers whose activations to draw for pairs of windows (default: first and last convolution)."
     )
 
     @field_validator("sizes", mode="before")

@@ -11,7 +11,7 @@ PRESETS = {
     "standard": STANDARD,
     "full": Preset("Every window of four sizes, every location, and minimal images.", {"operators": ("all",), "stride": 1}),
     "fragile2019": Preset(
-        "Every window of four sizes, right if the true class is among the first five (ICLR 2019).",
+        "Every window of four sizes, judged by top-5 accuracy (ICLR 2019).",
         {
             "operators": ("windows",),
             "sizes": (0.2, 0.4, 0.6, 0.8),

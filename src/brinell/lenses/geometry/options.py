@@ -26,42 +26,45 @@ class GeometryOptions(LensOptions):
     methods: tuple[SearchMethod, ...] = Field(
         ("manifool", "random"),
         min_length=1,
-        description="manifool (follows gradients), manitest (fast marching over a grid), random (motions of given scores), "
-        "grid (a fixed grid of motions).",
+        description="Search methods: manifool (follows gradients), manitest (fast marching on a grid), random (random "
+        "motions of given scores), grid (a fixed grid of motions).",
     )
     against: Literal["answer", "truth"] = Field(
-        "answer", description="Label that has to change: the model's clean answer, or the true label."
+        "answer", description="Label that has to change: answer (the model's clean prediction) or truth (the true label)."
     )
-    max_steps: int = Field(50, ge=1, le=10_000, description="ManiFool: most steps per target.")
-    targets: int = Field(10, ge=1, description="ManiFool: most probable other classes to go towards.")
+    max_steps: int = Field(50, ge=1, le=10_000, description="ManiFool: maximum number of steps per target.")
+    targets: int = Field(10, ge=1, description="ManiFool: number of most probable other classes to target.")
     momentum: float | None = Field(None, ge=0, lt=1, description="ManiFool: momentum.")
-    momentum_inside: bool = Field(True, description="ManiFool: try step lengths with the momentum included.")
+    momentum_inside: bool = Field(True, description="ManiFool: include the momentum when trying step lengths.")
     step_lengths: int | None = Field(None, ge=1, le=1000, description="ManiFool: number of step lengths to try.")
-    max_step: float | None = Field(None, gt=0.01, description="ManiFool: longest step in pixels.")
+    max_step: float | None = Field(None, gt=0.01, description="ManiFool: maximum step length in pixels.")
     retry: float | None = Field(
         None,
         ge=0,
-        description="ManiFool: longest step in pixels of a second try for images that the first doesn't fool; 0: none, as "
-        "published (default: a 32nd of the shorter side for photographs).",
+        description="ManiFool: maximum step length in pixels of a second try for images that the first doesn't fool; 0: no "
+        "second try, as published (default: a 32nd of the shorter side for photographs).",
     )
     grid_pixels: float | None = Field(None, gt=0, description="Manitest: grid step in pixels.")
-    eta: float = Field(0.05, gt=0, le=1, description="Step of geodesic scores.")
+    eta: float = Field(0.05, gt=0, le=1, description="Step size of geodesic scores.")
     min_change: float = Field(
-        0.02, ge=0, le=1, description="Widen the step of scores where an image changes less; 0: never."
+        0.02, ge=0, le=1, description="Use larger score steps where an image changes less than this; 0: never."
     )
-    backtrack: bool = Field(True, description="Go back to the label boundary at the end.")
-    drop: bool = Field(True, description="ManiFool: drop targets that can't beat the best motion so far.")
-    jacobian: Literal["analytic", "numerical"] = Field("analytic", description="ManiFool: how the Jacobian is computed.")
-    composed: Literal["right", "left"] = Field("right", description="ManiFool: the side on which a step is composed.")
+    backtrack: bool = Field(True, description="Move back to the decision boundary at the end.")
+    drop: bool = Field(True, description="ManiFool: drop targets that can't improve on the best motion so far.")
+    jacobian: Literal["analytic", "numerical"] = Field("analytic", description="ManiFool: how to compute the Jacobian.")
+    composed: Literal["right", "left"] = Field("right", description="ManiFool: side on which to compose a step.")
     radii: tuple[float, ...] = Field(
         tuple(0.5 * step for step in range(1, 11)), description="Geodesic scores of random motions, in increasing order."
     )
     draws: int = Field(10, ge=1, le=1000, description="Random motions per image and score.")
     directions: Literal["raw", "metric"] = Field(
-        "raw", description="Draw directions in raw units (as published), or by the image's metric."
+        "raw",
+        description="How to draw random directions: raw (in raw units, as published) or metric (by the image's metric).",
     )
-    grid_motions: int = Field(1000, ge=3, le=100_000, description="Most motions of the grid search.")
-    threshold: float = Field(0.5, gt=0, lt=1, description="Misclassification rate at which the random score is reported.")
+    grid_motions: int = Field(1000, ge=3, le=100_000, description="Maximum number of motions of the grid search.")
+    threshold: float = Field(
+        0.5, gt=0, lt=1, description="Misclassification rate that defines the reported score of random motions."
+    )
 
     @field_validator("methods", mode="before")
     @classmethod

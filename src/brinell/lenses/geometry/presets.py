@@ -6,7 +6,7 @@ from brinell.config.lens import STANDARD, Preset
 
 PRESETS = {
     "quick": Preset(
-        "Similarities, random ones of three scores and a coarse grid, without gradients: 95 forward passes per image.",
+        "Random similarities of three scores and a coarse grid, without gradients: 95 forward passes per image.",
         {
             "operators": ("similarity",),
             "methods": ("random", "grid"),

@@ -26,24 +26,24 @@ class HighlightOptions(LensOptions):
     name: Literal["highlights"] = "highlights"
     variant: str = Field(
         "exact",
-        description="Where spots lie: exact (the centre of each cell) or authors (where the paper's authors put them).",
+        description="Positions of spots: exact (the centre of each cell) or authors (as in the paper).",
     )
     cells: int = Field(5, ge=1, le=50, description="Grid cells per side; each cell gets one spot of each size.")
     sigmas: tuple[float, ...] = Field(
         SIGMAS,
         min_length=1,
-        description="Sizes of spots (sigma) in pixels of the original, or as shares of its shorter side with relative.",
+        description="Spot sizes (sigma) in pixels of the original or, with relative, as shares of its shorter side.",
     )
     relative: bool | None = Field(
         None,
-        description="Sigmas are shares of the original's shorter side (default: no; but on images below "
-        f"{SMALL:.0f} pixels the default sigmas take up the same share as on a photograph of 500×{SHORT_SIDE}).",
+        description="Sigmas are shares of the original's shorter side (default: no, except that on images below "
+        f"{SMALL:.0f} pixels the default sigmas are scaled down in proportion to a 500×{SHORT_SIDE} photograph).",
     )
     strength: float = Field(1.0, gt=0, le=10, description="Peak brightness, as a multiple of the colour.")
     colour: tuple[float, float, float] = Field(
-        (255.0, 255.0, 255.0), description="Colour of the light, as red, green, blue."
+        (255.0, 255.0, 255.0), description="Colour of the light: red, green and blue, 0 to 255."
     )
-    search_queries: int = Field(150, ge=1, description="Queries per image of the search for the faintest spot.")
+    search_queries: int = Field(150, ge=1, description="Queries per image in the search for the faintest spot.")
     vary_strength: bool = Field(False, description="Let the search make spots fainter as well as smaller.")
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ PRESETS = {
     "standard": STANDARD,
     "full": Preset("A grid of 10 × 10 spots and a longer search.", {"cells": 10, "search_queries": 500}),
     "highlights2023": Preset(
-        "A grid of 5 × 5 spots where the authors put them, in four sizes (Vats and Jerripothula 2023).",
+        "A grid of 5 × 5 spots at the authors' positions, in four sizes (Vats and Jerripothula 2023).",
         {
             "operators": ("highlight",),
             "variant": "authors",

@@ -26,27 +26,31 @@ class KnobOptions(LensOptions):
     name: Literal["knob"] = "knob"
     variant: str = Field(
         DEFAULT_VARIANT,
-        description="Variant of properties that are given by name alone: standard, dsn2020 (the paper's figures) or "
+        description="Variant of properties given without one: standard, dsn2020 (the paper's figures) or "
         "equations (the paper's text).",
     )
     search: Literal["exact", "bracket", "bands"] = Field(
         "exact",
-        description="exact: the first point of the grid that breaks; bracket: doubling, bisection and a few probes, with "
-        "few queries (may miss the smallest break of a model that recovers); bands: the whole grid and every interval "
-        "that breaks.",
+        description="Search for the breaking point: exact (the first one on the grid), bracket (doubling, bisection and a "
+        "few probes; fewer queries, but may miss the smallest if the model recovers) or bands (all breaking intervals of "
+        "the whole grid).",
     )
     points: int | None = Field(
         None, ge=1, le=30_000, description="Grid points per direction (default: each property's own)."
     )
     resample: bool = Field(
-        False, description="Draw random properties afresh at every point, as the paper does, instead of scaling one field."
+        False, description="Draw new noise and weather at every grid point, as in the paper, instead of scaling one field."
     )
     rounding: Literal["whole", "none"] = Field(
         "whole",
-        description="whole: query images in whole grey levels, as cameras and files give them; none: query float images, "
-        "as the paper does (not for services).",
+        description="whole (query images in whole grey levels, as cameras and files store them) or none (query float "
+        "images, as in the paper; not for services).",
     )
-    distance: Distance = Field("mse", description="Distance that decides which of two directions is the smaller change.")
+    distance: Distance = Field(
+        "mse",
+        description="Distance that decides which of two directions is the smaller change: mse, mae, l1, l2, linf, l0 or "
+        "changed (share of pixels).",
+    )
     frost: str | None = Field(None, description="Photograph of frost to use instead of generated frost.")
 
     def identity(self) -> dict[str, Any]:

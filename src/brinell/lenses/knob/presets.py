@@ -6,7 +6,7 @@ from brinell.config.lens import STANDARD, Preset
 
 PRESETS = {
     "quick": Preset(
-        "Six properties by bracketing on a coarse grid: about 124 forward passes per image.",
+        "Six properties by bracket search on a coarse grid: about 124 forward passes per image.",
         {
             "operators": ("brightness", "contrast", "rotation", "gaussian_blur", "gaussian_noise", "fog"),
             "search": "bracket",
@@ -14,9 +14,9 @@ PRESETS = {
         },
     ),
     "standard": STANDARD,
-    "full": Preset("All properties; the whole grid and every interval that breaks.", {"search": "bands"}),
+    "full": Preset("All properties: the whole grid and every breaking interval.", {"search": "bands"}),
     "dsn2020": Preset(
-        "All properties as in the authors' code, in floats, with noise and weather drawn afresh at every point (DSN 2020).",
+        "All properties as in the authors' code, in floats, with new noise and weather at every grid point (DSN 2020).",
         {
             "operators": ("all",),
             "variant": "dsn2020",

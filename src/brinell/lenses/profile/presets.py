@@ -10,7 +10,7 @@ PRESETS = {
         {"operators": ("jpeg", "global_blur", "noise", "white_fog", "fade_black")},
     ),
     "standard": STANDARD,
-    "full": Preset("All operators at all levels, which are the defaults.", {"operators": ("all",), "levels": 30}),
+    "full": Preset("All operators at all levels, the same as the defaults.", {"operators": ("all",), "levels": 30}),
     "swingler2022": Preset(
         "All operators as in the published code (Swingler, IJCCI 2022).",
         {"operators": ("all",), "variant": "published", "levels": 30, "criterion": "misclassification"},
