@@ -168,6 +168,15 @@ def test_invalid_requests_get_an_error(server: Server, path: str, body: Any, sta
     assert send(server, "/v2/health/live")[0] == 200, "the server is still running"
 
 
+def test_an_image_starts_no_program(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow would give PostScript to Ghostscript."""
+    started: list[Any] = []
+    monkeypatch.setattr("subprocess.check_call", lambda *arguments, **_: started.append(arguments))
+    body = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+    status, answer = send(server, "/predict", body, content_type="image/jpeg")
+    assert (status, started) == (400, []) and "not an image of a known kind" in answer["error"]
+
+
 def test_forms_without_a_file_and_json_without_an_image(server: Server) -> None:
     body, kind = urllib3.encode_multipart_formdata({"more": "words"})
     assert "no file" in send(server, "/predict", body, content_type=kind)[1]["error"]

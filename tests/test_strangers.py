@@ -54,10 +54,11 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     ids=["key", "inner key", "brackets", "dashes", "aliases", "itself", "long", "date", "code"],
 )
 def test_yaml_that_is_refused(text: str, problem: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(ValueError, match=problem) as refused:
         load_yaml(text)
-    assert "\n" not in str(refused.value) and time.monotonic() - began < 3
+    assert "\n" not in str(refused.value)
+    assert time.process_time() - began < 8, "an alias bomb took 16 seconds, a long list 81"
 
 
 def test_yaml_that_is_read() -> None:
@@ -161,6 +162,20 @@ def test_images_that_are_left_out_are_reported(greys: Path, caplog: pytest.LogCa
         f"2 .heic files of {greys} can't be read and are left out: convert them to PNG or JPEG",
         f"1 images in {greys} are left out: they are in no class folder, so they have no label",
     ]
+
+
+def test_images_without_a_label_are_reported(greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(greys / "labels.csv", "file_name,label\nlight/00.png,light\nlight/01.png,\nlight/02.png,light\n")
+    main(["run", "--model", "fake:grey", "--data", str(file), "--operator", "noise", "--levels", "2", "--yes",
+          "--out", str(tmp_path / "run")])  # fmt: skip
+    assert "1 of 3 images have no label and are left out" in capsys.readouterr().err
+
+
+def test_jfif_files_are_jpeg_images(greys: Path) -> None:
+    with Image.open(greys / "light" / "00.png") as picture:
+        picture.save(greys / "light" / "phone.jfif", "jpeg")
+    data = open_dataset(greys)
+    assert len(data) == 13 and data[12].name.endswith("phone.jfif") and data[12].image.shape == (3, 40, 48)
 
 
 def test_a_loop_of_links_is_no_class_folder(greys: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -119,6 +120,16 @@ def test_of_many_that_create_a_file_one_succeeds(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert [store.create(b"%d" % number, "file") for number in range(3)] == [True, False, False]
     assert store.read("file") == b"0" and os.listdir(tmp_path) == ["file"]
+
+
+def test_a_file_is_created_once_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    store = Store(tmp_path)
+    assert [store.create(data, "x") for data in (b"first", b"second")] == [True, False]
+    assert store.read("x") == b"first" and [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
 def test_a_folder_that_another_process_removes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,11 +120,12 @@ def _write(file: Path, images: list[Tensor], labels: list[Label | None], entries
         np.savez_compressed(sink, images=pixels, labels=np.array(labels), originals=originals, operators=operators)
         Store(file.parent).write(sink.getvalue(), file.name)
         return
-    file.mkdir(parents=True, exist_ok=True)
-    records = []
+    folder, records = Store(file), []
     for number, (image, label, entry) in enumerate(zip(images, labels, entries, strict=True)):
         name = f"{number:06}.png"
-        to_picture(image).save(file / name)
+        sink = io.BytesIO()
+        to_picture(image).save(sink, "png")
+        folder.write(sink.getvalue(), name)
         record = {"file_name": name, "label": label, "source": entry.name, "original_id": entry.image, "operator": operator}
         records.append(json.dumps(record))
-    (file / "metadata.jsonl").write_text("\n".join(records) + "\n", encoding="utf-8")
+    folder.write(("\n".join(records) + "\n").encode(), "metadata.jsonl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 import time
@@ -21,6 +22,7 @@ _FINAL = (
     FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError,
     ValueError, TypeError, NotImplementedError,
 )  # fmt: skip
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of file systems without hard links
 
 
 def is_local(fs: Any) -> bool:
@@ -99,13 +101,24 @@ def create_bytes(fs: Any, path: str, data: bytes) -> bool:
     part = Path(f"{path}.{uuid.uuid4().hex}{HALF_WRITTEN}")
     try:
         _write_through(part, data)
-        os.link(part, path)  # unlike a rename, it fails if the file exists
+        _link(part, Path(path))
         _sync_folder(part.parent)
     except FileExistsError:
         return False
     finally:
         part.unlink(missing_ok=True)
     return True
+
+
+def _link(part: Path, path: Path) -> None:
+    """Give a file its name, unless that exists: unlike a rename, a link fails then."""
+    try:
+        os.link(part, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        path.open("xb").close()  # fails if the name exists; nobody else takes it now
+        part.replace(path)
 
 
 def with_retries(fs: Any, work: Callable[[], A]) -> A:
