@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -12,11 +13,14 @@ import pytest
 
 import brinell
 from brinell.cli.config_flags import config_of, run_flags
-from brinell.cli.flags import Flag
+from brinell.cli.flags import Flag, flags_of
 from brinell.cli.main import main
 from brinell.config.data import DataOptions
 from brinell.config.execution import Execution
 from brinell.config.saliency import SaliencyOptions
+from brinell.corruption.options import CorruptOptions
+from brinell.curation.options import CurateOptions
+from brinell.hardening.options import HardenConfig, PartOptions, TrainingOptions
 from brinell.lenses.lens import LENSES
 from brinell.run_config import RunConfig, TrackOptions
 from conftest import PLAIN
@@ -107,8 +111,18 @@ def test_shell_completion() -> None:
 @pytest.mark.parametrize("flag", run_flags(), ids=lambda flag: flag.name)
 def test_every_flag_is_described(flag: Flag) -> None:
     assert len(flag.help) > 10 and flag.help.endswith("."), "one sentence says what it sets"
-    if get_origin(flag.kind) is Literal and "|" not in (flag.metavar or ""):
-        assert [choice for choice in get_args(flag.kind) if choice not in flag.help] == [], "too many to show next to it"
+
+
+MODELS = [CorruptOptions, CurateOptions, TrainingOptions, HardenConfig, PartOptions]
+
+
+@pytest.mark.parametrize(
+    "flag", [*run_flags(), *chain(*(flags_of(model, panel="") for model in MODELS))], ids=lambda flag: flag.name
+)
+def test_every_choice_is_shown(flag: Flag) -> None:
+    if get_origin(flag.kind) is Literal:
+        shown = f"{flag.metavar} {flag.help}"
+        assert [choice for choice in get_args(flag.kind) if choice not in shown] == [], "next to the flag, or in its help"
 
 
 def test_every_option_of_a_run_has_a_flag() -> None:

@@ -29,7 +29,7 @@ SHOWN = 8  # settings, and images per row
 def check(
     model: Annotated[str, typer.Argument(help="Model: KIND:NAME, a file, or a URL (see `brinell ls models`).")],
     data: Annotated[str, typer.Argument(help="Dataset with a few images that the model should get right.")],
-    limit: Annotated[int, typer.Option(min=1, help="Number of images to try settings on.")] = 32,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Number of images to try settings on.")] = 32,
     file: Annotated[Path, typer.Option("--out", help="PNG file to write.")] = Path("check.png"),
     trust: Annotated[bool, typer.Option("--trust", help="Allow model files to run code when they are loaded.")] = False,
 ) -> None:

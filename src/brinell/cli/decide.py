@@ -33,9 +33,9 @@ OtherDraws = Annotated[
 
 def gate(
     folder: Annotated[str, typer.Argument(metavar="RUN", help="Folder or URL of a finished run.")],
-    rules: Annotated[Path, typer.Option(help="YAML file of rules.")],
-    junit: Annotated[Path | None, typer.Option(help="Write the checks as JUnit XML.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the result as Markdown.")] = None,
+    rules: Annotated[Path, typer.Option(metavar="FILE", help="YAML file of rules.")],
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the checks as JUnit XML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as Markdown.")] = None,
     store: Annotated[bool, typer.Option(help="Store the result in the run's folder and show it in the report.")] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -70,11 +70,11 @@ def compare(
     common_images: Annotated[
         bool, typer.Option("--common-images", help="If the images differ, compare those that both runs have.")
     ] = False,
-    alpha: Annotated[float, typer.Option(min=0, max=1, help="Significance level.")] = 0.05,
-    gate: Annotated[Path | None, typer.Option(help="YAML file of rules; exit code 1 if one fails.")] = None,
-    html: Annotated[Path | None, typer.Option("--out", "-o", help="Write an HTML page.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write a summary as Markdown.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write the gate's checks as JUnit XML.")] = None,
+    alpha: Annotated[float, typer.Option(min=0, max=1, metavar="X", help="Significance level.")] = 0.05,
+    gate: Annotated[Path | None, typer.Option(metavar="FILE", help="YAML file of rules; exit code 1 if one fails.")] = None,
+    html: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write an HTML page.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a summary as Markdown.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the gate's checks as JUnit XML.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare runs with the first one, image by image; or the models of one run with its first model.

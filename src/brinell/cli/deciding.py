@@ -21,13 +21,16 @@ from brinell.run_config import RunConfig
 
 def _decide(
     given: Mapping[str, Any],
-    rules: Annotated[Path, typer.Option(help="YAML file of rules.")],
+    rules: Annotated[Path, typer.Option(metavar="FILE", help="YAML file of rules.")],
     config: File = None,
     margin: Annotated[
-        float, typer.Option(min=0.1, help="Percentage points by which a drop may exceed the allowed one and still pass.")
+        float,
+        typer.Option(
+            min=0.1, metavar="X", help="Percentage points by which a drop may exceed the allowed one and still pass."
+        ),
     ] = 2.0,
-    junit: Annotated[Path | None, typer.Option(help="Write the checks as JUnit XML.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the result as Markdown.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the checks as JUnit XML.")] = None,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as Markdown.")] = None,
     as_json: AsJson = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Start long runs without asking.")] = False,
 ) -> None:

@@ -16,9 +16,11 @@ FAILED = 1  # exit code
 
 def evidence(
     folder: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run that was measured with --plan.")],
-    plan: Annotated[Path, typer.Option(help="Test plan that the run was started with.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="New folder for the record.")] = Path("evidence"),
-    sign: Annotated[Path | None, typer.Option(help="SSH key to sign the record with.")] = None,
+    plan: Annotated[Path, typer.Option(metavar="FILE", help="Test plan that the run was started with.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="New folder for the record.")] = Path(
+        "evidence"
+    ),
+    sign: Annotated[Path | None, typer.Option(metavar="FILE", help="SSH key to sign the record with.")] = None,
 ) -> None:
     """Write a dated test record of a run as JSON, Markdown, HTML and PDF. Exit code 1 if a requirement is not met.
 

@@ -78,7 +78,8 @@ def _harden(
     given: Mapping[str, Any],
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML file with a model, data, and what to train on.")],
     set: Annotated[
-        list[str] | None, typer.Option(help="Set any option, as key.sub=value (training.epochs=3); may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Set any option, as key.sub=value (training.epochs=3); may be repeated."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the effect as JSON.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking if it takes more than an hour.")] = False,
@@ -140,9 +141,10 @@ harden = with_flags(_harden, _HARDEN)
 def export_moved(
     folder: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run whose lens moves images.")],
     file: Annotated[Path, typer.Argument(help="File (.npz) or folder to write.")],
-    operator: Annotated[str, typer.Option(help="GROUP:METHOD, such as affine:manifool or affine:random.")],
+    operator: Annotated[str, typer.Option(metavar="NAME", help="GROUP:METHOD, such as affine:manifool or affine:random.")],
     score: Annotated[
-        float | None, typer.Option(min=0, help="Score of random motions (default: the median of the smallest motions).")
+        float | None,
+        typer.Option(min=0, metavar="X", help="Score of random motions (default: the median of the smallest motions)."),
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="Current location of the run's images, if they have moved or were a Python object.")

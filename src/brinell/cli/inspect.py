@@ -28,14 +28,16 @@ def report(
     rules: Annotated[
         Path | None,
         typer.Option(
-            help="YAML file of rules, whose result is shown first (default: the rules last checked by `brinell gate`)."
+            metavar="FILE",
+            help="YAML file of rules, whose result is shown first (default: the rules last checked by `brinell gate`).",
         ),
     ] = None,
     figures: Annotated[bool, typer.Option("--figures", help="Also write all figures as SVG and PNG.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="HTML file to write (default: report.html in the run's folder; for several runs, in the current folder)."
+            metavar="FILE",
+            help="HTML file to write (default: report.html in the run's folder; for several runs, in the current folder).",
         ),
     ] = None,
 ) -> None:
@@ -75,12 +77,14 @@ def summary(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     threshold: Annotated[
         list[float] | None,
-        typer.Option(min=0, max=1, help="Accuracy threshold of failure points, 0 to 1; may be repeated."),
+        typer.Option(min=0, max=1, metavar="X", help="Accuracy threshold of failure points, 0 to 1; may be repeated."),
     ] = None,
     at_least: Annotated[
         list[int] | None,
         typer.Option(
-            min=1, help="Number of failing variants from which an image counts as failed (S ≥ k); may be repeated."
+            min=1,
+            metavar="K",
+            help="Number of failing variants from which an image counts as failed (S ≥ k); may be repeated.",
         ),
     ] = None,
 ) -> None:
@@ -109,8 +113,8 @@ def rows(
     columns: Annotated[
         str | None, typer.Option(help="Columns to print, as a,b,c (default: columns with values, as many as fit).")
     ] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write the whole result to a CSV file.")] = None,
-    parquet: Annotated[Path | None, typer.Option(help="Write the whole result to a Parquet file.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the whole result to a CSV file.")] = None,
+    parquet: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the whole result to a Parquet file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
 ) -> None:
     """Query a run's rows in SQL.
@@ -139,13 +143,17 @@ def rows(
 def verify(
     folder: Verified,
     sample: Annotated[
-        int, typer.Option(min=0, help="Number of image-operator pairs to measure again; 0: none, and no model is opened.")
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Number of image-operator pairs to measure again; 0: none, and no model is opened."
+        ),
     ] = 12,
-    seed: Annotated[int, typer.Option(help="Seed for the choice of these pairs.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed for the choice of these pairs.")] = 0,
     trust: Annotated[bool, typer.Option("--trust", help="Allow model files to run code when they are loaded.")] = False,
     run: Annotated[str | None, typer.Option(help="Current location of the test record's run, if it has moved.")] = None,
     signers: Annotated[
-        Path | None, typer.Option(help="File of allowed signers of a test record (in the format of ssh-keygen).")
+        Path | None,
+        typer.Option(metavar="FILE", help="File of allowed signers of a test record (in the format of ssh-keygen)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
@@ -173,15 +181,18 @@ def verify(
 def show(
     image: Annotated[Path, typer.Argument(help="Image file.")],
     operator: Annotated[
-        list[str] | None, typer.Option(help="Operator, as NAME or NAME:VARIANT (default: all); may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Operator, as NAME or NAME:VARIANT (default: all); may be repeated."),
     ] = None,
-    level: Annotated[list[int] | None, typer.Option(help="Level to draw; may be repeated.")] = None,
+    level: Annotated[list[int] | None, typer.Option(metavar="N", help="Level to draw; may be repeated.")] = None,
     spot: Annotated[
         list[str] | None,
-        typer.Option(help="Spot of light as X,Y,SIGMA[,STRENGTH] in pixels of the image; may be repeated."),
+        typer.Option(
+            metavar="X,Y,SIGMA", help="Spot of light as X,Y,SIGMA[,STRENGTH] in pixels of the image; may be repeated."
+        ),
     ] = None,
-    size: Annotated[int, typer.Option(min=1, help="Side in pixels that the image is resized to.")] = 224,
-    seed: Annotated[int, typer.Option(help="Seed of the random draws.")] = 0,
+    size: Annotated[int, typer.Option(min=1, metavar="N", help="Side in pixels that the image is resized to.")] = 224,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the random draws.")] = 0,
     model: Annotated[
         str | None, typer.Option(help="Torch model for operators that need gradients, or detector whose boxes to draw.")
     ] = None,

@@ -27,10 +27,14 @@ def view(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     trust: Annotated[bool, typer.Option("--trust", help="Allow model files to run code when they are loaded.")] = False,
     bundle: Annotated[
-        Path | None, typer.Option(help="Write static files for any web server to this folder instead of serving.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write static files for any web server to this folder instead of serving."),
     ] = None,
     images: Annotated[
-        int, typer.Option(min=0, help="With --bundle: number of images per run to write with their changed versions.")
+        int,
+        typer.Option(
+            min=0, metavar="N", help="With --bundle: number of images per run to write with their changed versions."
+        ),
     ] = 12,
     no_open: Annotated[bool, typer.Option("--no-open", help="Don't open a browser.")] = False,
 ) -> None:

@@ -18,21 +18,23 @@ class CorruptOptions(BaseModel):
 
     operators: tuple[str, ...] = Field(description="Operator or property to apply.", min_length=1)
     severities: tuple[float, ...] = Field(
-        (), description="Severity of properties: 0 to 1 (-1 to 1 with two directions), or 1 to 5 of ImageNet-C."
+        (),
+        description="Severity of a property: 0 to 1 (-1 to 1 with two directions), or 1 to 5 for ImageNet-C corruptions.",
     )
-    levels: tuple[int, ...] = Field((), description="Level of operators: 1 to 30.")
+    levels: tuple[int, ...] = Field((), description="Level of an operator: 1 to 30.")
     layout: Layout | None = Field(
-        None, description="Layout of the copies (default: coco for data with boxes, otherwise imagefolder)."
+        None,
+        description="Layout of the copies: imagefolder, coco or webdataset (default: coco for data with boxes, else "
+        "imagefolder).",
     )
     like: Literal["imagenet-c"] | None = Field(
-        None, description="Write the folders of a published dataset: imagenet-c is operator/severity/class/file in JPEG."
+        None,
+        description="Use the folder structure of a published dataset: imagenet-c (operator/severity/class/file, as JPEG).",
     )
     format: Format | None = Field(
         None, description="File format: png, webp (both lossless) or jpeg (default: png; with --like, that of the dataset)."
     )
-    quality: int = Field(
-        JPEG_QUALITY, ge=1, le=100, description="Quality of JPEG files, that of ImageNet-C by default (85)."
-    )
+    quality: int = Field(JPEG_QUALITY, ge=1, le=100, description="Quality of JPEG files (default: 85, as in ImageNet-C).")
     size: int | None = Field(
         None,
         ge=8,
@@ -40,7 +42,9 @@ class CorruptOptions(BaseModel):
         "ImageNet-C's 256 and 224 (default: images keep their size).",
     )
     limit: int | None = Field(None, ge=1, description="Maximum number of images (default: all).")
-    shuffle: bool = Field(False, description="Choose the images of a limit at random (by the seed).")
+    shuffle: bool = Field(
+        False, description="Choose the images of a limit at random, by the seed, instead of the first ones."
+    )
     seed: int = Field(0, description="Seed of the random draws.")
     shard: int = Field(1000, ge=1, description="Images per file of the layout webdataset.")
 

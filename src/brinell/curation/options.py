@@ -39,5 +39,5 @@ class CurateOptions(BaseModel):
         None, ge=0, le=64, description="Drop images whose 64-bit perceptual hash is within N bits of one already taken."
     )
     limit: int | None = Field(None, ge=1, description="Maximum number of images, least changed first.")
-    layout: Layout = Field("imagefolder", description="Layout of the dataset.")
+    layout: Layout = Field("imagefolder", description="Layout of the dataset: imagefolder, coco or paper.")
     format: Literal["png", "webp"] = Field("png", description="File format; both are lossless.")

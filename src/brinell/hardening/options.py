@@ -108,7 +108,7 @@ class AugmentOptions(BaseModel):
         (), description="Changes to choose from."
     )
     share: float = Field(0.5, gt=0, le=1, description="Share of the clean images that are changed.")
-    depth: int = Field(1, ge=1, le=10, description="Largest number of operators in a chain.")
+    depth: int = Field(1, ge=1, le=10, description="Maximum number of operators in a chain.")
     width: int = Field(1, ge=1, le=10, description="Number of chains that are mixed with the image, as in AugMix.")
     consistency: float = Field(0.0, ge=0, description="Weight of AugMix's consistency loss.")
 
@@ -122,7 +122,7 @@ class PartOptions(BaseModel):
         (0.6, 0.2, 0.2), description="Shares of training, validation and test in each class."
     )
     small_classes: Literal["refuse", "pool"] = Field(
-        "refuse", description="Whether to refuse classes with fewer originals than parts, or to split them together."
+        "refuse", description="What to do with classes that have fewer originals than splits: refuse them, or pool them."
     )
 
     @model_validator(mode="after")
@@ -153,22 +153,24 @@ class TrainingOptions(BaseModel):
     epochs: int = Field(5, ge=1, description="Number of epochs.")
     batch: int = Field(64, ge=1, description="Batch size.")
     layers: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = Field(
-        ("*",), description="Name patterns of the layers that train."
+        ("*",), description="Name patterns of the layers to train."
     )
     clean: bool = Field(True, description="Train on clean originals as well as on failures.")
     optimiser: Literal["sgd", "adam", "adamw"] = Field("adam", description="Optimiser.")
     rate: float = Field(1e-4, gt=0, description="Learning rate.")
     momentum: float = Field(0.9, ge=0, lt=1, description="Momentum of SGD, or beta 1 of Adam.")
     weight_decay: float = Field(0.0, ge=0, description="Weight decay.")
-    schedule: Literal["constant", "cosine", "halve"] = Field("constant", description="Schedule of the learning rate.")
+    schedule: Literal["constant", "cosine", "halve"] = Field(
+        "constant", description="Learning-rate schedule: constant, cosine or halve."
+    )
     halve: int = Field(1, ge=1, description="Epochs after which the schedule `halve` halves the rate.")
-    precision: Precision = Field("fp32", description="Precision; weights are kept in fp32.")
-    batch_norm: Literal["update", "frozen"] = Field("update", description="Whether batch norms update their statistics.")
+    precision: Precision = Field("fp32", description="Precision: fp32, tf32, bf16 or fp16; weights stay in fp32.")
+    batch_norm: Literal["update", "frozen"] = Field("update", description="Whether batch-norm statistics are updated.")
     floor: float | None = Field(
         None,
         ge=0,
-        description="Stop when clean validation accuracy has dropped by more than this many points, and keep the "
-        "last epoch above.",
+        description="Stop when clean validation accuracy has dropped by more than this many points, and keep the last "
+        "epoch above that floor.",
     )
     keep: Literal["last", "best"] = Field(
         "last", description="Which epoch to keep: the last one, or the best one on changed validation images."
@@ -181,13 +183,15 @@ class HardenConfig(BaseModel):
     model_config = _STRICT
 
     model: ModelOptions = Field(description="Model: a torch classifier.")
-    data: DataOptions = Field(description="Originals with labels; the test part is measured and never trained on.")
-    test: DataOptions | None = Field(None, description="Dataset to measure instead of the test part.")
+    data: DataOptions = Field(description="Originals with labels; the test split is measured and never trained on.")
+    test: DataOptions | None = Field(None, description="Dataset to measure instead of the test split.")
     failures: Annotated[tuple[FailureOptions, ...], BeforeValidator(_as_list)] = Field(
         (), description="Failures to train on: datasets or runs."
     )
     augment: AugmentOptions = Field(AugmentOptions(), description="Random changes of clean images during training.")
-    recipe: Recipe = Field("plain", description="What to change in the network before it is trained.")
+    recipe: Recipe = Field(
+        "plain", description="Change to the network before training: plain (none), set_normalisation or squeeze_excitation."
+    )
     excitation: ExcitationOptions = Field(ExcitationOptions(), description="Blocks of the recipe squeeze_excitation.")
     parts: PartOptions = Field(PartOptions(), description="Split into training, validation and test.")
     training: TrainingOptions = Field(TrainingOptions(), description="How weights are trained.")
