@@ -2,7 +2,47 @@
 
 from __future__ import annotations
 
+_ONE_LENGTH = "equivalent: the columns have one length"
+
 REASONS: dict[tuple[str, str], str] = {
-    ("brinell.criteria.classification", "line 96: True → False"): "equivalent: the columns have one length",
+    (
+        "brinell.comparison.resampling",
+        "line 12: 4000000 → 4000001",
+    ): "equivalent: a limit of memory; sums don't depend on it",
+    ("brinell.comparison.resampling", "line 18: 1 → 2"): "equivalent: NumPy takes any negative side for the missing one",
+    ("brinell.criteria.classification", "line 102: True → False"): _ONE_LENGTH,
+    ("brinell.criteria.criterion", "line 121: 6 → 7 (2)"): "equivalent: six digits are shown in either case",
+    ("brinell.criteria.criterion", "line 131: True → False"): _ONE_LENGTH,
+    ("brinell.criteria.detection", "line 137: True → False"): _ONE_LENGTH,
+    ("brinell.criteria.detection", "line 156: 1 → 2"): "equivalent: any negative number is no class",
+    ("brinell.criteria.detection", "line 86: True → False"): _ONE_LENGTH,
     ("brinell.criteria.distance", "line 26: 1 → 2"): "equivalent: whatever is below the overlap of a match",
+    ("brinell.lenses.fragility.minimal", "line 104: 0 → 1 (2)"): "equivalent: a square has one largest window, itself",
+    ("brinell.lenses.fragility.minimal", "line 116: Lt → LtE"): "equivalent: if all windows are kept, none is dropped",
+    (
+        "brinell.lenses.fragility.minimal",
+        "line 177: True → False (2)",
+    ): "equivalent on a CPU, where torch always sorts stably",
+    ("brinell.lenses.geometry.manifool", "line 202: True → False"): _ONE_LENGTH,
+    (
+        "brinell.lenses.geometry.manifool",
+        "line 289: without USub",
+    ): "equivalent: an image whose scores hold NaN has no answer, and its targets are not used",
+    (
+        "brinell.lenses.geometry.manifool",
+        "line 40: 12 → 13",
+    ): "speed only: a closer lower bound drops a longer path a little earlier",
+    (
+        "brinell.lenses.knob.search",
+        "line 127: Sub → Add",
+    ): "equivalent: the first point is always queried, so the ends of a gap add up to more than 1",
+    (
+        "brinell.lenses.knob.search",
+        "line 170: 1 → 2 (2)",
+    ): "equivalent: the first point is always queried, so no gap begins before it",
+    ("brinell.lenses.knob.search", "line 235: 1 → 2"): "equivalent: only rows of queried points are read",
+    ("brinell.lenses.knob.search", "line 261: 1 → 2 (2)"): "equivalent: any negative number is before the first point",
+    ("brinell.runs.ranking", "line 65: 0 → 1"): "equivalent: rows come by mean and name, so the extreme is the first",
+    ("brinell.runs.ranking", "line 66: 1 → 2"): "equivalent: a difference over two images is never clear",
+    ("brinell.runs.ranking", "line 66: Gt → GtE (2)"): "equivalent: no difference is never clear",
 }

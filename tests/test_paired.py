@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +81,21 @@ def test_resamples_don_t_depend_on_how_many_are_made_at_once(monkeypatch: pytest
     whole = resampled_sums(columns, 0, 100)
     monkeypatch.setattr("brinell.comparison.resampling._DRAWS_AT_ONCE", 70)
     np.testing.assert_allclose(resampled_sums(columns, 0, 100), whole)
+
+
+@pytest.mark.parametrize(("images", "made"), [(30, [2, 2, 1]), (35, [2, 2, 1]), (90, [1] * 5), (1, [5]), (14, [5])])
+def test_few_resamples_are_made_at_once(images: int, made: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as their draws fit into a limit, and at least one."""
+    at_once: list[int] = []
+
+    def draw(name: int, streams: Any, count: int, bound: int) -> Any:
+        at_once.append(len(streams))
+        return draw_below(name, streams, count, bound)
+
+    monkeypatch.setattr("brinell.comparison.resampling.draw_below", draw)
+    monkeypatch.setattr("brinell.comparison.resampling._DRAWS_AT_ONCE", 70 if images > 1 else 5)
+    resampled_sums(numbers(1, images, 2), 0, 5)
+    assert at_once == made
 
 
 @pytest.mark.parametrize("relative", [False, True], ids=["difference", "ratio"])

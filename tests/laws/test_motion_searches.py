@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from brinell.lenses.geometry.manifool import ManiFoolSettings, default_retry, default_steps, manifool
+from brinell.lenses.geometry.manifool import ManiFoolSettings, _Pairs, _Search, default_retry, default_steps, manifool
 from brinell.lenses.geometry.manitest import Grid, make_grid, manitest
 from brinell.lenses.geometry.search import (
     AT_EDGE,
@@ -61,7 +61,7 @@ class Scene:
         gap = values.gather(1, plus[:, None]) - values.gather(1, minus[:, None])
         return torch.autograd.grad(gap.sum(), images)[0].nan_to_num(0.0, 0.0, 0.0)
 
-    def drive(self, search: Any) -> SearchResult:
+    def drive(self, search: Any) -> Any:
         """Run all tasks of a search; note how many images each query has."""
         done = None
         try:
@@ -70,8 +70,7 @@ class Scene:
                 self.sizes += [len(task.samples)] if task.queries else []
                 done = task.do(self, torch.arange(len(task.samples)))  # type: ignore[arg-type]
         except StopIteration as end:
-            found: SearchResult = end.value
-            return found
+            return end.value
 
 
 def blobs(*places: tuple[float, float]) -> Tensor:
@@ -366,6 +365,20 @@ def test_manitest_says_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brinell.lenses.geometry.manitest.MAX_NODES", 9)
     few = Scene(image, where).drive(manitest(GROUPS["translation"], 2, grid, path=PATH))
     assert few.reason.tolist() == [OUT_OF_NODES] * 2 and max(few.queries.tolist()) < 20
+
+
+def test_a_target_is_dropped_only_if_its_path_is_known_to_be_longer() -> None:
+    """Of a reflection no logarithm is known, so nothing is known of its path."""
+    group = GROUPS["affine"]
+    result = SearchResult.empty(2, group.dimension, OUT_OF_STEPS)
+    result.score[:] = 0.05
+    reflection, far = torch.eye(3, dtype=torch.float64), torch.eye(3, dtype=torch.float64)
+    reflection[0, 0], far[0, 2] = -1, 4.0
+    assert not torch.isfinite(group.log(reflection[None])).all()
+    pairs = _Pairs(torch.tensor([0, 1]), torch.tensor([1, 1]), torch.stack([reflection, far]), torch.zeros(2, 6))
+    search = _Search(group, settings(), torch.tensor([0, 0]), result)
+    left = Scene(blobs((0, 0), (0, 0)), where).drive(search._drop_losers(pairs))
+    assert left.sample.tolist() == [0]
 
 
 def test_grids_and_steps_are_the_published_ones() -> None:
