@@ -117,7 +117,7 @@ def grouped_bars(
     named = [{**record, "text": _describe(record, group)} for record in records]
     base = alt.Chart(inline_data(named)).encode(
         x=alt.X(f"{group}:N", sort=list(groups), title=None, axis=alt.Axis(labelAngle=0, labelLimit=130)),
-        xOffset=alt.XOffset("model:N", sort=list(models)),
+        xOffset=alt.XOffset("model:N", sort=sorted(models)),  # as in legends
         tooltip=["model:N", f"{group}:N", *tooltips("value", "low", "high", *details)],
         description="text:N",
     )

@@ -135,11 +135,16 @@ def _format_iou(iou: float) -> str:
     return "nothing to compare" if math.isnan(iou) else f"mean IoU {iou:.2f}"
 
 
+def _heading(title: str, caption: str) -> str:
+    """Return what was done to an image: "motion blur, 5 px", and "40 % fog" where the amount names the change."""
+    return caption if caption.endswith(f" {title}") else f"{title}, {caption}"
+
+
 def _pair(context: Context, exhibit: Exhibit) -> Picture:
     run, name = context.run, context.names[exhibit.model]
     return Picture(
         source=inline(run, exhibit.file, exhibit.marks),
-        heading=f"{run.title(exhibit.operator)}, {exhibit.caption}",
+        heading=_heading(run.title(exhibit.operator), exhibit.caption),
         lines=(f"broken: {exhibit.reason}",) if exhibit.reason else (),
         correct=False,
         clean_source=inline(run, exhibit.clean_file, exhibit.clean_marks),

@@ -21,6 +21,7 @@ from brinell.errors import ConfigError
 from brinell.marks import STYLES
 from brinell.report.cards import Rated, hardness_table, make_cards, section_id
 from brinell.report.figures import draw_panel, draw_png, draw_svg
+from brinell.report.order import order_models
 from brinell.report.section import Section, to_csv
 from brinell.report.show import Chart, Context, Namer, Show
 from brinell.runs.queries import describe_invalid, describe_queries
@@ -43,8 +44,10 @@ class Content:
 
     def __post_init__(self) -> None:
         rated = {one.lens: one for one in self.rated}
+        models = list(self.run.models)
         made = {
-            lens: show.section(context_of(self.run, lens, rated.get(lens)), findings) for show, lens, findings in self.shown
+            lens: order_models(show.section(context_of(self.run, lens, rated.get(lens)), findings), models)
+            for show, lens, findings in self.shown
         }
         object.__setattr__(self, "sections", made)
 

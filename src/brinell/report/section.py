@@ -74,6 +74,19 @@ class Gallery:
     folded: bool = False
     wide: bool = False
 
+    @property
+    def by_model(self) -> dict[str, list[PictureGroup]]:
+        """Its groups by model, in their order."""
+        found: dict[str, list[PictureGroup]] = {}
+        for group in self.groups:
+            found.setdefault(group.model, []).append(group)
+        return found
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """All of its pictures."""
+        return [picture for group in self.groups for picture in group.pictures]
+
 
 @dataclass(frozen=True)
 class Maps:

@@ -29,7 +29,7 @@ def make_section(context: Context, findings: SaliencyFindings) -> Section:
         blocks=list(_shifts(findings)),
         galleries=[
             Gallery(
-                "Saliency that shifts",
+                "Saliency before and after",
                 "Top row: the image before the change. Bottom row: the changed image, which the model gets wrong. From "
                 "left to right: the image, its saliency map, and its hot pixels with the hottest cell.",
                 _pictures(context, findings),

@@ -43,14 +43,16 @@ class SmallestMotion:
         return describe(group_of(self.operator), self.motion)
 
 
+# A search has one row per image. Of random draws, the weakest that breaks an image counts, if the clean one is right.
 _SMALLEST_MOTIONS = f"""
     select model, operator, image, label, clean_prediction, prediction, score, motion, clean_confidence,
            case when number > $count then '{MEDIAN}' else '' end
-    from (select rows.*, clean.prediction as clean_prediction, clean.confidence as clean_confidence,
-                 row_number() over (partition by rows.model, operator order by score, image) as number,
-                 count(*) over (partition by rows.model, operator) as breaks
-          from rows join samples using (image) join clean on clean.model = rows.model and clean.index = samples.index
-          where lens = 'geometry' and draw is null and status = 'broken')
+    from (select *, row_number() over (partition by model, operator order by score, image) as number,
+                 count(*) over (partition by model, operator) as breaks
+          from (select rows.*, clean.prediction as clean_prediction, clean.confidence as clean_confidence
+                from rows join samples using (image) join clean on clean.model = rows.model and clean.index = samples.index
+                where lens = 'geometry' and status = 'broken' and (draw is null or clean.correct)
+                qualify row_number() over (partition by rows.model, operator, rows.image order by score, draw) = 1))
     where number <= $count or number = (breaks + 1) // 2
     order by model, operator, number
 """
