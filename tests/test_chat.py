@@ -146,6 +146,30 @@ def test_what_is_a_valid_answer(answer: str | None, more: dict[str, Any], expect
         assert int(chat(server, classes).predict(pixels(1)).argmax()) == expected
 
 
+@pytest.mark.parametrize(
+    ("answer", "first", "expected"),
+    [
+        ("B", "B", [0.1, 0.7, 0.2]),
+        ("**B**", "B", [0.1, 0.7, 0.2]),
+        ("B. dark, since it is night", "B", [0.1, 0.7, 0.2]),
+        ("B\n\nThe image is dark.", "B", [0.1, 0.7, 0.2]),
+        ("dark", "dark", [0.1, 0.7, 0.2]),
+        ("A dark image", "A", [0.0, 0.0, 1.0]),
+        ("A'right", "A", [0.0, 0.0, 1.0]),
+        ("I can't tell.", "I", [0.1, 0.0, 0.9]),
+        ("Bright", "B", [0.1, 0.0, 0.9]),
+    ],
+)
+def test_only_a_choice_has_the_probability_of_its_first_token(
+    answer: str, first: str, expected: list[float], classes: Path
+) -> None:
+    """A sentence may begin with the same token."""
+    top = [{"token": first, "logprob": math.log(0.7)}, {"token": "A", "logprob": math.log(0.1)}]
+    logprobs = {"content": [{**top[0], "top_logprobs": top if first != "A" else top[:1]}]}
+    with listening(lambda handler, body: completion(answer, logprobs=logprobs)) as server:
+        assert chat(server, classes).predict(pixels(1))[0].tolist() == pytest.approx(expected, abs=1e-6)
+
+
 def test_a_truncated_answer_is_not_valid(classes: Path) -> None:
     def truncate(handler: Handler, body: bytes) -> Any:
         response = completion("<think>The image seems")

@@ -1,142 +1,157 @@
-"""A real server of chat completions, `transformers serve`, with a small network that sees light and dark."""
+"""Real servers of chat completions with a small network that sees light and dark: `transformers serve` and llama.cpp's."""
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+import tiny_llava
 import torch
-from PIL import Image
+from tiny_llava import SIDE, letter_scores, picture, serving, write_gguf
 from torch import Tensor
 
 import brinell
-from brinell.classes import Classes
-from brinell.models.remote.questions import QUESTION, Question
+from brinell.classes import NO_ANSWER
+from brinell.cli.main import main
 
 transformers = pytest.importorskip("transformers", reason="needs transformers: make test-zoo", exc_type=ImportError)
-pytest.importorskip("fastapi", reason="needs transformers[serving]: make test-zoo", exc_type=ImportError)
-pytest.importorskip("uvicorn", reason="needs transformers[serving]: make test-zoo", exc_type=ImportError)
-
-pytestmark = pytest.mark.filterwarnings("ignore")
-SIDE, IMAGE_TOKEN = 32, 4
-TEMPLATE = (
-    "{% for message in messages %}{% for part in message['content'] %}{% if part['type'] == 'image' %}<image>"
-    "{% elif part['type'] == 'text' %}{{ part['text'] }}{% endif %}{% endfor %}{% endfor %}"
-)
-
-
-def tokeniser() -> Any:
-    """One token per character."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-
-    words = ["<pad>", "<unk>", "<s>", "</s>", "<image>", *map(chr, range(32, 127)), "\n"]
-    plain = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<unk>"))
-    plain.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    plain.decoder = decoders.Fuse()
-    special = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=plain, additional_special_tokens=["<image>"], model_max_length=2048, **special
-    )
-
-
-def make_network(folder: Path) -> None:
-    """Train a small LLaVA for seconds to answer A for light images and B for dark ones."""
-    tokens = tokeniser()
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    vision = transformers.CLIPVisionConfig(image_size=SIDE, patch_size=8, **sizes)
-    text = transformers.LlamaConfig(
-        vocab_size=len(tokens), max_position_embeddings=2048, bos_token_id=2, eos_token_id=3, pad_token_id=0, **sizes
-    )
-    torch.manual_seed(0)
-    network = transformers.LlavaForConditionalGeneration(
-        transformers.LlavaConfig(vision_config=vision, text_config=text, image_token_index=IMAGE_TOKEN, image_seq_length=16)
-    )
-    network.generation_config.eos_token_id, network.generation_config.pad_token_id = 3, 0
-    images = transformers.CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE})
-    processor = transformers.LlavaProcessor(
-        image_processor=images,
-        tokenizer=tokens,
-        patch_size=8,
-        vision_feature_select_strategy="default",
-        chat_template=TEMPLATE,
-        num_additional_image_tokens=1,
-    )
-    greys = torch.cat([torch.linspace(5, 100, 8), torch.linspace(150, 250, 8)])
-    prompt = f"{Question(QUESTION, Classes(('light', 'dark'))).ask()}<image>"
-    given = processor(images=[picture(float(grey)) for grey in greys], text=[prompt] * 16, return_tensors="pt")
-    letters = torch.tensor([tokens.convert_tokens_to_ids("A" if grey > 125 else "B") for grey in greys])
-    ends = torch.full_like(letters, 3)
-    inputs = torch.cat([given["input_ids"], letters[:, None], ends[:, None]], 1)
-    labels = inputs.clone()
-    labels[:, :-2] = -100
-    adam = torch.optim.Adam(network.parameters(), lr=3e-3)
-    for _ in range(60):
-        loss = network(input_ids=inputs, pixel_values=given["pixel_values"], labels=labels).loss
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
-    network.save_pretrained(folder)
-    processor.save_pretrained(folder)
-
-
-def picture(grey: float) -> Image.Image:
-    return Image.fromarray(np.full((SIDE, SIDE, 3), grey, np.uint8))
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("answer_cache")]
+PAGE = Path(__file__).parents[2] / "docs" / "remote.md"
+LLAMA = """
+import sys, time, xllamacpp
+options = xllamacpp.CommonParams()
+options.model.path, options.mmproj.path, port = sys.argv[1:]
+options.hostnames, options.port, options.n_ctx, options.n_parallel = ["127.0.0.1"], int(port), 2048, 4
+options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
+server = xllamacpp.Server(options)
+time.sleep(3600)
+"""
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The URL of the server, and the folder of its network."""
-    folder = tmp_path_factory.mktemp("llava")
-    make_network(folder)
+def network(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
+    """The network, its processor, and a folder that has both for transformers."""
+    folder = tmp_path_factory.mktemp("servers") / "llava"
+    module, processor = tiny_llava.train(transformers)
+    module.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return module, processor, folder
+
+
+@pytest.fixture(scope="module")
+def transformers_server(network: tuple[Any, Any, Path]) -> Iterator[str]:
+    """The URL of `transformers serve`."""
+    pytest.importorskip("fastapi", reason="needs transformers[serving]: make test-zoo", exc_type=ImportError)
+    pytest.importorskip("uvicorn", reason="needs transformers[serving]: make test-zoo", exc_type=ImportError)
+    folder, port = network[2], str(free_port())
+    command = [str(Path(sys.executable).with_name("transformers")), "serve", "llava", "--device", "cpu", "--port", port]
+    log = folder.with_name("transformers.txt")
+    start = lambda file: subprocess.Popen(command, stdout=file, stderr=file, cwd=folder.parent)  # noqa: E731
+    with serving(start, f"http://127.0.0.1:{port}", log) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def llama_server(network: tuple[Any, Any, Path]) -> Iterator[str]:
+    """The URL of llama.cpp's server."""
+    pytest.importorskip("xllamacpp", reason="needs llama.cpp: make test-zoo", exc_type=ImportError)
+    pytest.importorskip("gguf", reason="needs gguf: make test-zoo", exc_type=ImportError)
+    module, processor, folder = network
+    port = str(free_port())
+    command = [sys.executable, "-c", LLAMA, *map(str, write_gguf(module, processor, folder)), port]
+    log = folder.with_name("llama.txt")
+    start = lambda file: subprocess.Popen(command, stdout=file, stderr=file)  # noqa: E731
+    with serving(start, f"http://127.0.0.1:{port}", log) as url:
+        yield url
+
+
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = Path(sys.executable).with_name("transformers")
-    log = (folder / "log.txt").open("wb")
-    process = subprocess.Popen(
-        [str(command), "serve", str(folder), "--device", "cpu", "--port", str(port)], stdout=log, stderr=log
-    )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(600):
-            assert process.poll() is None, (folder / "log.txt").read_text()[-2000:]
-            try:
-                urllib.request.urlopen(f"{url}/health", timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.2)
-        yield f"{url}/v1", folder
-    finally:
-        process.terminate()
-        process.wait(20)
-        log.close()
+        return int(free.getsockname()[1])
 
 
-@pytest.mark.usefixtures("answer_cache")
-def test_a_real_server(server: tuple[str, Path], tmp_path: Path) -> None:
-    url, folder = server
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with classes, a patient mapping, and photographs, which is the current one."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "classes.txt").write_text("light\ndark\n")
     (tmp_path / "calls.yaml").write_text("protocol: chat\ncalls: {concurrency: 1, timeout: 120}\n")
-    source = f"chat:{url}?model={folder}&classes={tmp_path / 'classes.txt'}&mapping={tmp_path / 'calls.yaml'}&size={SIDE}"
-    model = brinell.open_model(f"{source}&resize=stretch")
-    assert not model.scores, "this server returns no probabilities of tokens"
-    assert model.predict(greys(230, 20, 180, 60)).argmax(1).tolist() == [0, 1, 0, 1]
-    photos = tmp_path / "photos" / "light"
-    photos.mkdir(parents=True)
-    picture(230).save(photos / "a.png")
-    lens = {"name": "profile", "operators": ["fade_black"], "levels": 4}
-    data = {"source": str(photos.parent)}
-    run = brinell.run(f"{source}&resize=stretch&name=llava", data, lens=lens, budget=1.0, out=tmp_path / "run", quiet=True)
-    assert run.rows("select count(*), bool_and(correct) from rows where level = 0").fetchall() == [(1, True)]
+    for name, grey in (("light", 230), ("dark", 40)):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        picture(grey).save(tmp_path / "photos" / name / "a.png")
+    return tmp_path
 
 
 def greys(*values: int) -> Tensor:
     return torch.tensor(values, dtype=torch.uint8)[:, None, None, None].expand(-1, 3, SIDE, SIDE).contiguous()
+
+
+def source(url: str, more: str = "") -> str:
+    return f"chat:{url}?model=llava&classes=classes.txt&mapping=calls.yaml&size={SIDE}&resize=stretch{more}"
+
+
+def test_a_server_without_probabilities(transformers_server: str, here: Path) -> None:
+    model = brinell.open_model(source(transformers_server))
+    assert not model.scores, "this server returns no probabilities of tokens"
+    assert model.predict(greys(230, 20, 180, 60)).argmax(1).tolist() == [0, 1, 0, 1]
+
+
+def test_the_command_of_the_page(transformers_server: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it is printed, but for the port, and with as few levels as its budget leaves."""
+    section = PAGE.read_text().partition("## Chat models")[2]
+    found = re.search(r"^brinell run --model '(chat:\S+)' --data photos (.*?) +#", section, re.MULTILINE)
+    assert found is not None
+    model = found[1].replace("http://127.0.0.1:8765/v1", transformers_server)
+    main(["run", "--model", model, "--data", "photos", *found[2].split(), "--levels", "4", "--out", "run"])
+    printed = capsys.readouterr()
+    assert "llava: 0 of " in printed.out + printed.err
+    run = brinell.Run("run")
+    assert run.rows("select count(*), bool_and(correct) from rows where level = 0").fetchall()[0][1]
+
+
+def test_probabilities_are_those_of_the_network(
+    llama_server: str, network: tuple[Any, Any, Path], here: Path, tmp_path: Path
+) -> None:
+    """llama.cpp computes with other code; its GELU comes from a table of half precision."""
+    shown = (230, 131, 128, 126, 124, 60)
+    model = brinell.open_model(source(llama_server))
+    assert model.scores and model.classes is not None and model.classes.names == ("light", "dark", NO_ANSWER)
+    expected = letter_scores(*network[:2], torch.tensor(shown, dtype=torch.float32))
+    scores = model.predict(greys(*shown))
+    torch.testing.assert_close(scores[:, :2], expected, atol=5e-3, rtol=0)
+    torch.testing.assert_close(scores[:, 2], 1 - expected.sum(1), atol=5e-3, rtol=0)
+    assert scores[:, 2].min() > 0, "tokens that are no choice"
+    lens = {"name": "knob", "operators": ["brightness"], "points": 16, "criterion": "confident_misclassification(0.5)"}
+    given: dict[str, Any] = {"budget": 1.0, "out": tmp_path / "run", "quiet": True}
+    run = brinell.run(source(llama_server, "&name=llava"), "photos", lens=lens, **given)
+    assert run.rows("select count(*) from rows").fetchall()[0][0] > 0, "a criterion that needs scores"
+
+
+def test_votes_of_a_server(llama_server: str, here: Path) -> None:
+    model = brinell.open_model(source(llama_server, "&votes=4"))
+    scores = model.predict(greys(230, 30))
+    assert scores[:, :2].argmax(1).tolist() == [0, 1] and scores.sum(1).tolist() == pytest.approx([1, 1])
+
+
+def test_free_answers_of_a_server(llama_server: str, here: Path, tmp_path: Path) -> None:
+    """The answer to the clean image is what counts, whatever it is."""
+    (here / "question.txt").write_text(tiny_llava.PROMPT)
+    asked = f"chat:{llama_server}?model=llava&task=answer&question=question.txt&size={SIDE}&resize=stretch&name=llava"
+    lens = {"name": "profile", "operators": ["fade_black"], "levels": 30, "criterion": "same_answer"}
+    data = {"source": "photos", "labels": "prediction"}
+    run = brinell.run(asked, data, lens=lens, budget=1.0, out=tmp_path / "run", quiet=True)
+    rows = run.rows("select image, level, correct, prediction from rows order by image, level").fetchall()
+    names = {run.models["llava"].class_name(prediction) for *_, prediction in rows}
+    assert names == {"A", "B"}
+    by_image: dict[str, list[bool]] = {}
+    for image, _, correct, _ in rows:
+        by_image.setdefault(image, []).append(correct)
+    changed = sorted(not all(each) for each in by_image.values())
+    assert changed == [False, True], "a dark image stays dark, and a light one does not stay light"

@@ -86,20 +86,16 @@ class ChatCodec:
     def _read(self, choice: Mapping[str, Any]) -> np.ndarray:
         message = choice.get("message")
         message = message if isinstance(message, dict) else {}
+        answer = message.get("content")
+        answer = answer if isinstance(answer, str) and not message.get("refusal") else None
         found = None
-        if not message.get("refusal") and isinstance(message.get("content"), str):
+        if answer is not None:
             logs = choice.get("logprobs")
-            found = self.question.read_tokens((logs.get("content") or []) if isinstance(logs, dict) else [])
+            found = self.question.read_tokens((logs.get("content") or []) if isinstance(logs, dict) else [], answer)
         if found is None:
             found = np.zeros(self.question.outputs)
-            found[self._parse(message)] = 1
+            found[self.question.invalid if answer is None else self.question.read(answer)] = 1
         return found
-
-    def _parse(self, message: Mapping[str, Any]) -> int:
-        content = message.get("content")
-        if message.get("refusal") or not isinstance(content, str):
-            return self.question.invalid
-        return self.question.read(content)
 
 
 def open_chat(rest: str, options: ModelOptions, execution: Execution) -> Model:

@@ -70,19 +70,25 @@ class Question:
         found = self.classes.find(text)
         return found[0] if len(found) == 1 else self.invalid
 
-    def read_tokens(self, tokens: list[Any]) -> np.ndarray | None:
+    def read_tokens(self, tokens: list[Any], answer: str) -> np.ndarray | None:
         """Return the probabilities of the choices from the tokens of an answer; None if there are none."""
         first = next((token for token in tokens if str(token.get("token", "")).strip(_QUOTES)), None)
         if first is None or not self.letters:
             return None
         scores = np.zeros(self.outputs)
-        options = {str(each.get("token")): each for each in (first, *(first.get("top_logprobs") or ()))}
+        options = {str(each.get("token")): each for each in (*(first.get("top_logprobs") or ()), first)}
         for token, each in options.items():
-            letter = token.strip(_QUOTES).upper()
-            if len(letter) == 1 and letter in self.letters and isinstance(each.get("logprob"), (int, float)):
-                scores[self.letters.index(letter)] += math.exp(min(0.0, each["logprob"]))
+            chosen = self._read_start(answer) if each is first else self.read(token)
+            if chosen != self.invalid and isinstance(each.get("logprob"), (int, float)):
+                scores[chosen] += math.exp(min(0.0, each["logprob"]))
         scores[-1] = max(0.0, 1.0 - scores.sum())
         return scores
+
+    def _read_start(self, answer: str) -> int:
+        """Return the class that an answer chooses, whatever it adds: "A. light, since …", but not "A light image"."""
+        found = self.read(answer)
+        start = re.match(r"\W*([A-Z])(?=[^\w\s'’]|\s*\n)", answer, re.IGNORECASE)
+        return self.read(start[1]) if found == self.invalid and start is not None else found
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,6 @@ class OpenQuestion:
         self.seen.setdefault(output, " ".join(answer.split())[:LONGEST])
         return output
 
-    def read_tokens(self, tokens: list[Any]) -> np.ndarray | None:
+    def read_tokens(self, tokens: list[Any], answer: str) -> np.ndarray | None:
         """Return None: there are no choices that could have probabilities."""
         return None
