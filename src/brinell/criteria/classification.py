@@ -28,7 +28,7 @@ def misclassification() -> Criterion:
 
 @CRITERIA.register("same_answer")
 def same_answer() -> Criterion:
-    """The answer is not the same as to the clean image (with --labels prediction; for models that answer freely)."""
+    """The answer differs from that on the clean image (with --labels prediction; for models that answer freely)."""
     return Criterion("same_answer", lambda answer: answer.verdict.rank > 0, scores=False, clean=True)
 
 

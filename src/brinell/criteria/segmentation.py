@@ -17,7 +17,7 @@ WORST = 3  # classes that an explanation names
 
 @CRITERIA.register("miou_below")
 def miou_below(iou: float = 0.5) -> Criterion:
-    """The mean IoU of the classes that are in the image is below this."""
+    """The mean IoU of the classes in the image is below this."""
 
     def explain(answer: Answer, name: Namer) -> list[str]:
         texts = []

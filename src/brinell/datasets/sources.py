@@ -120,21 +120,21 @@ _add(
 _add(
     "metadata",
     "FOLDER with metadata.jsonl, .csv or .parquet",
-    "images and a table with file_name and label (the imagefolder of Hugging Face)",
+    "images and a table with file_name and label (Hugging Face's imagefolder)",
     lambda path: path.is_dir() and metadata_file(path) is not None,
     "files:open_metadata",
 )
 _add(
     "webdataset",
     "FILE.tar | FOLDER of .tar files | webdataset:PATTERN",
-    "shards of WebDataset",
+    "WebDataset shards",
     lambda path: path.suffix == ".tar" or (path.is_dir() and any(path.glob("*.tar"))),
     "webdataset:open_shards",
 )
 _add(
     "saved",
-    "FOLDER of save_to_disk",
-    "a dataset of Hugging Face (extra: datasets)",
+    "FOLDER written by save_to_disk",
+    "a Hugging Face dataset on disk (extra: datasets)",
     lambda path: any((path / name).is_file() for name in ("state.json", "dataset_dict.json")),
     "huggingface:open_saved",
 )
@@ -170,7 +170,7 @@ _add("npz", "FILE.npz", "arrays of images and labels", lambda path: path.suffix 
 _add(
     "hf",
     "hf:NAME[?split=…&config=…&streaming=true]",
-    "a dataset of the Hugging Face Hub (extra: datasets)",
+    "a dataset on the Hugging Face Hub (extra: datasets)",
     lambda path: False,
     "huggingface:open_hub",
 )

@@ -172,7 +172,7 @@ for _name in ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"):
 _add(
     "onnx",
     "onnx:FILE",
-    "an ONNX file, run by onnxruntime (extra: onnx): a classifier or detector, or what ?task= says",
+    "an ONNX file, run by onnxruntime (extra: onnx): a classifier or detector, or as set by ?task=",
     "onnx:open_onnx",
     takes={"output", "layout", *QUANTISATION, *DETECTION, *EMBEDDING},
     check=_check_onnx,
@@ -210,7 +210,7 @@ _add(
 _add(
     "open_clip",
     "open_clip:NAME?weights=…&classes=…",
-    "a zero-shot model of open_clip (extra: open_clip)",
+    "an open_clip zero-shot model (extra: open_clip)",
     "zero_shot.open_clip:open_open_clip",
     takes={"checkpoint", "pretrained", "weights", "prompts", "scoring", *QUANTISATION},
 )

@@ -41,7 +41,7 @@ def brightness(images: Tensor, severities: Tensor) -> Tensor:
     variant="standard",
 )
 def brightness_in_stops(images: Tensor, severities: Tensor) -> Tensor:
-    """Multiply every value by a factor, up to 8 stops (× 256 or 1/256): the first step is 1.1 % either way."""
+    """Multiply every value by a factor, up to 8 stops (× 256 or 1/256); the first step is 1.1 % in either direction."""
     return images.mul_(per_image(_exposure(severities), images))
 
 

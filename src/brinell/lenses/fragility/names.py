@@ -4,7 +4,7 @@ from __future__ import annotations
 
 VIEWS = {
     "windows": "Every square window of a size, and the smaller windows inside it.",
-    "location": "The whole image, made small, at every position on black.",
+    "location": "The whole image, scaled down, at every position on black.",
     "minimal": "A tree search for the smallest windows that are still recognised.",
 }
 WINDOWS, LOCATION, MINIMAL = VIEWS

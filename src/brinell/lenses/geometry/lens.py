@@ -242,7 +242,6 @@ METHOD = Method(
         "?gallery=FOLDER, or use --lens knob with properties that move the image, such as rotation",
     },
     catalogue=lambda: [
-        Entry(group.name, (), f"Motions of {group.dimension} coordinates: {', '.join(group.parts)}.")
-        for group in GROUPS.values()
+        Entry(group.name, (), f"Motions with the coordinates {', '.join(group.parts)}.") for group in GROUPS.values()
     ],
 )

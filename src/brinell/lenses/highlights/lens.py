@@ -26,7 +26,7 @@ from brinell.runs.schema import DISTANCES
 DESCRIPTIONS = {
     "highlight": "Add a spot of light in the centre of every cell of a grid, in several sizes.",
     "  :authors": "The same at the positions that the paper's authors used, a little right of and below the centre.",
-    "  :least": "Search the faintest spot that breaks the model, anywhere in the image.",
+    "  :least": "Search for the faintest spot, anywhere in the image, that breaks the model.",
 }
 UNIT = 64  # images per unit of work, each of which gets a hundred queries
 

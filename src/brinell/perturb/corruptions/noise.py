@@ -82,7 +82,7 @@ def _photons(deviation: float, device: torch.device) -> Tensor:
     ),
 )
 def impulse_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
-    """Set values to the lowest or highest, in each channel by itself."""
+    """Set values to the lowest or highest, independently in each channel."""
     half = round(constants[0] * (1 << 15))
     if half == 0:
         return images

@@ -46,7 +46,7 @@ def add(images: Tensor, pattern: Tensor, share: float = 1.0) -> Tensor:
 
 @corruption("single_frequency_greyscale", strengths("single frequency", "noise", (1.0, 1.5, 2.0, 4.5, 5.0)))
 def single_frequency_greyscale(images: Tensor, constants: Row, draws: Draws) -> Tensor:
-    """Add a wave of one random frequency, grey."""
+    """Add a grey wave of one random frequency."""
     strength, share = constants
     y, x = pixels(images)
     first, second, phase, coin = on_host(draws, 0, 4)
@@ -108,7 +108,7 @@ def sparkles(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     "inverse_sparkles", strengths("inverse sparkles", "weather", (1.0, 2.0, 4.0, 9.0, 10.0), (1.0, 1.5, 2.5, 4.5, 5.0))
 )
 def inverse_sparkles(images: Tensor, constants: Row, draws: Draws) -> Tensor:
-    """Cover everything but a star with random rays by white."""
+    """Cover everything except a star with random rays with white."""
     strength, share = constants
     height, width = images.shape[2:]
     down, along = 0.25 + 0.5 * on_host(draws, 0, 2)
@@ -144,7 +144,7 @@ def _whiten(images: Tensor, share: Tensor) -> Tensor:
     "checkerboard_cutout", strengths("checkerboard", "digital", (2.0, 3.0, 4.0, 5.0, 6.0), (1.0, 2.0, 3.0, 4.0, 5.0))
 )
 def checkerboard_cutout(images: Tensor, constants: Row, draws: Draws) -> Tensor:
-    """Cover random fields of one colour of a turned chessboard by grey."""
+    """Cover random squares of a rotated chessboard, all of one colour, with grey."""
     strength, _ = constants
     y, x = pixels(images)
     angle, size = on_host(draws, 0, 2)

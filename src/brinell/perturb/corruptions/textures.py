@@ -25,7 +25,7 @@ _BENDING = 4.0  # ratio of the refractive indices
     "blue_noise_sample", strengths("blue noise sample", "noise", (0.8, 1.6, 2.4, 4.0, 5.6), (0.7, 1.4, 2.1, 3.5, 4.2))
 )
 def blue_noise_sample(images: Tensor, constants: Row, draws: Draws) -> Tensor:
-    """Blacken pixels where noise of high frequencies is low."""
+    """Blacken pixels where high-frequency noise is low."""
     strength, share = constants
     threshold = 0.3 * strength - 2.5 if share == 1 else 0.3 * strength - 2.5 / share
     kept = _spectral(images, draws, 0, blue=True) > threshold
@@ -34,7 +34,7 @@ def blue_noise_sample(images: Tensor, constants: Row, draws: Draws) -> Tensor:
 
 @corruption("brownish_noise", strengths("brownish noise", "noise", (1.0, 2.0, 3.0, 4.0, 5.0), (2.5, 4.0, 5.5, 6.5, 7.0)))
 def brownish_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
-    """Add noise of low frequencies, in each channel by itself."""
+    """Add low-frequency noise, independently in each channel."""
     strength, share = constants
     noise = torch.stack([_spectral(images, draws, channel, blue=False) for channel in range(images.shape[1])], 1)
     return add(images, 6.4 * strength * noise, share)
@@ -86,7 +86,7 @@ def _perlin(draws: Draws, purpose: int, y: Tensor, x: Tensor) -> Tensor:
 
 @corruption("caustic_refraction", strengths("caustics", "weather", (2.35, 3.2, 4.9, 6.6, 9.15)))
 def caustic_refraction(images: Tensor, constants: Row, draws: Draws) -> Tensor:
-    """Refract and light the image as by moving water."""
+    """Refract and light the image as moving water does."""
     strength, share = constants
     light = _caustics(images, draws)
     framed = torch.nn.functional.pad(light, (1, 1, 1, 1))
