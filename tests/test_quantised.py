@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from torch import nn
 import brinell
 from brinell.cli.main import main
 from brinell.errors import ConfigError
+from brinell.models.export import export
 from brinell.models.quantise import fp8_module, round_to_fp8
 from conftest import PLAIN
 
@@ -73,6 +76,80 @@ def test_a_module(tmp_path: Path) -> None:
         brinell.open_model(f"{source}&quantise=fp8&calibration={tmp_path}")
     with pytest.raises(ConfigError, match="is not a folder with image files"):
         brinell.open_model(f"{source}&quantise=int8&calibration={tmp_path}")
+
+
+DENSE = """
+import torch
+from torch import nn
+
+def dense():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 3, 3, padding=1))
+
+class Last(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = dense()
+
+    def forward(self, images):
+        return self.net(images.permute(0, 3, 1, 2))
+"""
+
+
+def few_inputs() -> torch.Tensor:
+    return torch.randint(0, 256, (4, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("kind", ["torch", "onnx"])
+@pytest.mark.parametrize("how", ["int8", "fp8"])
+def test_segmenters_and_embedders(kind: str, how: str, tmp_path: Path) -> None:
+    (tmp_path / "dense.py").write_text(DENSE)
+    source = f"torch:{tmp_path / 'dense.py'}:dense"
+    if kind == "onnx":
+        module = brinell.open_model(f"{source}?size=16&task=segmentation", PLAIN).internals
+        assert module is not None
+        export(module.module, torch.zeros(2, 3, 16, 16), tmp_path / "dense.onnx", "dense")
+        source = f"onnx:{tmp_path / 'dense.onnx'}"
+    inputs = few_inputs() // torch.tensor([1, 2, 4, 8], dtype=torch.uint8)[:, None, None, None]  # other ranges
+    for task in ("segmentation", "embedding"):
+        plain, made = (
+            brinell.open_model(f"{source}?size=16&task={task}{more}", PLAIN) for more in ("", f"&quantise={how}")
+        )
+        assert made.fingerprint != plain.fingerprint and made.facts["quantised"].startswith(how)
+        run = (
+            (lambda model, part: model.segment(part)) if task == "segmentation" else (lambda model, part: model.embed(part))
+        )
+        exact, found = run(plain, inputs), run(made, inputs)
+        alone = torch.cat([run(made, each[None]) for each in inputs])
+        if task == "segmentation":
+            assert float((exact == found).to(torch.float32).mean()) > 0.9 and torch.equal(found, alone)
+        else:
+            assert float((exact * found).sum(1).min()) > 0.98 and torch.allclose(found, alone, atol=1e-5)
+            assert not torch.equal(exact, found)
+
+
+def test_the_layout_of_a_segmenters_input_is_an_option(tmp_path: Path) -> None:
+    """An input whose shape doesn't say which axis has the channels."""
+    (tmp_path / "dense.py").write_text(DENSE)
+    first = f"torch:{tmp_path / 'dense.py'}:dense?size=16&task=segmentation"
+    spec = importlib.util.spec_from_file_location("dense_nets", tmp_path / "dense.py")
+    assert spec is not None and spec.loader is not None
+    nets = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(nets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        axes = {"images": {0: "batch", 1: "height", 2: "width", 3: "channels"}}
+        torch.onnx.export(
+            nets.Last().eval(),
+            (torch.zeros(1, 16, 16, 3),),
+            str(tmp_path / "last.onnx"),
+            dynamo=False,
+            input_names=["images"],
+            dynamic_axes=axes,
+        )
+    file = brinell.open_model(f"onnx:{tmp_path / 'last.onnx'}?size=16&task=segmentation&layout=nhwc", PLAIN)
+    expected = brinell.open_model(first, PLAIN).segment(few_inputs())
+    assert float((file.segment(few_inputs()) == expected).to(torch.float32).mean()) > 0.99
 
 
 def test_did_quantisation_cost_robustness(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

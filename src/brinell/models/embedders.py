@@ -18,10 +18,11 @@ from brinell.models.device import select_device
 from brinell.models.embedding import Embedder, UnitVectors, embed_gallery, make_head, read_gallery, to_vectors
 from brinell.models.exports import weights_fingerprint
 from brinell.models.model import Description, Forward, Internals, Model
-from brinell.models.modules import code_facts, fastest_forward, torch_forward
+from brinell.models.modules import fastest_forward, int8_forward, make_facts, torch_forward
 from brinell.models.options import select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.probe import probe_images, run_first
+from brinell.models.quantise import FP8_FACTS, INT8_FACTS, fp8_module
 from brinell.models.runtimes import EXPORTED
 
 ONLY = "clean image"  # the class of all images, without a gallery
@@ -30,11 +31,18 @@ ONLY = "clean image"  # the class of all images, without a gallery
 def embedder_from_module(module: nn.Module, options: ModelOptions, execution: Execution, known: Preprocess) -> Model:
     """Make an embedder from a torch module that takes normalised images and returns a vector for each."""
     description = _describe(options, known)
-    device, fingerprint, code = select_device(execution), weights_fingerprint(module), code_digest(module)
+    device, code = select_device(execution), code_digest(module)
+    if options.quantise == "int8":
+        unit = UnitVectors(module, description.name)
+        forward, fingerprint = int8_forward(unit, description, options, execution)
+        facts = make_facts(description, execution, INT8_FACTS, code)
+        return make_embedder(forward, description, options, device=device, fingerprint=fingerprint, facts=facts)
+    quantised = options.quantise == "fp8"
+    module = fp8_module(module) if quantised else module
+    fingerprint = weights_fingerprint(module)
     vectors = UnitVectors(module, description.name).eval().requires_grad_(False).to(device, torch.float32)
     forward, running = fastest_forward(vectors, description.name, description.preprocess, device, execution)
-    facts = {"source": options.source, **running, "precision": execution.precision, "device": str(device)}
-    facts |= code_facts(code)
+    facts = make_facts(description, execution, running | (FP8_FACTS if quantised else {}), code)
     model = make_embedder(forward, description, options, device=device, fingerprint=fingerprint, facts=facts)
     assert model.embedder is not None
     if model.embedder.head is None:
@@ -99,8 +107,7 @@ def _describe(options: ModelOptions, known: Preprocess) -> Description:
 def check_embedder(options: ModelOptions) -> None:
     """Raise for options that embedders don't have."""
     options.is_detector()
-    for name in ("classes", "quantise"):
-        if getattr(options, name) is not None:
-            raise ConfigError(f"{name} is no option of embedders; their classes are those of ?gallery=FOLDER")
+    if options.classes is not None:
+        raise ConfigError("classes is no option of embedders; their classes are those of ?gallery=FOLDER")
     if options.match is not None and options.gallery is None:
         raise ConfigError("match is an option of galleries; add ?gallery=FOLDER with a folder of images for each class")

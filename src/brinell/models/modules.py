@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from brinell.models.onnx import file_fingerprint, open_session, session_forward
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe, probe_images
-from brinell.models.quantise import INT8_FACTS, fp8_module, is_dynamic, quantise_file
+from brinell.models.quantise import FP8_FACTS, INT8_FACTS, fp8_module, is_dynamic, quantise_file
 from brinell.models.runtimes import EXPORTED, processor_forward
 from brinell.models.segmentation import PixelOutput
 from brinell.models.ways import COMPILED, EAGER, expected
@@ -67,19 +67,24 @@ def from_quantised(
         return from_module(module, description, execution, decoding)
     if options.quantise == "fp8":
         model = from_module(fp8_module(module), description, execution, decoding)
-        return replace(model, facts={**model.facts, "quantised": "fp8 weights"})
-    if detector or select_device(execution).type != "cpu":
-        what = "a classifier" if detector else "the CPU"
-        raise ConfigError(f"quantise=int8 needs {what} for {options.source}; export it to ONNX, or use quantise=fp8")
+        return replace(model, facts={**model.facts, **FP8_FACTS})
+    if detector:
+        raise ConfigError(f"{options.source} is a torch detector, which quantise=int8 can't export; use quantise=fp8")
     model = from_module(module, description, execution.model_copy(update={"runtime": "torch"}), decoding)
-    file = quantise_file(exported_file(module, description.preprocess, description.name), options, description.preprocess)
-    forward, facts = (
-        session_forward(open_session(file), single=is_dynamic(options)),
-        {**model.facts, **INT8_FACTS, "runtime": "onnxruntime"},
-    )
-    return replace(
-        model, forward=forward, differentiable=None, internals=None, fingerprint=file_fingerprint(file), facts=facts
-    )
+    forward, fingerprint = int8_forward(module, description, options, execution)
+    facts = {**model.facts, **INT8_FACTS}
+    return replace(model, forward=forward, differentiable=None, internals=None, fingerprint=fingerprint, facts=facts)
+
+
+def int8_forward(
+    module: nn.Module, description: Description, options: ModelOptions, execution: Execution
+) -> tuple[Forward, str]:
+    """Return an int8 copy of a module as a function, and its fingerprint."""
+    if select_device(execution).type != "cpu":
+        raise ConfigError(f"quantise=int8 needs the CPU for {options.source}; use --device cpu, or quantise=fp8")
+    exported = exported_file(module.eval(), description.preprocess, description.name)
+    file = quantise_file(exported, options, description.preprocess)
+    return session_forward(open_session(file), single=is_dynamic(options)), file_fingerprint(file)
 
 
 def from_module(
@@ -101,8 +106,7 @@ def from_module(
     def log_probabilities(images: Tensor) -> Tensor:
         return differentiable(images).to(torch.float32).clamp(min=1e-30).log()
 
-    facts = {"source": description.source, **running, "precision": execution.precision, "device": str(device)}
-    facts |= code_facts(code_digest(module))
+    facts = make_facts(description, execution, running, code_digest(module))
     model = make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
     internals = Internals(module, log_probabilities if probed.probabilities else differentiable)
     return replace(model, differentiable=differentiable, internals=internals)
@@ -110,11 +114,15 @@ def from_module(
 
 def _quantised_segmenter(module: nn.Module, description: Description, options: ModelOptions, execution: Execution) -> Model:
     """Make a segmenter from a torch module, quantised if the options ask for it."""
-    if options.quantise == "int8":
-        raise ConfigError(f"quantise=int8 needs a classifier for {options.source}; export it to ONNX, or use quantise=fp8")
-    chosen = module if options.quantise is None else fp8_module(module)
-    model = segmenter_from_module(chosen, description, execution, options.output)
-    return model if options.quantise is None else replace(model, facts={**model.facts, "quantised": "fp8 weights"})
+    if options.quantise is None:
+        return segmenter_from_module(module, description, execution, options.output)
+    if options.quantise == "fp8":
+        model = segmenter_from_module(fp8_module(module), description, execution, options.output)
+        return replace(model, facts={**model.facts, **FP8_FACTS})
+    pixels = PixelOutput(module, options.output, description.name)
+    forward, fingerprint = int8_forward(pixels, description, options, execution)
+    facts = make_facts(description, execution, INT8_FACTS, code_digest(module))
+    return make_segmenter(forward, description, device=select_device(execution), fingerprint=fingerprint, facts=facts)[0]
 
 
 def segmenter_from_module(
@@ -126,8 +134,7 @@ def segmenter_from_module(
     pixels = PixelOutput(module, output, name).eval().requires_grad_(False).to(device, torch.float32)
     forward, running = fastest_forward(pixels, name, description.preprocess, device, execution)
     differentiable = torch_forward(pixels, execution) if running["runtime"] not in EXPORTED else pixels
-    facts = {"source": description.source, **running, "precision": execution.precision, "device": str(device)}
-    facts |= code_facts(code)
+    facts = make_facts(description, execution, running, code)
     model, reading = make_segmenter(forward, description, device=device, fingerprint=fingerprint, facts=facts)
 
     def shares(images: Tensor) -> Tensor:
@@ -138,6 +145,15 @@ def segmenter_from_module(
 
     graded = shares if reading.differentiable else None
     return replace(model, differentiable=graded, internals=Internals(module, log_shares))
+
+
+def make_facts(
+    description: Description, execution: Execution, running: Mapping[str, str], code: str | None
+) -> dict[str, str]:
+    """Return what the manifest says about a torch model: `running` is how it runs, `code` the digest of its own code."""
+    device = str(select_device(execution))
+    facts = {"source": description.source, **running, "precision": execution.precision, "device": device}
+    return facts | code_facts(code)
 
 
 def code_facts(digest: str | None) -> dict[str, str]:
@@ -162,13 +178,7 @@ def _detector_from_module(module: nn.Module, decoding: Decoding, description: De
     def boxes(images: Tensor) -> BoxScores:
         return box_scores(heads(images), decoding, *images.shape[2:])
 
-    facts = {
-        "source": description.source,
-        "runtime": "torch",
-        "precision": execution.precision,
-        "device": str(device),
-        **code_facts(code_digest(module)),
-    }
+    facts = make_facts(description, execution, {"runtime": EAGER}, code_digest(module))
     model = make_detector(heads, decoding, description, device=device, fingerprint=fingerprint, facts=facts)
     return replace(model, internals=Internals(module, boxes=boxes))
 

@@ -24,7 +24,7 @@ from brinell.models.openvino import OpenVinoSession
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
 from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe
-from brinell.models.quantise import is_dynamic, quantise_file
+from brinell.models.quantise import FP8_FACTS, INT8_FACTS, is_dynamic, quantise_file
 
 
 def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
@@ -45,30 +45,33 @@ def open_onnx(path: str, options: ModelOptions, execution: Execution) -> Model:
         last = _channels_last(session.get_inputs()[0].shape) if options.layout is None else options.layout == "nhwc"
         file = quantise_file(file, options, preprocess, last=last)
         session = open_session(file, device)
-        facts["quantised"] = f"{options.quantise} by onnxruntime" if options.quantise == "int8" else "fp8 weights"
+        facts |= INT8_FACTS if options.quantise == "int8" else FP8_FACTS
     if execution.runtime == "openvino":
         if device.type != "cpu":
             raise ConfigError("runtime openvino needs the CPU; use --device cpu, or runtime auto")
         session, facts["runtime"] = OpenVinoSession(file), "openvino"
-    fingerprint = file_fingerprint(file)
+    model = _make_model(session, description, options, fingerprint=file_fingerprint(file), facts=facts)
+    return replace(model, whole_only=_takes_bytes(session))
+
+
+def _make_model(
+    session: Any, description: Description, options: ModelOptions, *, fingerprint: str, facts: dict[str, str]
+) -> Model:
+    """Make a model of the task that the options name from a session."""
+    device = torch.device(facts["device"])
+    if options.is_detector():  # raises for options of detectors that another task has
+        heads = _session_heads(session, options)
+        return make_detector(heads, options, description, device=device, fingerprint=fingerprint, facts=facts)
+    run = session_forward(session, options.output, last=_last(options), single=is_dynamic(options))
     if options.task == "embedding":
         from brinell.models.embedders import check_embedder, make_embedder  # it imports this module
 
         check_embedder(options)
-        run = session_forward(session, options.output)
-        model = make_embedder(run, description, options, device=device, fingerprint=fingerprint, facts=facts)
-    elif options.is_segmenter():
-        options.is_detector()  # raises for options of detectors
-        run = session_forward(session, options.output)
-        model, _ = make_segmenter(run, description, device=device, fingerprint=fingerprint, facts=facts)
-    elif options.is_detector():
-        heads = _session_heads(session, options)
-        model = make_detector(heads, options, description, device=device, fingerprint=fingerprint, facts=facts)
-    else:
-        forward = session_forward(session, options.output, last=_last(options), single=is_dynamic(options))
-        probed = probe(forward, description, device)
-        model = make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
-    return replace(model, whole_only=_takes_bytes(session))
+        return make_embedder(run, description, options, device=device, fingerprint=fingerprint, facts=facts)
+    if options.is_segmenter():
+        return make_segmenter(run, description, device=device, fingerprint=fingerprint, facts=facts)[0]
+    probed = probe(run, description, device)
+    return make_classifier(run, probed, description, device=device, fingerprint=fingerprint, facts=facts)
 
 
 def open_session(path: Path, device: torch.device | None = None) -> Any:

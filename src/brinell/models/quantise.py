@@ -28,7 +28,8 @@ from brinell.versions import package_version
 
 LOG = logging.getLogger(__name__)
 CALIBRATION = 64  # images
-INT8_FACTS = {"quantised": "int8 by onnxruntime"}
+INT8_FACTS = {"quantised": "int8 by onnxruntime", "runtime": "onnxruntime"}
+FP8_FACTS = {"quantised": "fp8 weights"}
 _BATCH = 8
 _ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 _LARGEST = 448.0  # of float8_e4m3fn
@@ -41,9 +42,9 @@ def is_dynamic(options: ModelOptions) -> bool:
 
 def round_to_fp8(weight: Tensor) -> Tensor:
     """Return a weight as fp8 holds it, with a scale for each output channel (the first axis)."""
-    largest = weight.abs().flatten(1).amax(1).clamp(min=1e-12) if weight.ndim > 1 else weight.abs().amax().clamp(min=1e-12)
-    scale = (largest / _LARGEST).reshape(-1, *(1,) * (weight.ndim - 1)) if weight.ndim > 1 else largest / _LARGEST
-    return (weight / scale).to(torch.float8_e4m3fn).to(weight.dtype) * scale
+    rows = weight.flatten(1) if weight.ndim > 1 else weight[None]
+    scale = rows.abs().amax(1, keepdim=True).clamp(min=1e-12) / _LARGEST
+    return ((rows / scale).to(torch.float8_e4m3fn).to(weight.dtype) * scale).view_as(weight)
 
 
 def fp8_module(module: nn.Module) -> nn.Module:
@@ -155,10 +156,6 @@ def _write_fp8(file: Path, made: Path) -> None:
             rounded = round_to_fp8(value.transpose(0, -1)).transpose(0, -1) if turned else round_to_fp8(value)
             each.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(rounded.numpy()), each.name))
     onnx.save(model, made)
-
-
-def _is_turned(node: Any) -> bool:
-    return any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
 
 
 # ---- calibration ----
