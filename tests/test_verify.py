@@ -88,14 +88,15 @@ def test_a_run_that_took_long_leaves_nothing_unfinished(
 
 def test_what_a_killed_process_left_is_removed_by_the_next(greys: Path, ran: Path) -> None:
     row = next((ran / "rows").rglob("*.parquet"))
-    left = [row.with_name(f"{row.name}.1.part"), ran / "manifest.json.2.part", ran / "unfinished" / "x" / "tasks-0.npz"]
+    names = ("manifest.json.2.part", "profile/map.npz.4.part", "checksums.json.5.part", "precision.parquet.6.part")
+    half = [row.with_name(f"{row.name}.1.part"), *(ran / name for name in names)]
     other = ran / "report.html.3.part"  # which another command may be writing
-    for path in (*left, other):
+    for path in (*half, other, ran / "unfinished" / "x" / "tasks-0.npz"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")
     assert problems(ran) == {
         "manifest against files": [
-            *(f"{path} is half-written" for path in sorted(map(str, (*left[:2], other)))),
+            *(f"{path} is half-written" for path in sorted(map(str, (*half, other)))),
             f"{ran}/unfinished is left over",
         ]
     }

@@ -27,7 +27,7 @@ def begin_run(store: Store, setup: RunSetup, jobs: Sequence[Job], samples: pa.Ta
 
     def claim(alone: bool) -> dict[str, Any]:
         if alone:
-            store.remove_parts()
+            store.remove_parts({job.lens.name for job in jobs})
         return claim_folder(store, setup, samples, fresh, alone=alone)
 
     with share_folder(store, claim) as manifest:

@@ -78,7 +78,7 @@ def _check_leftovers(run: Run, *, readable: bool) -> Check:
     store, known = run.store, {(lens, model) for lens in run.lenses for model in run.models}
     owners = set(run.query("select distinct lens, model from rows")) if readable else known
     problems = [f"there are rows of {lens} and {model}, which the manifest doesn't name" for lens, model in owners - known]
-    files = store.fs.find(store.path())
+    files = sorted(store.fs.find(store.path()))
     problems += [f"{path} is half-written" for path in files if path.endswith(HALF_WRITTEN)]
     if run.finished and any(path.startswith(store.path(UNFINISHED, "")) for path in files):
         problems.append(f"{store.place(UNFINISHED)} is left over")

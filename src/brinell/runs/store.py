@@ -42,7 +42,11 @@ if TYPE_CHECKING:
 GATE = "gate.json"
 FORMAT = 1  # of a run's folder; others are refused with instructions
 UNFINISHED = "unfinished"  # folder of the answers of long units so far
-_OWNED = (("rows", ""), ("exhibits", ""), ("manifest.json.",), ("samples.parquet.",), ("clean.parquet.",))
+# what only runs write, in addition to what lenses store: folders, and beginnings of names
+_OWNED = (
+    "rows/", "exhibits/", f"{UNFINISHED}/", "parts/", "manifest.json.", "samples.parquet.", "clean.parquet.",
+    "precision.parquet.", "exhibits.json.", "checksums.json.",
+)  # fmt: skip
 _FEW = 32  # files that are looked for one by one, without listing all of them
 _SMALL = 32_000_000  # bytes of row files that are read into memory at once
 _PARTS = ("identity", "models", "operators", "versions", "execution")  # of a manifest, all mappings
@@ -159,9 +163,9 @@ class Store:
         with contextlib.suppress(FileNotFoundError):
             with_retries(self.fs, lambda: self.fs.rm(self.path(*parts), recursive=True))
 
-    def remove_parts(self) -> None:
-        """Remove what a killed process has left half-written of files that only runs write."""
-        owned = tuple(self.path(*name) for name in _OWNED)
+    def remove_parts(self, lenses: Iterable[str]) -> None:
+        """Remove what a killed process has left half-written of files that only runs of these lenses write."""
+        owned = tuple(self.path(name) for name in (*_OWNED, *(f"{lens}/" for lens in lenses)))
         for path in self.fs.find(self.path()):
             if path.endswith(HALF_WRITTEN) and path.startswith(owned):
                 self.fs.rm_file(path)
