@@ -367,6 +367,24 @@ def test_manitest_says_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert few.reason.tolist() == [OUT_OF_NODES] * 2 and max(few.queries.tolist()) < 20
 
 
+def test_a_coordinate_without_effect_does_not_matter() -> None:
+    """A single pixel in the centre doesn't change under rotations: neither its nodes nor the width of shells do."""
+    image = torch.zeros(1, 1, 15, 15, dtype=torch.float64)
+    image[..., 7, 7] = 1
+
+    def left(images: Tensor) -> Tensor:
+        where = (images[:, 0].sum(1) * torch.arange(15)).sum(1) / images.sum((1, 2, 3)).clamp(min=1e-6)
+        return torch.stack([torch.zeros_like(where), 5.1 - where], 1)
+
+    steps = torch.tensor([0.3, 0.5, 0.5], dtype=torch.float64)
+    plain, with_rotation = Scene(image, left), Scene(image, left)
+    grid, wider = Grid(torch.tensor([4, 4]), steps[1:]), Grid(torch.tensor([0, 4, 4]), steps)
+    found = plain.drive(manitest(GROUPS["translation"], 1, grid, path=PATH, backtrack=False))
+    again = with_rotation.drive(manitest(GROUPS["rotation_translation"], 1, wider, path=PATH))
+    assert facts(again) == facts(found) and with_rotation.sizes == plain.sizes and len(plain.sizes) > 3
+    assert found.reason.tolist() == [AT_EDGE]
+
+
 def test_a_target_is_dropped_only_if_its_path_is_known_to_be_longer() -> None:
     """Of a reflection no logarithm is known, so nothing is known of its path."""
     group = GROUPS["affine"]
@@ -388,7 +406,8 @@ def test_grids_and_steps_are_the_published_ones() -> None:
         steps = dict(zip(order, grid.steps.tolist(), strict=True))
         assert steps == pytest.approx({"rotation": torch.pi / 20, "x": pixel, "y": pixel, "scale": 0.1})
     assert dict(zip(order, small.half.tolist(), strict=True)) == {"rotation": 19, "x": 56, "y": 28, "scale": 10}
-    assert make_grid(GROUPS["translation"], 28, 28).steps.tolist() == [0.25, 0.25]
+    for name in ("translation", "rotation_translation"):
+        assert make_grid(GROUPS[name], 28, 28).steps.tolist()[-2:] == [0.25, 0.25]
     assert make_grid(GROUPS["rotation_translation"], 28, 28, 2.0).half.tolist()[1:] == [7, 7]
     assert [default_steps(side, 300) for side in (28, 29, 64, 65)] == [
         (10, 0.5, 0.1), (20, 1.0, 0.0), (20, 1.0, 0.0), (20, 1.0, 0.2),
