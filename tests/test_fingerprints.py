@@ -17,6 +17,7 @@ from torch import nn
 import brinell
 from brinell.models.code import code_digest
 from brinell.models.factory import _build
+from brinell.models.onnx import file_fingerprint
 from brinell.models.sources import open_model
 from conftest import PLAIN
 
@@ -77,6 +78,17 @@ def test_external_weights_are_part_of_an_onnx_file(greys: Path, tmp_path: Path) 
     assert open_model(model, PLAIN).fingerprint != before
     with pytest.raises(brinell.BrinellError, match=r"models\.net\.fingerprint was"):
         measure(model, greys, tmp_path / "run")
+
+
+def test_weights_are_read_from_regular_files_alone(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+    write_onnx(onnx, tmp_path / "net.onnx", np.zeros((3, 2), np.float32))
+    (tmp_path / "weights.bin").unlink()
+    (tmp_path / "weights.bin").symlink_to("/dev/zero")
+    with pytest.raises(brinell.BrinellError, match=r"can't load net\.onnx|not a regular file"):
+        open_model(f"onnx:{tmp_path / 'net.onnx'}", PLAIN)
+    with pytest.raises(brinell.BrinellError, match=r"weights\.bin is not a regular file"):
+        file_fingerprint(tmp_path / "net.onnx")
 
 
 def write_onnx(onnx: Any, file: Path, weights: np.ndarray) -> None:

@@ -190,6 +190,8 @@ def file_fingerprint(path: Path) -> str:
     """Return 16 hex digits of a hash of a file and, if its weights are in other files, of those."""
     digest = hashlib.blake2b(digest_size=8)
     for file in (path, *_weight_files(path)):
+        if file.exists() and not file.is_file():  # a device would be read for ever
+            raise ModelError(f"{path.name} can't be read: {file} is not a regular file")
         try:
             with file.open("rb") as opened:
                 for block in itertools.takewhile(bool, (opened.read(1 << 20) for _ in itertools.count())):
