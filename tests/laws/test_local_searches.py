@@ -107,15 +107,16 @@ def test_minimal_windows_are_those_of_a_plain_search(step: float, beam: int) -> 
 
 
 def test_only_samples_that_lose_branches_are_cut() -> None:
-    """Every window of the first sample is recognised, and of the second only the largest."""
+    """Every window of the first sample is recognised, and of the second only the largest and one below it."""
 
     def answer(trials: Trials) -> Any:
-        broken = (trials.samples == 1) & (trials.parameters[:, 2] < 9)
+        x, y, side = trials.parameters.unbind(1)
+        broken = (trials.samples == 1) & (side < 9) & ~((side == 7) & (x + y == 0))
         scores = torch.ones(len(broken), dtype=torch.float64)
         return SimpleNamespace(broken=broken, verdict=SimpleNamespace(probability=scores, prediction=scores.long()))
 
     found: MinimalSearch = drive(descend(VIEW, largest_windows(torch.tensor([[9, 9], [9, 9]])), Descent(2, 4)), answer)
-    assert found.cut == {0} and found.windows().sample.tolist() == [1]
+    assert found.cut == {0} and found.windows().sample.tolist() == [1] and found.windows().side.tolist() == [7]
 
 
 def test_the_first_of_equally_confident_windows_are_kept() -> None:
