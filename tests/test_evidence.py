@@ -86,6 +86,7 @@ def test_a_record_says_what_was_and_was_not_tested(made: Path, capsys: pytest.Ca
     found = json.loads((made / "record" / "record.json").read_text())
     states = [(one["name"], one["state"]) for one in found["requirements"]]
     assert states == [("R1", "passed"), ("R2", "passed"), ("R3", "failed")] and not found["passed"]
+    assert found["data"]["labels"] == {"light": 12} and found["models"]["net"].startswith("onnx:")
     assert found["data"]["images"] == found["data"]["used"] == 12 and len(found["hashes"]["data_files"]) == 12
     assert found["not_tested"][0] == "colour" and any("lens: knob" in text for text in found["not_tested"])
     page, text = (made / "record" / "record.html").read_text(), (made / "record" / "record.md").read_text()
@@ -124,7 +125,7 @@ def test_other_code_is_mentioned(made: Path, monkeypatch: pytest.MonkeyPatch, ca
 @pytest.mark.parametrize(
     ("file", "named"),
     [
-        ("weights.bin", "models.net.fingerprint"),
+        ("weights.bin", "changed since the run (models.net.fingerprint"),
         ("greys/light/03.png", "light/03.png"),
         ("run/rows", ".parquet"),
         ("run/samples.parquet", "samples.parquet"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from brinell.classes import Classes
 from brinell.comparison.gates import GateResult
 from brinell.evidence.plan import Plan
 from brinell.hashing import file_sha256
@@ -48,7 +50,12 @@ def build_record(run: Run, plan: Plan, gate: GateResult, plan_hash: str) -> dict
             lens: {model: findings.verdict(model) for model in findings.models} for lens, findings in run.findings().items()
         },
         "data": _data(run, plan),
-        "environment": {**run.manifest["versions"], **run.manifest["machine"]},
+        "models": {name: model.options["source"] for name, model in run.models.items()},
+        "environment": {
+            name: version
+            for name, version in {**run.manifest["versions"], **run.manifest["machine"]}.items()
+            if version is not None  # not installed
+        },
         "measured": run.manifest["created"],
         "run": run.folder,
         "hashes": {
@@ -97,7 +104,6 @@ def _data(run: Run, plan: Plan) -> dict[str, Any]:
         "select count(*), min(least(width, height)), max(greatest(width, height)) from samples"
     )
     ((used,),) = run.query("select count(distinct index) from clean where kept")
-    labels = run.query("select label, count(*) from samples where label is not null group by all order by 2 desc, 1")
     skipped = run.query("select name, problem from samples where problem is not null order by all")
     return {
         "name": run.data["name"],
@@ -105,10 +111,23 @@ def _data(run: Run, plan: Plan) -> dict[str, Any]:
         "images": images,
         "used": used,
         "sides": [smallest, largest],
-        "labels": dict(labels),
+        "labels": _count_labels(run),
         "excluded": [{"image": name, "reason": reason} for name, reason in skipped],
         "left_out": format_amount(images - used - len(skipped), "images"),
     }
+
+
+def _count_labels(run: Run) -> dict[str, int]:
+    """Return how many images have each label, the most frequent first, in the words of the first model's classes."""
+    name, model = next(iter(run.models.items()))
+    names = None if model.classes is None else Classes(model.classes)
+    counts = run.query(
+        "select label, count(*) from clean where model = ? and label is not null group by all order by 2 desc, 1", [name]
+    )
+    named: Counter[str] = Counter()  # two classes may have one name: cranes
+    for label, count in counts:
+        named[str(label) if names is None else names.short_name(label)] += count
+    return dict(named.most_common())
 
 
 def hash_run(run: Run) -> dict[str, str]:

@@ -48,6 +48,7 @@ SHAPE = {
         "excluded": [{"image": str, "reason": str}],
         "left_out": str,
     },
+    "models": {str: str},  # where each came from
     "environment": {str: object},
     "measured": str,  # when the run began
     "run": str,  # its folder

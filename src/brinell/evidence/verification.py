@@ -111,7 +111,7 @@ def _check_again(run: Run, sample: int, trust: bool) -> Iterator[Check]:
             samples = Survey(setup.dataset, indices, pool, strict=False, objects=objects).table(lambda done: None)
         refuse_other_images(run.store, setup.dataset, samples)
     except RunError as error:
-        yield Check("models and images", "as the run measured them", (str(error),))
+        yield Check("models and images", "as the run measured them", (_describe_change(error, run.folder),))
         return
     except BrinellError as error:
         yield Check("models and images", "opened again", (str(error),))
@@ -119,3 +119,8 @@ def _check_again(run: Run, sample: int, trust: bool) -> Iterator[Check]:
     models, images = format_amount(len(setup.models), "models"), format_amount(len(samples), "images")
     yield Check("models and images", f"{models} and {images}, as the run measured them")
     yield verify_rows(run, setup, sample=sample)
+
+
+def _describe_change(error: RunError, folder: str) -> str:
+    """Return what differs from the run, without advice on how to run."""
+    return str(error).partition("; ")[0].replace(f"{folder} holds another run", "changed since the run")
