@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import cv2
 import numpy as np
 import pytest
@@ -9,9 +11,9 @@ import torch
 from PIL import Image
 
 from brinell import draws
-from brinell.perturb import colour
+from brinell.perturb import colour, weather
 from brinell.perturb.corruptions import blur, elastic
-from brinell.perturb.corruptions.shifts import add_shifted, cut
+from brinell.perturb.corruptions.shifts import add_many, add_shifted, cut
 from brinell.resizing.resample import resize
 
 
@@ -50,7 +52,7 @@ def test_weighted_shifts_are_summed_up_exactly(shape: tuple[int, int]) -> None:
     assert np.array_equal(made.numpy(), plain)
 
 
-@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.5, 2.0])
+@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.5, 2.0, 6.0])
 def test_a_short_blur_is_the_product_of_matrices(sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
     images = grey_levels(2, 3, 20, 27).to(torch.float32)
     short = blur.blur(images, sigma)
@@ -73,17 +75,41 @@ def test_fields_are_smoothed_as_by_matrices(sigma: float, size: tuple[int, int])
     down, across = (elastic._smoothing(sigma, side, field.device) for side in size)
     expected = down @ field @ across.T
     assert torch.allclose(elastic._smooth(field, sigma), expected, rtol=0, atol=1e-14)
-    halves = elastic._smooth_by_halves(elastic._smooth_by_halves(field, sigma, -1), sigma, -2)
-    assert torch.allclose(halves, expected, rtol=0, atol=1e-14)
+    halves = np.stack([elastic._smooth_by_halves(plane, sigma) for plane in field.flatten(0, 1).numpy()])
+    assert np.allclose(halves, expected.flatten(0, 1).numpy(), rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("size", [(8, 9), (40, 31)])
 @pytest.mark.parametrize("constants", [(3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5), (1.5, 0.1)])
-def test_a_disc_is_the_sum_of_its_boxes(constants: tuple[float, float]) -> None:
-    boxes, _, _ = blur._disc(*constants)
-    total = sum((2 if down else 1) * weight * (2 * half + 1) for down, parts in boxes for half, weight in parts)
-    parts, box = blur._disc_parts(*constants)
-    middle = box[1] * (2 * box[0] + 1) ** 2 if box else 0
-    assert sum(float(part.sum()) for _, part in parts) + middle == total
+def test_discs_are_summed_up_by_opencv_as_in_tensors(constants: tuple[float, float], size: tuple[int, int]) -> None:
+    """Directly for small discs, and by Fourier transforms for large ones."""
+    images = grey_levels(2, 3, *size).to(torch.float32)
+    images[0, 0] = 255
+    assert torch.equal(blur._add_on_host(images, *constants), blur._add_boxes(images, *constants))
+
+
+@pytest.mark.parametrize("side", [13, 41])
+def test_many_weights_are_summed_up_exactly(side: int) -> None:
+    """Weights of no symmetry, with sums up to the largest that float32 holds."""
+    weights = np.random.default_rng(0).integers(0, 2**17 // side**2, (side, side)).astype(np.float32)
+    image = grey_levels(2, 12, 15).to(torch.float32)
+    made, plain = torch.empty_like(image), torch.empty_like(image)
+    add_many(image, weights, cv2.BORDER_REPLICATE, made)
+    add_shifted(image, list(cut(weights, (-(side // 2), -(side // 2)))), cv2.BORDER_REPLICATE, plain)
+    assert torch.equal(made, plain)
+
+
+def test_a_zoom_in_little_memory_is_that_of_all_planes() -> None:
+    planes, factors = grey_levels(3, 20, 27).to(torch.float32), [1.02, 1.1, 1.31]
+    assert torch.equal(blur._zoom_one_by_one(planes, factors), blur._zoom_together(planes, factors))
+
+
+def test_fog_in_arrays_is_that_in_tensors() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for side in (1, 2, 16):
+        corners, term = (torch.rand(2, *shape, generator=generator) for shape in ((side, side), (3, side, side)))
+        arrays = weather._fill_in(corners.numpy(), term.numpy(), partial(np.empty, dtype=np.float32))
+        assert np.array_equal(arrays, weather._fill_in(corners, term, torch.empty).numpy())
 
 
 @pytest.mark.parametrize("target", [(10, 14), (9, 7), (33, 50), (20, 29)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
 
 import cv2
 import numpy as np
@@ -86,38 +88,52 @@ def draw_plasma(draws: Draws, images: Tensor, ratio: Tensor) -> Tensor:
     """
     height, width = images.shape[2:]
     octaves = (max(height, width) - 1).bit_length()
-    noise = (draws.bits(0, 4**octaves - 1) >> 8).to(torch.float32)
-    widths = (ratio[:, None] ** torch.arange(octaves)).to(torch.float32).to(images.device)
-    corners = torch.zeros(len(images), 1, 1, device=images.device)
+    noise: Any = (draws.bits(0, 4**octaves - 1) >> 8).to(torch.float32)
+    widths: Any = (ratio[:, None] ** torch.arange(octaves)).to(torch.float32).to(images.device)
+    corners: Any = torch.zeros(len(images), 1, 1, device=images.device)
+    empty: Callable[..., Any] = partial(torch.empty, device=images.device)
+    on_host = images.device.type == "cpu"
+    if on_host:  # small steps cost less in NumPy
+        noise, widths, corners, empty = noise.numpy(), widths.numpy(), corners.numpy(), partial(np.empty, dtype=np.float32)
     for octave in range(octaves):
         side = 2**octave
-        term = noise[:, side**2 - 1 : 4 * side**2 - 1].view(-1, 3, side, side) * widths[:, octave, None, None, None]
-        corners = _fill_in(corners, term)
-    low, high = corners.amin((1, 2))[:, None, None, None], corners.amax((1, 2))[:, None, None, None]
-    return (corners[:, None, :height, :width] - low).div_(high - low)
+        term = noise[:, side**2 - 1 : 4 * side**2 - 1].reshape(-1, 3, side, side) * widths[:, octave, None, None, None]
+        corners = _fill_in(corners, term, empty)
+    found: Tensor = torch.from_numpy(corners) if on_host else corners
+    low, high = found.amin((1, 2))[:, None, None, None], found.amax((1, 2))[:, None, None, None]
+    return (found[:, None, :height, :width] - low).div_(high - low)
 
 
-def _fill_in(corners: Tensor, term: Tensor) -> Tensor:
-    """Return a map of twice the size, with random terms (B, 3, n, n) of centres and of points to the right and below."""
+def _fill_in(corners: Any, term: Any, empty: Callable[..., Any]) -> Any:
+    """Return a map of twice the size, with random terms (B, 3, n, n) of centres and of points to the right and below.
+
+    All are tensors, or all are arrays.
+    """
     batch, side = corners.shape[:2]
     # a frame in which what follows the last row and column is the first
-    framed = corners.new_empty(batch, side + 1, side + 1)
+    framed = empty((batch, side + 1, side + 1))
     framed[:, :side, :side] = corners
     framed[:, side, :side] = corners[:, 0]
     framed[:, :, side] = framed[:, :, 0]
     below = framed[:, 1:] + framed[:, :-1]
     right = framed[:, :-1, 1:] + corners
-    middles = corners.new_empty(batch, side + 1, side + 1)  # with what comes before the first row and column
-    torch.add(below[:, :, 1:], below[:, :, :-1], out=(inner := middles[:, 1:, 1:]))
-    inner.mul_(0.25).add_(term[:, 0])
+    middles = empty((batch, side + 1, side + 1))  # with what comes before the first row and column
+    inner = below[:, :, 1:] + below[:, :, :-1]
+    inner *= 0.25
+    inner += term[:, 0]
+    middles[:, 1:, 1:] = inner
     middles[:, 0, 1:] = inner[:, -1]
     middles[:, :, 0] = middles[:, :, side]
-    filled = corners.new_empty(batch, side, 2, side, 2)
+    filled = empty((batch, side, 2, side, 2))
     filled[:, :, 0, :, 0] = corners
     filled[:, :, 1, :, 1] = inner
-    filled[:, :, 0, :, 1] = (middles[:, :-1, 1:] + inner).add_(right).mul_(0.25).add_(term[:, 1])
-    filled[:, :, 1, :, 0] = (middles[:, 1:, :-1] + inner).add_(below[:, :, :-1]).mul_(0.25).add_(term[:, 2])
-    return filled.view(batch, 2 * side, 2 * side)
+    for row, column, outer, edge in ((0, 1, middles[:, :-1, 1:], right), (1, 0, middles[:, 1:, :-1], below[:, :, :-1])):
+        found = outer + inner
+        found += edge
+        found *= 0.25
+        found += term[:, 1 + row]
+        filled[:, :, row, :, column] = found
+    return filled.reshape(batch, 2 * side, 2 * side)
 
 
 def _flakes(severities: Tensor, height: int = 0, width: int = 0) -> Tensor:

@@ -12,14 +12,13 @@ from torch import Tensor
 
 from brinell.perturb.corruptions.fields import turn, zoom_positions
 from brinell.perturb.corruptions.severity import EXTRA, Constants, Corruption, Row, corruption
-from brinell.perturb.corruptions.shifts import Box, Part, add_shifted, cut
+from brinell.perturb.corruptions.shifts import MOST, add_many, add_shifted, cut
 from brinell.perturb.smear import exact_product, gaussian_weights
 
 _FIRST, _SECOND = 16, 12  # bits of the weights in the two passes of a Gaussian blur, as in `smear`
 _FINE = 22  # bits of the weights in both passes of a blur in float64, which holds 8 + 2·22 bits exactly
 _BLOCK = 32  # rows or columns computed at once on a CPU, where the weights reach few others
-_WORTH = 3  # half of the side of a square that is summed up faster by itself
-_SHORT = 8  # reach of a blur whose weights OpenCV sums up faster than a product of matrices does
+_SHORT = 24  # reach of a blur whose weights OpenCV sums up faster than a product of matrices does, and exactly (`shifts`)
 _PARTS = 256  # of a pixel that enlargements are rounded to
 _BITS = 16  # bits of the sum of the weights of a disc
 
@@ -129,21 +128,21 @@ def _multiply(images: Tensor, matrix: Tensor, sigma: float, *, across: bool) -> 
 def defocus_blur(images: Tensor, constants: Row) -> Tensor:
     """Average over a disc with a soft edge, as a lens out of focus does (border reflect-101).
 
-    On a CPU pixels are summed up one by one. Elsewhere a row of the disc is a sum of boxes around its middle, and sums over
-    boxes are differences of cumulative sums.
+    On a CPU few pixels are summed up one by one, and many by Fourier transforms. Elsewhere a row of the disc is a sum of
+    boxes around its middle, and sums over boxes are differences of cumulative sums.
     """
-    boxes, reach, unit = _disc(*constants)
+    unit = _disc(*constants)[2]
+    return (_add_on_host if images.device.type == "cpu" else _add_boxes)(images, *constants).mul_(unit)
+
+
+def _add_boxes(images: Tensor, radius: float, softness: float) -> Tensor:
+    """Return sums over a disc around each pixel."""
+    boxes, reach, _ = _disc(radius, softness)
     height, width = images.shape[2:]
-    if images.device.type == "cpu":
-        made = torch.empty_like(images, memory_format=torch.contiguous_format)
-        shifted, box = _disc_parts(*constants)
-        for image, target in zip(images, made, strict=True):
-            add_shifted(image, shifted, cv2.BORDER_REFLECT_101, target, box)
-        return made.mul_(unit)
     rows, columns = (_reflected(side, reach, images.device) for side in (height, width))
     sums = images.index_select(2, rows).index_select(3, columns).cumsum(3)
     sums = torch.nn.functional.pad(sums, (1, 0))
-    made, spare, pair = torch.zeros_like(images), torch.empty_like(images), None
+    made, spare = torch.zeros_like(images), torch.empty_like(images)
     for down, parts in boxes:
         pair = sums[:, :, reach + down : reach + down + height]
         if down:
@@ -152,7 +151,7 @@ def defocus_blur(images: Tensor, constants: Row) -> Tensor:
             first = reach - half
             torch.sub(pair[..., first + 2 * half + 1 :][..., :width], pair[..., first : first + width], out=spare)
             made.add_(spare, alpha=weight)  # exact: whole numbers below 2**24
-    return made.mul_(unit)
+    return made
 
 
 @lru_cache(64)
@@ -181,27 +180,29 @@ def _disc(radius: float, softness: float) -> tuple[list[tuple[int, list[tuple[in
     return boxes, reach, float(quarter[0, 0] / middle)
 
 
+def _add_on_host(images: Tensor, radius: float, softness: float) -> Tensor:
+    """Return the same on a CPU."""
+    weights = _disc_weights(radius, softness)
+    made = torch.empty_like(images, memory_format=torch.contiguous_format)
+    planes, targets = images.flatten(0, 1), made.flatten(0, 1)
+    if weights.size > MOST:
+        add_many(planes, weights, cv2.BORDER_REFLECT_101, targets)
+    else:
+        reach = len(weights) // 2
+        add_shifted(planes, list(cut(weights, (-reach, -reach))), cv2.BORDER_REFLECT_101, targets)
+    return made
+
+
 @lru_cache(64)
-def _disc_parts(radius: float, softness: float) -> tuple[list[Part], Box | None]:
-    """Return the weights of a disc in parts, without a square in the middle if that is large enough to be worth it."""
+def _disc_weights(radius: float, softness: float) -> np.ndarray:
+    """Return the weights of a disc, float32 (2·reach + 1, 2·reach + 1)."""
     boxes, reach, _ = _disc(radius, softness)
     weights = np.zeros((2 * reach + 1, 2 * reach + 1), np.float32)
     for down, parts in boxes:
         for half, weight in parts:
             for row in {reach - down, reach + down}:
                 weights[row, reach - half : reach + half + 1] += weight
-    middle = weights[reach, reach]
-    squares = (half for half in range(reach, 0, -1) if (_square(weights, half) == middle).all())
-    half = next(squares, 0)
-    if half < _WORTH:
-        return list(cut(weights, (-reach, -reach))), None
-    _square(weights, half)[:] = 0
-    return list(cut(weights, (-reach, -reach))), (half, float(middle))
-
-
-def _square(weights: np.ndarray, half: int) -> np.ndarray:
-    middle = len(weights) // 2
-    return weights[middle - half : middle + half + 1, middle - half : middle + half + 1]
+    return weights
 
 
 @lru_cache(64)
@@ -231,17 +232,41 @@ def zoom_blur(images: Tensor, constants: Row) -> Tensor:
     end, step = constants
     factors = np.arange(1, end, step)  # the published list, rounding errors of its length included
     planes = images.flatten(0, 1)
-    total = planes.new_zeros(len(planes), images.shape[3], images.shape[2])
-    size = 1 if images.device.type == "cpu" else len(planes)  # what a core's cache holds
-    for start in range(0, len(planes), size):
-        part, sums = planes[start : start + size], total[start : start + size]
-        for factor in factors[1:].tolist():
-            sums.add_(_stretch(turn(_stretch(part, factor)), factor))
+    total = (_zoom_one_by_one if images.device.type == "cpu" else _zoom_together)(planes, factors[1:].tolist())
     # twice: the image itself, and the enlargement by 1
-    return images.mul_(2).add_(turn(total).view(images.shape)).div_(len(factors) + 1)
+    return images.mul_(2).add_(total.view(images.shape)).div_(len(factors) + 1)
 
 
-def _stretch(planes: Tensor, factor: float) -> Tensor:
+def _zoom_together(planes: Tensor, factors: list[float]) -> Tensor:
+    """Return the sum of the enlargements of planes (n, H, W)."""
+    total = planes.new_zeros(len(planes), planes.shape[2], planes.shape[1])
+    for factor in factors:
+        rows, columns = (zoom_positions(side, factor, planes.device, _PARTS) for side in planes.shape[1:])
+        total.add_(_stretch(turn(_stretch(planes, *rows)), *columns))
+    return turn(total)
+
+
+def _stretch(planes: Tensor, near: Tensor, far: Tensor, weight: Tensor) -> Tensor:
     """Enlarge the centre of planes (n, H, W) along columns, by linear interpolation."""
-    near, far, weight = zoom_positions(planes.shape[1], factor, planes.device, _PARTS)
     return planes.index_select(1, near).lerp_(planes.index_select(1, far), weight)
+
+
+def _zoom_one_by_one(planes: Tensor, factors: list[float]) -> Tensor:
+    """Return the same on a CPU, in as little memory as possible, which a core's cache holds."""
+    height, width = planes.shape[1:]
+    total = torch.zeros(len(planes), width, height)
+    upright = torch.empty(2, height, width)
+    lying, turned = upright.view(2, width, height), torch.empty(width, height)
+    for plane, sums in zip(planes, total, strict=True):
+        for factor in factors:
+            rows, columns = (zoom_positions(side, factor, planes.device, _PARTS) for side in (height, width))
+            cv2.transpose(_stretch_into(upright, plane, *rows).numpy(), dst=turned.numpy())
+            sums.add_(_stretch_into(lying, turned, *columns))
+    return turn(total)
+
+
+def _stretch_into(pair: Tensor, plane: Tensor, near: Tensor, far: Tensor, weight: Tensor) -> Tensor:
+    made, spare = pair[0], pair[1]
+    torch.index_select(plane, 0, near, out=made)
+    torch.index_select(plane, 0, far, out=spare)
+    return made.lerp_(spare, weight)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Literal
 
 import cv2
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample, pad
@@ -63,22 +64,22 @@ def elastic_transform(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     field = halves(draws, 1, shape).to(torch.float64).add_(0.5).mul_(strength * 2.0**-15)
     if sigma > 0:
         field = _smooth(field, sigma)
-    place = torch.stack(torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")[::-1])
-    return sample(moved, field.add_(place.to(images.device)), _FINE, border="repeat")
+    field[:, 0].add_(torch.arange(width, device=images.device))
+    field[:, 1].add_(torch.arange(height, device=images.device)[:, None])
+    return sample(moved, field, _FINE, border="repeat")
 
 
 def _affine_positions(draws: Draws, jitter: float, images: Tensor) -> Tensor:
     """Return where each pixel comes from when three points move by up to `jitter` pixels, float64 (B, 2, H, W)."""
     height, width = images.shape[2:]
-    centre = torch.tensor([width // 2, height // 2], dtype=torch.float64)
     arm = min(height, width) // 3
-    corners = centre + arm * torch.tensor([[1, 1], [1, -1], [-1, -1]], dtype=torch.float64)
-    moves = (2 * draws.uniform(0, 6).cpu() - 1).view(-1, 3, 2) * jitter
+    corners = np.array([width // 2, height // 2]) + arm * np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
+    moves = (2 * draws.uniform(0, 6).cpu().numpy() - 1).reshape(-1, 3, 2) * jitter
     # rows (x, y, 1); the inverse map takes a pixel to where it comes from
-    after = torch.cat([corners + moves, torch.ones(len(moves), 3, 1, dtype=torch.float64)], 2)
-    back: Tensor = torch.linalg.solve(after, corners.expand(len(moves), 3, 2)).mT  # (B, 2, 3)
-    x = (back[:, :, :1] * torch.arange(width)).to(images.device)
-    y = (back[:, :, 1:2] * torch.arange(height) + back[:, :, 2:]).to(images.device)
+    after = np.concatenate([corners + moves, np.ones((len(moves), 3, 1))], 2)
+    back = np.linalg.solve(after, np.broadcast_to(corners, moves.shape)).transpose(0, 2, 1)  # (B, 2, 3)
+    x = torch.from_numpy(back[:, :, :1] * np.arange(width)).to(images.device)
+    y = torch.from_numpy(back[:, :, 1:2] * np.arange(height) + back[:, :, 2:]).to(images.device)
     return x[:, :, None] + y[..., None]
 
 
@@ -89,7 +90,8 @@ def _smooth(field: Tensor, sigma: float) -> Tensor:
         return _smoothing(sigma, height, field.device) @ (field @ _smoothing(sigma, width, field.device).T)
     if int(_TRUNCATE * sigma + 0.5) <= _SHORT:
         return _smooth_by_opencv(field, sigma)
-    return _smooth_by_halves(_smooth_by_halves(field, sigma, -1), sigma, -2)
+    planes = [_smooth_by_halves(plane, sigma) for plane in field.flatten(0, 1).numpy()]
+    return torch.from_numpy(np.stack(planes)).view(field.shape)
 
 
 def _smooth_by_opencv(field: Tensor, sigma: float) -> Tensor:
@@ -101,18 +103,40 @@ def _smooth_by_opencv(field: Tensor, sigma: float) -> Tensor:
     return made
 
 
-def _smooth_by_halves(field: Tensor, sigma: float, axis: int) -> Tensor:
-    """Blur along one axis with half of the products: what is even or odd about the middle of the field stays so."""
-    side = field.shape[axis]
-    matrix = _smoothing(sigma, side, field.device)
-    if side % 2:
-        return field @ matrix.T if axis == -1 else matrix @ field
-    first, last = field.chunk(2, axis)
-    near, far = matrix[: side // 2].chunk(2, 1)
-    last, far = last.flip(axis), far.flip(1)
-    parts = (((first + last) / 2, near + far), ((first - last) / 2, near - far))
-    even, odd = (part @ weights.T if axis == -1 else weights @ part for part, weights in parts)
-    return torch.cat([even + odd, (even - odd).flip(axis)], axis)
+def _smooth_by_halves(plane: np.ndarray, sigma: float) -> np.ndarray:
+    """Blur a plane (H, W) with many weights."""
+    turned = cv2.transpose(_smooth_rows(plane, sigma))
+    made: np.ndarray = cv2.transpose(_smooth_rows(turned, sigma))
+    return made
+
+
+def _smooth_rows(rows: np.ndarray, sigma: float) -> np.ndarray:
+    """Blur rows (n, m) with half of the products: what is even or odd about their middle stays so."""
+    half, odd_side = divmod(rows.shape[1], 2)
+    if odd_side:
+        matrix = _smoothing(sigma, rows.shape[1], torch.device("cpu")).numpy()
+        return _multiply(rows, np.ascontiguousarray(matrix.T))
+    first, last = rows[:, :half], rows[:, half:][:, ::-1]
+    evens, odds = _half_smoothing(sigma, rows.shape[1])
+    even, odd = _multiply(first + last, evens), _multiply(first - last, odds)
+    made = np.empty_like(rows)
+    np.add(even, odd, out=made[:, :half])
+    np.subtract(even, odd, out=made[:, half:][:, ::-1])
+    return made
+
+
+def _multiply(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Multiply matrices in one thread; those of NumPy take more time to wait for each other than to multiply."""
+    product: np.ndarray = cv2.gemm(left, right, 1.0, np.empty(0), 0.0)
+    return product
+
+
+@lru_cache(32)
+def _half_smoothing(sigma: float, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the products of `_smooth_rows` for what is even and odd, float64 (n / 2, n / 2)."""
+    matrix = _smoothing(sigma, side, torch.device("cpu")).numpy()[: side // 2]
+    near, far = matrix[:, : side // 2], matrix[:, side // 2 :][:, ::-1]
+    return np.ascontiguousarray((near + far).T / 2), np.ascontiguousarray((near - far).T / 2)
 
 
 @lru_cache(32)
@@ -141,8 +165,8 @@ def sample(images: Tensor, positions: Tensor, parts: int, *, border: Literal["re
     """
     height, width = images.shape[2:]
     tall, wide = (1 << (side - 1).bit_length() for side in (height, width))  # grid_sample divides exactly by these
-    found = positions.mul_(parts).round_().to(torch.int32)
-    for position, side in ((found[:, 0], width), (found[:, 1], height)):
+    axes = positions.mul_(parts).round_().to(torch.float32)  # holds such whole numbers exactly
+    for position, side, padded in ((axes[:, 0], width, wide), (axes[:, 1], height, tall)):
         last = (side - 1) * parts
         if border == "black":
             position.clamp_(-2 * parts, last + 2 * parts)
@@ -150,9 +174,7 @@ def sample(images: Tensor, positions: Tensor, parts: int, *, border: Literal["re
             _reflect(position.add_(parts // 2), side * parts).sub_(parts // 2).clamp_(0, last)
         else:
             _reflect(position, last)
-    axes = found.to(torch.float32)
-    for axis, padded in ((axes[:, 0], wide), (axes[:, 1], tall)):
-        axis.mul_(2 / (parts * padded)).add_(1 / padded - 1)
+        position.mul_(2 / (parts * padded)).add_(1 / padded - 1)
     padded_images = pad(images, (0, wide - width, 0, tall - height))
     made: Tensor = grid_sample(padded_images, axes.permute(0, 2, 3, 1), "bilinear", "zeros", align_corners=False)
     return made

@@ -55,11 +55,12 @@ def _origins(bits: Tensor, distance: int, height: int, width: int) -> Tensor:
     along = (bits & 0xFFFF).mul_(2 * distance).bitwise_right_shift_(16)
     down = bits.bitwise_right_shift_(16).bitwise_and_(0xFFFF).mul_(2 * distance).bitwise_right_shift_(16)
     step = down.mul_(width).add_(along).sub_(distance * (width + 1)).mul_(inside)
-    batch = torch.arange(len(bits), dtype=torch.int32, device=bits.device)[:, None] * (height * width)
-    origin = (step + place).add_(batch).flatten()
+    if len(bits) > 1:
+        place = place + torch.arange(len(bits), dtype=torch.int32, device=bits.device)[:, None] * (height * width)
+    origin = (step + place).flatten()
     if distance == 1:  # reads one pixel back at most, which is written later
         return origin
-    end = step.clamp_(min=0).add_(place).add_(batch).flatten()  # itself, or a pixel that was written before
+    end = step.clamp_(min=0).add_(place).flatten()  # itself, or a pixel that was written before
     while not torch.equal(further := end.index_select(0, end), end):
         end = further
     return origin.index_select(0, end)
