@@ -32,7 +32,7 @@ LENSES: dict[str, dict[str, Any]] = {
     "photographs": {},
     "budget": {"name": "profile", "operators": ["noise"], "levels": 8},
 }
-NAMES_THE_MOMENT = ("manifest.json", ".lock")  # files that hold times
+NAMES_THE_MOMENT = ("manifest.json", ".lock", "watch.json")  # files that hold times
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def killed_commands(work: Path, random: Random, scale: float) -> Result:
         "SIGKILL at random moments, other commands", "the same command finishes, and all files are the same, byte by byte"
     )
     prepare(work)
-    (work / "rules.yaml").write_text("rules:\n  - {measure: clean, min: 1}\n")
+    (work / "rules.yaml").write_text("rules:\n  - {measure: clean, min: 10}\n")
     finish(work, command("base"), result, "run")
     finish(work, command("moved", lens=MOTIONS), result, "run")
     _kill_all(work, JOBS if scale >= 0.25 else JOBS[:1], random, max(1, round(COMMAND_KILLS * scale)), result)
@@ -195,14 +195,14 @@ def contents(place: Path) -> dict[str, str]:
 
 
 _OPERATORS = ("--operator", "noise", "--operator", "jpeg", "--level", "3", "--level", "9")
-JOBS = (
+JOBS = (  # curate's card has the name of its folder, so that is always the same
     Job("corrupt", lambda out: ["corrupt", "greys", out, "--yes", *_OPERATORS], contents),
     Job(
         "corrupt-shards",
         lambda out: ["corrupt", "greys", out, "--yes", *_OPERATORS, "--layout", "webdataset"],
         contents,
     ),
-    Job("curate", lambda out: ["curate", "base", "--trust", "--all", "--out", out], contents),
+    Job("curate", lambda out: ["curate", "base", "--trust", "--all", "--out", f"{out}/set"], contents),
     Job("view", lambda out: ["view", "base", "--bundle", out, "--images", "2"], contents),
     Job("report", lambda out: ["report", out, "--figures"], contents, copied="base"),
     Job("card", lambda out: ["card", out], contents, copied="base"),
