@@ -42,6 +42,7 @@ def test_workflows_have_few_rights_and_run_what_there_is(file: Path) -> None:
     for job in workflow["jobs"].values():
         assert "timeout-minutes" in job or file.name == "release.yml"
         for step in job["steps"]:
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step.get("uses", "a/b@" + 40 * "0")), "pinned by hash"
             for line in step.get("run", "").splitlines():
                 if line.startswith("bash "):
                     assert (ROOT / line.split()[1]).is_file()
