@@ -60,3 +60,22 @@ def test_a_bootstrap_needs_enough_images_that_differ(differing: int) -> None:
 def test_nothing_differs() -> None:
     found = ratio_effects(OLD, OLD, resamples=50)
     assert (found.value.tolist(), found.p.tolist()) == ([0.0], [1.0])
+
+
+def test_a_change_of_means_does_not_depend_on_their_level() -> None:
+    """Twelve of forty images change, so that the bootstrap's interval is longer than Student's."""
+    old = np.tile(np.linspace(0.0, 0.3, 10), 4)[:, None]
+    new = old.copy()
+    new[:12, 0] += np.where(np.arange(12) % 3 > 0, 0.2, -0.2)
+    low, high = (mean_effects(old + level, new + level, seed=3, resamples=2000) for level in (0.0, 0.4))
+    for name in ("value", "low", "high", "p"):
+        assert getattr(high, name) == pytest.approx(getattr(low, name), rel=1e-6)
+
+
+def test_one_image_or_no_mean_has_an_effect_without_an_interval() -> None:
+    one, none = np.full((12, 1), np.nan), np.zeros((12, 1))
+    one[3, 0] = 0.5
+    found = ratio_effects(one, one * 1.5, resamples=50)
+    assert found.value.tolist() == pytest.approx([0.5]) and np.isnan([found.low, found.high, found.p]).all()
+    found = ratio_effects(none, OLD[:12], resamples=50)
+    assert np.isinf(found.value).all() and not np.isfinite(found.high).any()
