@@ -66,18 +66,18 @@ docs: $(VENV)/docs
 
 # Only files whose hashes are listed, for Python 3.11 on Linux x86-64. It needs PyTorch's build for the CPU, which is not on
 # PyPI: from a folder (PIP_FIND_LINKS) or from PyTorch's own index (PIP_EXTRA_INDEX_URL).
-# PyPI's own build has the same version, and needs libraries that are not pinned; pip check then says so.
 hashed: | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP) --require-hashes --no-deps --requirement constraints-hashed.txt
 	$(VENV)/bin/python $(PIP) --no-deps --no-build-isolation --editable . --editable tests/plugin
 	$(VENV)/bin/python -m pip check
 	touch $(VENV)/dev $(VENV)/demo
 
+# strict: a version that the service doesn't know is no version without vulnerabilities
 audit:
 	$(PYTHON) -m venv $(VENV)-audit
 	$(VENV)-audit/bin/python $(PIP) pip-audit
-	$(VENV)-audit/bin/pip-audit --requirement constraints-hashed.txt --require-hashes --disable-pip
-	$(VENV)-audit/bin/pip-audit --requirement constraints-zoo.txt --no-deps --disable-pip
+	$(VENV)-audit/bin/pip-audit --strict --requirement constraints-hashed.txt --require-hashes --disable-pip
+	$(VENV)-audit/bin/pip-audit --strict --requirement constraints-zoo.txt --no-deps --disable-pip
 
 # A wheel from the source archive, and everything that a new user does first, outside of the clone. `make release DEMO=1` runs
 # the demo, too; sbom.json lists what was installed.

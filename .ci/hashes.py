@@ -3,8 +3,8 @@
     python .ci/hashes.py INDEX [WHEEL…]
 
 Hashes come from a package index (the address of its simple pages, as pip's --index-url has it), for CPython 3.11 on Linux
-x86-64. A wheel that is given, such as PyTorch's build for the CPU, which has the same version and is not on PyPI, is
-allowed as well.
+x86-64. A wheel that is given is allowed alone: PyTorch's build for the CPU has the version of PyPI's build, and is not on
+PyPI.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
     for wheel in map(Path, sys.argv[2:]):
         name, *_ = parse_wheel_filename(wheel.name)
         own = next(each for each in pinned if canonicalize_name(each) == name)
-        found[own].append(hashlib.sha256(wheel.read_bytes()).hexdigest())
+        found[own] = [hashlib.sha256(wheel.read_bytes()).hexdigest()]
     missing = [name for name in pinned if not found[name]]
     if missing:
         sys.exit(f"no file for {', '.join(missing)}")
