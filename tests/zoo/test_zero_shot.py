@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from brinell.lenses.lens import LENSES
 from brinell.models.model import Model
 from brinell.models.zero_shot.prompts import read_prompts
 from conftest import PLAIN
+from worked import execute, labels, shown
 
 transformers = pytest.importorskip("transformers", reason="needs transformers: make test-zoo", exc_type=ImportError)
 open_clip = pytest.importorskip("open_clip", reason="needs open_clip: make test-zoo", exc_type=ImportError)
@@ -279,3 +281,12 @@ def test_every_lens(lens: str, folder: Path, texts: Path, data: Path, tmp_path: 
         quiet=True,
     )
     assert run.rows("select count(*) from rows").fetchall()[0][0] > 0
+
+
+def test_the_command_of_the_page(folder: Path, texts: Path, data: Path, tmp_path: Path) -> None:
+    for name, target in (("clip-digits", folder), ("digits", data), ("digits.txt", texts / "digits.txt")):
+        (tmp_path / name).symlink_to(target)
+    (tmp_path / "prompts.txt").symlink_to(texts / "two.txt")
+    (command,), expected = shown("docs/models.md", "brinell run --model 'hf:clip-digits")
+    printed = execute(tmp_path, shlex.split(command)[1:])
+    assert "clip-digits\n" in printed and labels(expected) and set(labels(expected)) <= set(labels(printed)), printed
