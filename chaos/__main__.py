@@ -73,7 +73,8 @@ def main() -> None:
         seconds = time.monotonic() - began
         outcome = result.skipped or f"{result.tried:,} tried, {len(result.broken)} broken"
         print(f"{scenario.__name__}: {outcome} ({seconds:.0f} s)")
-        print(*(f"  {problem}" for problem in result.broken[:20]), sep="\n", end="", flush=True)
+        for problem in result.broken[:20]:
+            print(f"  {problem}", flush=True)
         broken += len(result.broken)
         if not result.skipped:
             stored[scenario.__name__] = {
