@@ -130,5 +130,5 @@ def render() -> str:
 
 if __name__ == "__main__":
     if sys.argv[1:] != ["page"]:
-        RESULT.write_text(json.dumps(measure(sys.argv[1]), indent=1) + "\n")
+        RESULT.write_text(json.dumps(measure(str(Path(sys.argv[1]).absolute())), indent=1) + "\n")
     PAGE.write_text(render())
