@@ -23,7 +23,7 @@ def test_two_numbers_have_an_interval() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_few_shares_have_the_degrees_of_freedom_of_their_number(count: int) -> None:
-    """The lower bound, step by step: half an image at 0, the dispersion, Student's quantile, Wilson's and the exact bound."""
+    """The lower bound, step by step: half an image at 0, dispersion, Student's quantile, Wilson's bound, the exact one."""
     share, deviation = 0.5, 0.2
     unseen = 0.5 * share**2
     dispersion = ((count - 1) * deviation**2 + unseen) / ((count - 1) * share * (1 - share) + unseen)
