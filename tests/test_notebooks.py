@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from website.changes import _by_name, _definition
 from website.checks import find_faults
 
 import brinell
+from brinell.perturb.operator import find_operator
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
@@ -50,6 +52,20 @@ def test_their_links_lead_somewhere(notebook: Path) -> None:
 def test_they_are_on_the_site() -> None:
     index = (ROOT / "website" / "pages" / "index.md").read_text()
     assert NOTEBOOKS and [path.stem for path in NOTEBOOKS if f"notebooks/{path.stem}\n" not in index] == []
+
+
+# ---- pages of operators ----
+
+
+def test_pages_show_the_code_that_defines_a_change() -> None:
+    """Corruptions are registered as functions around their definitions; a page has the definition, and its constants."""
+    found = {change.id: _definition(change) for kind, variants in _by_name() if kind == "operator" for change in variants}
+    corruptions = [name for name in found if ":imagenet_c" in name]
+    assert len(corruptions) == 29
+    for name in corruptions:
+        function, constants = found[name]
+        assert function.__name__ == name.partition(":")[0] and len(constants.at(5, 224, 224)) >= 1
+    assert found["fade_black:published"] == (find_operator("fade_black:published").function, None)
 
 
 # ---- what `make docs` checks about the finished site ----

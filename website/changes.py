@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -114,6 +115,10 @@ def _facts(change: Operator | Property, renderer: Renderer) -> Iterator[tuple[st
         directions = change.facts.directions
         yield "range", "severity 0 to 1" if len(directions) == 1 else f"severity -1 to 1: {', '.join(directions)}"
         yield "kind", f"{change.facts.category}, {'stochastic' if change.stochastic else 'deterministic'}"
+    _, constants = _definition(change)
+    if constants is not None:
+        rows = [constants.at(severity, SIZE, SIZE) for severity in range(1, change.facts.levels + 1)]  # type: ignore[union-attr]
+        yield f"constants, by severity, at {SIZE}×{SIZE}", "; ".join(", ".join(f"{one:.4g}" for one in row) for row in rows)
     yield "source", change.facts.source
     if not change.white_box:
         rate = f"about {_speed(change, renderer):,.0f} images/s at {SIZE}×{SIZE}"
@@ -146,8 +151,19 @@ def _given(change: Operator | Property) -> str:
 
 def _code(change: Operator | Property) -> list[str]:
     """Return the function, without the facts that are declared next to it."""
-    source = inspect.getsource(change.function)
+    source = inspect.getsource(_definition(change)[0])
     return ["```python", source[source.index("def ") :].strip(), "```", ""]
+
+
+def _definition(change: Operator | Property) -> tuple[Callable[..., Any], Any]:
+    """Return the function that defines a change, and a corruption's constants: its operator is a function around it."""
+    function, constants = change.function, None
+    while held := inspect.getclosurevars(function).nonlocals:
+        inner = held.get("function", held.get("change"))
+        if not callable(inner):
+            break
+        function, constants = inner, held["facts"].constants if "facts" in held else constants
+    return function, constants
 
 
 def _sentence(change: Operator | Property) -> str:
