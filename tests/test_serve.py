@@ -223,24 +223,19 @@ def test_a_port_in_use_raises(server: Server, model: Model) -> None:
 def test_large_images_sent_together_take_the_memory_of_one(tmp_path: Path) -> None:
     sink = io.BytesIO()
     Image.new("RGBA", (9434, 9434), (90, 120, 200, 255)).save(sink, "png", compress_level=1)  # 89 megapixels
-    process = subprocess.Popen(
-        [sys.executable, "-m", "brinell", "serve", "fake:grey", "--port", "0"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
-        assert found is not None
-        with ThreadPoolExecutor(8) as pool:
-            answers = [pool.submit(_post, f"{found[0]}/predict", sink.getvalue()) for _ in range(8)]
-            assert [answer.result() for answer in answers] == [200] * 8
-        (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
-        assert int(peak) < 3_000_000, "it was 5.8 GB when each was decoded at once"
-    finally:
-        process.kill()
-        process.wait()
+    command = [sys.executable, "-m", "brinell", "serve", "fake:grey", "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+            assert found is not None
+            with ThreadPoolExecutor(8) as pool:
+                answers = [pool.submit(_post, f"{found[0]}/predict", sink.getvalue()) for _ in range(8)]
+                assert [answer.result() for answer in answers] == [200] * 8
+            (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+            assert int(peak) < 3_000_000, "it was 5.8 GB when each was decoded at once"
+        finally:
+            process.kill()
 
 
 def _post(url: str, body: bytes) -> int:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import threading
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
 
@@ -33,7 +32,8 @@ _DATATYPES = {**{name: datatype for name, (datatype, *_) in DETECTIONS.items()},
 
 
 LARGE = 8_000_000  # pixels; decoding takes some 8 bytes for each
-_one_large_image = threading.Lock()
+# one thread reads all large images: one at a time, and in the memory that the allocator keeps for that thread
+_large_images = ThreadPoolExecutor(1, "large-image")
 
 
 def model_path(model: Model) -> str:
@@ -159,12 +159,17 @@ def _read_tensor(model: Model, tensor: dict[str, Any]) -> Tensor:
 
 def _read_image(model: Model, file: bytes) -> tuple[Tensor, tuple[int, int]]:
     """Return an image file as a model input, and its height and width. Large images are read one at a time."""
-    with _one_large_image if _is_large(file) else nullcontext():
-        try:
-            image = decode(file, "the image")
-        except UnreadableImage as error:
-            raise Refused(f"the image can't be read: {error.problem}") from None
-        return model.preprocess.model_input(image), (image.shape[1], image.shape[2])
+    if _is_large(file):
+        return _large_images.submit(_decode_input, model, file).result()
+    return _decode_input(model, file)
+
+
+def _decode_input(model: Model, file: bytes) -> tuple[Tensor, tuple[int, int]]:
+    try:
+        image = decode(file, "the image")
+    except UnreadableImage as error:
+        raise Refused(f"the image can't be read: {error.problem}") from None
+    return model.preprocess.model_input(image), (image.shape[1], image.shape[2])
 
 
 def _is_large(file: bytes) -> bool:
