@@ -83,8 +83,8 @@ class World:
                 (self.folder / "plan.yaml").write_text(text)
         if page == "docs/slices.md":
             names = sorted(path.relative_to(self.folder / "photos") for path in self.folder.glob("photos/*/*.jpg"))
-            rows = [f"{name},{('fog', 'sun')[number % 2]}" for number, name in enumerate(names)]
-            (self.folder / "photos" / "metadata.csv").write_text("\n".join(["file_name,weather", *rows]) + "\n")
+            rows = [f"{name},{name.parent},{('fog', 'sun')[number % 2]}" for number, name in enumerate(names)]
+            (self.folder / "photos" / "metadata.csv").write_text("\n".join(["file_name,label,weather", *rows]) + "\n")
 
 
 def blocks(page: str) -> list[str]:
