@@ -134,3 +134,20 @@ def test_the_documentation_has_the_measured_size_and_time() -> None:
     text = (ROOT / "docs" / "report.md").read_text()
     assert measured["megabytes"] < 10 and max(measured["seconds_to_open"]) < 2
     assert f"{measured['megabytes']:.1f} MB" in text and f"{max(measured['seconds_to_open']):.1f} s" in text
+
+
+def test_a_curve_has_one_point_for_each_amount(run: brinell.Run) -> None:
+    """Images that break at the same amount would make a line run to and fro."""
+    from brinell.lenses.knob.charts import amount_panels
+    from brinell.lenses.knob.findings import READER
+
+    findings: Any = READER.find(run, run.lens("knob"), {})
+    curves = [
+        {"model": "b", "operator": operator, "direction": "darker", "amount": amount, "share": share}
+        for operator in findings.operators
+        for amount, share in ((1.0, 0.0), (0.5, 0.25), (0.5, 0.5), (0.25, 1.0))
+    ]
+    for panel in amount_panels(findings, curves):
+        shown = panel.to_dict()
+        (values,) = shown["datasets"].values() if "datasets" in shown else [shown["layer"][0]["data"]["values"]]
+        assert sorted((one["amount"], one["value"]) for one in values) == [(0.25, 1.0), (0.5, 0.5), (1.0, 0.0)]

@@ -15,6 +15,8 @@ import pytest
 from PIL import Image
 
 import brinell
+from brinell.viewer.digest import read_digest
+from brinell.viewer.headline import headline
 from brinell.viewer.server import Viewer
 from viewing import DROP, inspect_page, wait_until
 
@@ -73,6 +75,19 @@ def test_the_start_page_lists_runs(tab: Any, viewed_run: brinell.Run) -> None:
     assert "q=no+such+run" in page.url
 
 
+def test_the_start_page_leads_to_what_breaks_a_model_first(tab: Any, viewed_run: brinell.Run) -> None:
+    page = tab.open("")
+    weakest = {one["model"]: one["weakest"] for one in headline(read_digest(viewed_run))}
+    for model, found in weakest.items():
+        page.get_by_role("link", name=f"See what {found['title']} does to {model}").click()
+        page.wait_for_selector(".drawer .verdict.bad")
+        assert page.locator(".drawer h2 .clip").first.inner_text() == found["title"]
+        wait_until(
+            page, "[...document.querySelectorAll('.drawer .picture img')].filter((one) => one.naturalWidth).length === 2"
+        )
+        page.go_back()
+
+
 @pytest.mark.parametrize("mode", ["live", "stored"])
 def test_the_slider_shows_what_the_rows_say(tab: Any, viewed_run: brinell.Run, mode: str) -> None:
     image = next(iter(viewed_run.image_names))
@@ -94,7 +109,7 @@ def test_the_image_is_the_one_that_the_model_saw(tab: Any, viewer: Viewer, viewe
     """The changed picture has the distance from the clean one that the row stores."""
     image = next(iter(viewed_run.image_names))
     page = tab.open(f"#/break?run=first&image={image}&change=profile/{FOG}&mode=stored&at=5")
-    page.wait_for_selector(".picture.changed img")
+    wait_until(page, "document.querySelectorAll('.pair img').length === 2")
     sources = [page.locator(".pair img").nth(number).get_attribute("src") for number in (0, 1)]
     clean, changed = (np.asarray(Image.open(urlopen(f"{viewer.url}{source}")), np.float64) / 255 for source in sources)
     ((stored,),) = viewed_run.query(
@@ -150,6 +165,14 @@ def test_a_copied_command_draws_the_image(tab: Any, tmp_path: Path) -> None:
     assert command == (
         "brinell show astronaut.png --model efficientnet_lite0 --operator white_fog:published --level 9 --out changed.png"
     )
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Save image").click()
+    (tmp_path / "astronaut.png").write_bytes(photograph())
+    subprocess.run([sys.executable, "-m", *command.split()], cwd=tmp_path, capture_output=True, check=True)
+    saved, drawn = (np.asarray(Image.open(path)) for path in (download.value.path(), tmp_path / "changed.png"))
+    (height, width), (tall, wide) = saved.shape[:2], drawn.shape[:2]
+    places = [(y, x) for y in range(tall - height + 1) for x in range(wide - width + 1)]
+    assert any(np.array_equal(drawn[y : y + height, x : x + width], saved) for y, x in places), "a sheet with that image"
 
 
 def test_links_and_keys(tab: Any, viewed_run: brinell.Run) -> None:

@@ -18,8 +18,8 @@ import pytest
 
 import brinell
 from brinell.perturb.find import find_turnable, turnable_changes
-from brinell.viewer.content import headline
 from brinell.viewer.digest import STRONGEST, SURVIVED, WRONG, compute_digest, read_digest
+from brinell.viewer.headline import headline
 from brinell.viewer.index import RunIndex, find_runs, name_runs
 from brinell.viewer.names import escape, format_parameters, parse_parameters, unescape
 from brinell.viewer.open import open_viewer

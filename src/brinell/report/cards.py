@@ -12,7 +12,7 @@ from brinell.runs.run import Run
 from brinell.runs.statistics import Estimate, proportion
 from brinell.runs.words import format_share, join_names, note_few
 
-PICTURES = 4  # on a card
+PICTURES, BOXED = 4, 2  # pairs on a card; those with boxes are larger
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ def _choose_pictures(model: str, rated: Sequence[Rated], sections: Mapping[str, 
         first += shown[:1]
         more += [(_strength(ranks[lens], group), number, group) for number, group in enumerate(shown[1:])]
     further = [group for _, _, group in sorted(more, key=lambda entry: entry[:2])]
-    return [group.pictures[0] for group in [*first, *further][:PICTURES]]
+    chosen = [group.pictures[0] for group in [*first, *further]]
+    return chosen[: BOXED if any(picture.boxed for picture in chosen) else PICTURES]
 
 
 def _strength(hardness: Hardness, group: PictureGroup) -> float:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from brinell.errors import BrinellError, RunError
 from brinell.lenses.analysis import analyses_of
 from brinell.lenses.lens import LENSES
@@ -17,13 +15,13 @@ from brinell.runs.plain import to_plain
 from brinell.runs.run import Run
 from brinell.versions import package_version
 from brinell.viewer.compare import compare_models
-from brinell.viewer.digest import STRONGEST, SURVIVED, WRONG, Cells, Digest
+from brinell.viewer.digest import Digest
 from brinell.viewer.digests import Digests
+from brinell.viewer.headline import headline
 from brinell.viewer.index import Opened, RunIndex
 from brinell.viewer.names import format_parameters, parse_parameters, unescape
 from brinell.viewer.pictures import Pictures
 from brinell.viewer.sequences import clean_answer, name_class, read_sequence
-from brinell.viewer.values import HARDNESS
 from brinell.viewer.watch import watch_run
 
 JSON, BYTES = "application/json", "application/octet-stream"
@@ -213,61 +211,6 @@ def _cells(digest: Digest, model: str) -> Reply:
     if model not in digest.cells:
         raise NotFound(model)
     return Reply(digest.cells[model].pack(), BYTES)
-
-
-def headline(digest: Digest) -> list[dict[str, Any]]:
-    """Return each model's hardness under each lens, from 0 to 100, what it is weakest under, and a telling image."""
-    found = []
-    for model, cells in digest.cells.items():
-        tested = (cells.first < WRONG) | (cells.first == SURVIVED)
-        survived = np.where(cells.first == SURVIVED, STRONGEST, cells.first) / STRONGEST
-        means = [
-            (float(one[own].mean()), number)
-            for number, (one, own) in enumerate(zip(survived, tested, strict=True))
-            if own.any()
-        ]
-        worst = digest.columns[min(means)[1]] if means else None
-        found.append(
-            {
-                "model": model,
-                "hardness": hardness_of(digest, cells),
-                "weakest": None
-                if worst is None
-                else {"lens": worst.lens, "operator": worst.operator, "title": worst.title},
-                "clean": _clean_share(cells),
-                "image": digest.images["id"][_easiest(cells)] if means else None,
-            }
-        )
-    return found
-
-
-def hardness_of(digest: Digest, cells: Cells) -> list[dict[str, Any]]:
-    """Return a model's hardness lens by lens: the mean over images of the mean over operators (docs/hardness.md)."""
-    found = []
-    for lens in dict.fromkeys(column.lens for column in digest.columns):
-        own = [number for number, one in enumerate(digest.columns) if one.lens == lens and one.measure == HARDNESS]
-        counted = [number for number in own if not digest.columns[number].white_box] or own
-        values = cells.value[counted].astype(np.float64)
-        known = ~np.isnan(values)
-        images = known.any(0) if len(counted) else np.zeros(0, bool)
-        if images.any():
-            each = np.where(known, values, 0).sum(0)[images] / known.sum(0)[images]
-            found.append({"lens": lens, "value": 100 * float(each.mean()), "images": int(images.sum())})
-    return found
-
-
-def _clean_share(cells: Cells) -> float | None:
-    """Return the share of tested images that are right when clean."""
-    right = ((cells.first < WRONG) | (cells.first == SURVIVED)).any(0)
-    wrong = (cells.first == WRONG).any(0) & ~right
-    return float(right.sum() / (right.sum() + wrong.sum())) if right.any() or wrong.any() else None
-
-
-def _easiest(cells: Cells) -> int:
-    """Return the position of the image that breaks most easily on average."""
-    known = (cells.first < WRONG) | (cells.first == SURVIVED)
-    total = np.where(known, np.minimum(cells.first, STRONGEST), 0).sum(0, dtype=np.int64)
-    return int(np.where(known.any(0), total / np.maximum(known.sum(0), 1), np.inf).argmin())
 
 
 def find_verdicts(run: Run) -> list[dict[str, Any]]:

@@ -132,6 +132,7 @@ class LiveContent:
                 "classes": model.outputs,
                 "gradients": model.differentiable is not None,
                 "detector": model.detector is not None,
+                "segmenter": model.task == "segmentation",
                 "seconds": round(time.perf_counter() - began, 2),
             }
         )

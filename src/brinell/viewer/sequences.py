@@ -18,7 +18,7 @@ MOST = 400  # points of a sequence; a grid of spots may have more
 
 _POINTS = """
     select level, amount, {parameters} as parameters, {field} as field, prediction, confidence, probability, rank,
-           coalesce(correct, status <> 'broken') as correct, cause, {distances}
+           coalesce(correct, status <> 'broken') as correct, cause, iou, {distances}
     from rows where image = $image and model = $model and ({changed}) and {parameters} is not null
     order by level nulls last, abs(amount) nulls last, parameters limit {most}
 """
@@ -63,9 +63,9 @@ def _files(run: Run, digest: Digest, model: str, lens: str, operator: str, image
 def _point(run: Run, record: ModelRecord, operator: str, row: dict[str, Any], pairs: bool) -> dict[str, Any]:
     parameters = [float(value) for value in row["parameters"]]
     half = len(parameters) // 2 if pairs else len(parameters)
-    amount = row["amount"]
+    amount, steps = row["amount"], run.manifest["operators"].get(operator, {}).get("levels")
     point = {
-        "level": row["level"],
+        "level": row["level"] if steps else None,  # elsewhere the number of a row, which tells people nothing
         "amount": amount,
         "text": "" if amount is None else run.format(operator, amount),
         "parameters": parameters[:half],
@@ -77,6 +77,7 @@ def _point(run: Run, record: ModelRecord, operator: str, row: dict[str, Any], pa
         "rank": row["rank"],
         "correct": row["correct"],
         "cause": row["cause"],
+        "iou": row["iou"],
         "distances": {name: row[name] for name in DISTANCES if row[name] is not None and not math.isnan(row[name])},
     }
     plain: dict[str, Any] = to_plain(point)

@@ -91,6 +91,12 @@ def amount_panels(findings: KnobFindings, curves: Sequence[Mapping[str, Any]]) -
     panels = []
     for operator in findings.operators:
         unit = units.get(operator, "")
+        # images that break at the same amount are one point: a line through several shares would run to and fro
+        own = {
+            (record["model"], record["direction"], record["amount"]): record
+            for record in sorted(curves, key=lambda record: record["share"])
+            if record["operator"] == operator
+        }
         records = [
             {
                 **record,
@@ -99,8 +105,7 @@ def amount_panels(findings: KnobFindings, curves: Sequence[Mapping[str, Any]]) -
                 "text": f"{record['model']}: {format_amount(abs(record['amount']), unit)} {record['direction'] or ''}: "
                 f"{record['share']:.0%} broken",
             }
-            for record in curves
-            if record["operator"] == operator
+            for record in own.values()
         ]
         factors = unit == "×" and all(record["amount"] > 0 for record in records)
         scale = alt.Scale(type="log") if factors else alt.Scale(zero=False)

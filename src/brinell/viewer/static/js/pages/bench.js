@@ -32,6 +32,7 @@ export function Bench({ changes, change, kinds, track, value, setValue, answers,
   }).filter(Boolean), [track, theme]);
   const series = useMemo(() => track.models.map((one) => ({ label: one.model, values: one.probability })), [track, theme]);
   const broken = answers.some((one) => one.broken);
+  const measure = pictures.marks ? "Best score of the right class" : pictures.pixels ? "Share of pixels of the right class" : "Probability of the right class";
   return html`<div class="bench">
     <${Changes} changes=${changes} kinds=${kinds} change=${change} ranks=${ranks} actions=${actions} />
     <section class="stage" aria-label="Image">
@@ -65,12 +66,12 @@ export function Bench({ changes, change, kinds, track, value, setValue, answers,
     <section class="answers" aria-label="Answers">
       ${answers.map((one, number) => html`<${Answer} key=${one.model} answer=${one} colour=${seriesColour(number)} see=${answers.length > 1 ? actions.see : null} seen=${one.model === pictures.model} />`)}
       <div class="card">
-        <h3 class="with-files">${pictures.marks ? "Best score of the right class" : "Probability of the right class"} ${track.values.length > 1 && html`<${Files} name=${`curve-${change.name.replace(/\W+/g, "-")}`}
+        <h3 class="with-files">${measure} ${track.values.length > 1 && html`<${Files} name=${`curve-${change.name.replace(/\W+/g, "-")}`}
           csv=${() => toCsv([track.axis, "amount", ...track.models.flatMap((one) => [`${one.model} probability`, `${one.model} broken`])], track.values.map((at, row) => [at, track.captions[row], ...track.models.flatMap((one) => [one.probability[row], one.broken[row]])]))}
-          drawing=${() => linesSvg({ title: `${change.title}: probability of the right class`, xLabel: track.axis, x: track.values, marks, series: series.map((one, number) => ({ ...one, colour: seriesColour(number) })) })} />`}</h3>
+          drawing=${() => linesSvg({ title: `${change.title}: ${measure.toLowerCase()}`, xLabel: track.axis, x: track.values, marks, series: series.map((one, number) => ({ ...one, colour: seriesColour(number) })) })} />`}</h3>
         ${series.length > 1 && html`<${Legend} items=${series.map((one, number) => ({ label: one.label, colour: seriesColour(number) }))} />`}
         ${track.values.length < 2 ? html`<${Loading} what="Asking at every level" />` : html`<${Lines} x=${track.values} series=${series} at=${value} marks=${marks} theme=${theme} xLabel=${track.axis} range=${[0, 1]}
-          text=${`Probability of the right class as ${change.title} grows`} onPick=${(where) => setValue(track.values[nearest(track.values, where)])} />`}
+          text=${`${measure} as ${change.title} grows`} onPick=${(where) => setValue(track.values[nearest(track.values, where)])} />`}
         <p class="small muted">${marks.length ? marks.map((mark) => `${mark.model} breaks at ${track.captions[mark.index]}`).join("; ") : track.models.length ? "Nothing breaks along this range." : ""}</p>
       </div>
     </section>

@@ -97,7 +97,7 @@ function Turning({ run, digest, image, params, theme, models, opened, lead, phot
   const extra = html`<${Extra} change=${change} axis=${axis} parameters=${parameters} models=${models} names=${names} />`;
   return html`${sweep.error && html`<${Failed} error=${sweep.error} />`}
     <${Bench} changes=${changes} kinds=${[...new Set(changes.map((one) => one.kind))]} change=${change} track=${track} value=${value} setValue=${setValue} step=${slider.step} answers=${answers}
-      pictures=${{ clean: url(clean, "webp"), changed: url(parameters, "webp"), caption, model: lead.model, ...boxes }} extra=${extra} actions=${actions} notes=${notes} theme=${theme} ranks=${ranks}
+      pictures=${{ clean: url(clean, "webp"), changed: url(parameters, "webp"), caption, model: lead.model, pixels: lead.segmenter, ...boxes }} extra=${extra} actions=${actions} notes=${notes} theme=${theme} ranks=${ranks}
       images=${digest && image ? imageKeys(all, image) : null} busy=${busy} place=${placing(change, lead, size, parameters)} />`;
 }
 

@@ -51,7 +51,7 @@ export function StoredBench({ run, facts, digest, image, params, site, theme, al
   };
   return html`<${Bench} changes=${changes} kinds=${[...new Set(changes.map((one) => one.kind))]} change=${change} track=${track} value=${value}
     setValue=${(next) => patch({ at: Math.round(next) })} step=${1} answers=${answers}
-    pictures=${{ clean, changed, caption: track.captions[value], model, cleanMarks: boxes.marks?.clean, marks: boxes.marks?.changed, boxProblem: boxes.problem }} actions=${actions} theme=${theme} ranks=${ranks} images=${imageKeys(all, image)} />`;
+    pictures=${{ clean, changed, caption: track.captions[value], model, cleanMarks: boxes.marks?.clean, marks: boxes.marks?.changed, boxProblem: boxes.problem, pixels: longest.masks }} actions=${actions} theme=${theme} ranks=${ranks} images=${imageKeys(all, image)} />`;
 }
 
 const captionOf = (point) => [point.level !== null ? `level ${point.level}` : null, point.text || point.parameters.map((one) => Number(one.toPrecision(4))).join(", ")].filter(Boolean).join(": ");

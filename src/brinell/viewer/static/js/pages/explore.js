@@ -91,7 +91,7 @@ function Grid({ run, digest, cells, images, hardness, params, brushes }) {
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(560);
   useEffect(() => {
-    const measure = () => setHeight(Math.max(240, Math.min(innerHeight - 330, 900)));
+    const measure = () => setHeight(Math.max(240, Math.min(innerHeight - 385, 900)));
     measure();
     addEventListener("resize", measure);
     return () => removeEventListener("resize", measure);

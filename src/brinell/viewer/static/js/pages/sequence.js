@@ -63,9 +63,10 @@ function Shown({ run, facts, model, column, image, sequence, params, site }) {
       aria-label=${`${captionOf(one)}: ${one.correct === false ? "broken" : "right"}`} title=${`${captionOf(one)}: ${firstName(one.prediction)}`} onClick=${() => move(number)}></button>`)}</div>
     <p><strong>${captionOf(point)}</strong> <${Verdict} broken=${broken}>${broken ? "broken" : "holds"}<//></p>
     <table class="facts"><tbody>
+      ${typeof point.iou === "number" && html`<tr><th scope="row">mean IoU</th><td>${point.iou.toFixed(2)}</td></tr>`}
       <tr><th scope="row">clean</th><td>${firstName(clean.prediction)}${clean.confidence === null ? "" : `, ${percent(clean.confidence)}`}</td></tr>
       <tr><th scope="row">changed</th><td>${point.prediction === null ? "–" : `${firstName(point.prediction)}${point.confidence === null ? "" : `, ${percent(point.confidence)}`}`}${point.cause ? ` (${point.cause})` : ""}</td></tr>
-      <tr><th scope="row">right class</th><td>${firstName(clean.label)}${point.probability === null ? "" : `: ${percent(point.probability, 1)}, rank ${(point.rank ?? 0) + 1}`}</td></tr>
+      <tr><th scope="row">${sequence.masks ? "share of pixels" : "right class"}</th><td>${firstName(clean.label)}${point.probability === null ? "" : `: ${percent(point.probability, 1)}, rank ${(point.rank ?? 0) + 1}`}</td></tr>
       ${Object.entries(point.distances).map(([name, value]) => html`<tr key=${name}><th scope="row">${DISTANCES[name] || name}</th><td>${name === "changed" ? percent(value, 1) : value >= 1000 ? Math.round(value).toLocaleString("en") : Number(value).toPrecision(3)}</td></tr>`)}
     </tbody></table>
     <p class="actions"><a class="button" href=${href("break", { run, image, change: site.live ? column.operator : `${column.lens}/${column.operator}`, at: site.live && point.parameters.length === 1 ? point.parameters[0] : index + 1 })}>Break it</a>

@@ -34,7 +34,7 @@ function List({ runs, params }) {
           const headline = await loadHeadline(run.id);
           if (current) setHeadlines((before) => ({ ...before, [run.id]: headline }));
         } catch (error) {
-          if (current) setHeadlines((before) => ({ ...before, [run.id]: [] }));
+          if (current) setHeadlines((before) => ({ ...before, [run.id]: Object.assign([], { problem: error.message }) }));
         }
       }
     })();
@@ -86,11 +86,12 @@ function Card({ run, headline, chosen, toggle }) {
 // Hardness of every model, a bar for each lens.
 function Headline({ run, headline }) {
   if (!headline) return html`<div class="headline muted">${run.models.map((model) => html`<div class="meter-row" key=${model.name}><span class="clip">${model.name}</span><span class="small">reading rows …</span></div>`)}</div>`;
+  if (headline.problem) return html`<div class="headline failed small" role="alert">${headline.problem}</div>`;
   return html`<div class="headline">
     ${headline.map((one) => html`<div class="meter-row" key=${one.model}>
       <span class="clip" title=${one.model}>${one.model}</span>
       <span class="lens-bars" role="img" aria-label=${`hardness: ${one.hardness.map((each) => `${each.lens} ${each.value.toFixed(0)}`).join(", ")}`}>${one.hardness.map((each) => html`<span key=${each.lens} title=${`${each.lens}: hardness ${each.value.toFixed(0)} of 100, over ${each.images} images`}>
         <span class="meter"><span style=${{ width: `${each.value}%` }}></span></span><span class="lens-name"><span class="clip">${each.lens}</span> <strong>${each.value.toFixed(0)}</strong></span></span>`)}</span>
-      <span class="small muted clip">${one.weakest ? `breaks most easily under ${one.weakest.title}` : "no image was tested"}</span>
+      <span class="small muted clip">${one.weakest ? html`breaks most easily under <a href=${href("explore", { run: run.id, model: one.model, image: one.weakest.image, col: one.weakest.column })} aria-label=${`See what ${one.weakest.title} does to ${one.model}`}>${one.weakest.title}: see it</a>` : "no image was tested"}</span>
     </div>`)}</div>`;
 }

@@ -61,7 +61,7 @@ function Following({ run, bundle }) {
     </section>
     <section class="card" aria-label="Figures so far"><h2>Hardness ${state.finished ? "" : "so far"}</h2>
       ${headline ? headline.map((one) => html`<div key=${one.model} class="so-far"><h3>${one.model}</h3>${one.hardness.map((each) => html`<div class="meter-row" key=${each.lens}><span class="clip">${each.lens}</span><span class="meter"><span style=${{ width: `${each.value}%` }}></span></span><span class="num">${each.value.toFixed(0)}</span><span class="small muted">${count(each.images, "image")}</span></div>`)}</div>`)
-        : html`<p class="muted">Figures appear when the first unit of work is written.</p>`}</section></div>`;
+        : state.units ? html`<${Loading} what="Reading rows" />` : html`<p class="muted">Figures appear when the first unit of work is written.</p>`}</section></div>`;
 }
 
 const stage = (state) => (state.images === null ? "Reading images" : !state.answered ? "Asking about clean images" : "In progress");
