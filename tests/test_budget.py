@@ -136,6 +136,17 @@ def test_every_lens_grows_to_the_full_run(greys: Path, tmp_path: Path, name: str
     assert sizes[0] < sizes[1] < sizes[2]
 
 
+def test_operators_without_rows_are_left_out(greys: Path, tmp_path: Path) -> None:
+    """A tenth of 2 images, 5 operators and 2 levels is so little that some operators have none."""
+    lens = {"name": "profile", "preset": "quick", "levels": 2}
+    data = {"source": str(greys), "labels": "index", "limit": 2}
+    run = brinell.run("fake:grey", data, lens=lens, budget=0.1, out=tmp_path / "run", quiet=True)
+    measured = {operator for (operator,) in run.query("select distinct operator from rows where level > 0")}
+    assert 0 < len(measured) < 5
+    assert {area["operator"] for area in run.to_json()["lenses"]["profile"]["areas"]} == measured
+    assert Path(run.report()).is_file()
+
+
 def test_every_row_stores_its_probability(greys: Path, tmp_path: Path) -> None:
     run = measure(greys, tmp_path / "run", 0.15)
     found = run.rows("select image, operator, level, inclusion from rows").fetchall()

@@ -103,7 +103,7 @@ def small(command: str) -> list[str]:
     flags = dict(SMALL.get(name, {}))
     if name in ("run", "plan") and not any(word.endswith(".yaml") and before != "--plan" for before, word in pairs(words)):
         lens = next((word for before, word in pairs(words) if before == "--lens"), "profile")
-        flags |= SMALL_LENS.get(lens, {})
+        flags |= {} if "--plan" in words else SMALL_LENS.get(lens, {})  # plans name amounts, which need all levels
     given = {word for word in words if word.startswith("--")}
     shrinking = {"--limit", "--stride", "--points", "--grid-motions", "--pairs", "--levels"}
     return [

@@ -81,6 +81,11 @@ class World:
         for text in re.findall(r"```yaml\n(.*?)```", PAGES[page], re.DOTALL):
             if "requirements:" in text:
                 (self.folder / "plan.yaml").write_text(text)
+        if page == "docs/howto/ci.md":  # photographs of ImageNet's classes
+            shutil.copy(self.folder / "net.onnx", self.folder / "model.onnx")
+            names = brinell.open_model("efficientnet_lite0").classes
+            assert names is not None
+            (self.folder / "classes.txt").write_text("\n".join(names.names))
         if page == "docs/slices.md":
             names = sorted(path.relative_to(self.folder / "photos") for path in self.folder.glob("photos/*/*.jpg"))
             rows = [f"{name},{name.parent},{('fog', 'sun')[number % 2]}" for number, name in enumerate(names)]

@@ -117,6 +117,8 @@ def _smoothed_points(run: Run) -> dict[Key, list[Point]]:
     smoothed, looks = smooth_curves(run, METRICS), read_looks(run)
     curves = {}
     for key, points in _measured_points(run, last=0).items():
+        if key not in smoothed:
+            continue  # a sample of few cells may have none of an operator
         found = {metric: estimates(curve, _most(metric)) for metric, curve in smoothed[key].items()}
         for level in range(1, len(looks[key].images)):
             look = looks[key].values[level]
