@@ -92,7 +92,7 @@ class Execution(BaseModel):
         if self.cluster is not None and self.devices is not None:
             raise ConfigError("--devices and --on can't be combined; use one of them")
         if self.device == "cpu" and self.actor_gpus:
-            raise ConfigError("--actor-gpus reserves GPUs that --device cpu doesn't use; leave it out")
+            raise ConfigError("--device cpu uses no GPU; leave out --actor-gpus")
         return self
 
     @property
