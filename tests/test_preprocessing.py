@@ -16,7 +16,9 @@ from PIL import Image
 
 import brinell
 import shapes
+from brinell.cli import sheet
 from brinell.cli.main import main
+from brinell.cli.sheet import draw_rows
 from brinell.config.model import ModelOptions
 from brinell.engine.renderer import Renderer
 from brinell.errors import ConfigError, ModelError
@@ -260,16 +262,26 @@ def test_check_finds_how_a_network_was_trained(assets: Path, tmp_path: Path, cap
     printed = capsys.readouterr()
     text = " ".join((printed.out + printed.err).split())
     assert f"use {source}&mean=0&std=0.00392157&bgr=true" in text, text
-    with Image.open(tmp_path / "check.png") as sheet:
-        assert sheet.width > 6 * 224 and sheet.height > 2 * 224
+    with Image.open(tmp_path / "check.png") as drawn:
+        assert drawn.width > 6 * 224 and drawn.height > 2 * 224
 
 
-def test_check_finds_box_formats(assets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_finds_box_formats(
+    assets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    titles: list[str] = []
+
+    def draw(rows: list[sheet.Row]) -> Image.Image:
+        titles.extend(row.title for row in rows)
+        return draw_rows(rows)
+
+    monkeypatch.setattr(sheet, "draw_rows", draw)
     source = f"onnx:{assets}/models/yolo_fastest_1.1_coco.onnx?task=detection&classes={assets}/models/coco80.txt"
     data = assets / "images" / "coco_val_128" / "instances.json"
     main(["check", f"{source}&box_format=xywh", str(data), "--limit", "6", "--out", str(tmp_path / "check.png")])
     printed = capsys.readouterr()
     assert "?box_format=xyxy&classes" in "".join((printed.out + printed.err).split())
+    assert [title.rpartition(": ")[2].rstrip("0123456789%") for title in titles] == ["F1 of boxes "] * 2
 
 
 @pytest.mark.parametrize(
@@ -302,9 +314,9 @@ def test_check_shows_masks_and_finds_a_segmenters_normalisation(tmp_path: Path, 
     assert "mean IoU" in text
     (used,) = [line for line in text.splitlines() if line.startswith("use ")]
     assert {"mean=0", "std=1", "bgr=false"} <= set(used.partition("?")[2].split("&")), used
-    with Image.open(tmp_path / "check.png") as sheet:
-        blue = np.abs(np.asarray(sheet.convert("RGB")).astype(int) - (0, 114, 178)).sum(2)
-        assert sheet.height > 2 * 320 and (blue < 90).sum() > 100, "masks lie over the images"
+    with Image.open(tmp_path / "check.png") as drawn:
+        blue = np.abs(np.asarray(drawn.convert("RGB")).astype(int) - (0, 114, 178)).sum(2)
+        assert drawn.height > 2 * 320 and (blue < 90).sum() > 100, "masks lie over the images"
 
 
 def test_check_replaces_a_wrong_layout(tmp_path: Path) -> None:

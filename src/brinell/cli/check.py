@@ -54,9 +54,13 @@ def check(
 
 def _table(found: CheckResult) -> Grid:
     ranked = sorted(found.tried[1:], key=lambda tried: tried.rank, reverse=True)[: SHOWN - 1]
-    right = {"detection": "F1 of boxes", "segmentation": "mean IoU"}.get(found.model.task, "accuracy")
     rows = [(tried.setting.title, _share(tried.right), _confidence(tried)) for tried in (found.given, *ranked)]
-    return Grid(("setting", right, "confidence"), tuple(rows))
+    return Grid(("setting", _measure(found), "confidence"), tuple(rows))
+
+
+def _measure(found: CheckResult) -> str:
+    """Return the name of what settings are ranked by."""
+    return {"detection": "F1 of boxes", "segmentation": "mean IoU"}.get(found.model.task, "accuracy")
 
 
 def _confidence(tried: Tried) -> str:
@@ -79,7 +83,8 @@ def _row(found: CheckResult, tried: Tried) -> Row:
     """Return a row of the sheet: images as a setting shows them, with the model's predictions."""
     from brinell.cli.sheet import Row
 
-    return Row(f"{tried.setting.title}: {_share(tried.right)} right", list(_cells(found, tried)))
+    shown = _share(tried.right) if tried.right is None else f"{_measure(found)} {_share(tried.right)}"
+    return Row(f"{tried.setting.title}: {shown}", list(_cells(found, tried)))
 
 
 def _cells(found: CheckResult, tried: Tried) -> Iterator[Cell]:
