@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,35 +29,47 @@ Array = NDArray[np.float64]
 
 def render_page(results: dict[str, Any]) -> str:
     """Return the page."""
-    blocks = [block for block in results["blocks"].values() if {"ours", "package", "script"} <= set(block)]
+    blocks = [block for block in results["blocks"].values() if {"ours", "package", "script", "repeated"} <= set(block)]
     if not blocks:
         raise SystemExit("no block of photographs is complete: measure some first")
     networks = results["networks"]
     both = {name: (_gather(blocks, name, ("ours",)), _gather(blocks, name, ("package", "script"))) for name in networks}
     images = next(iter(both[networks[0]][0].values())).shape[0]
+    repeated = {name: _gather(blocks, name, ("repeated",)) for name in networks}
     changed = {name: _changed_answers(*both[name]) for name in networks}
-    exact = [share for own in changed.values() for name, share in own.items() if name in EXACT]
+    redrawn = {name: _changed_answers(repeated[name], both[name][1]) for name in networks}
     template = jinja2.Template((HERE / "corruptions.md.j2").read_text(encoding="utf-8"), keep_trailing_newline=True)
     return template.render(
         images=images,
         networks=networks,
         summary=_summary(both),
-        table=_table(both),
-        exact=max(exact),
-        random=max(share for own in changed.values() for name, share in own.items() if name not in EXACT),
+        tables={name: _table(both[name], repeated[name]) for name in networks},
+        exact=max(share for own in changed.values() for name, share in own.items() if name in EXACT),
+        random=_mean(share for own in changed.values() for name, share in own.items() if name not in EXACT),
+        redrawn=_mean(share for own in redrawn.values() for share in own.values()),
         answers=images * SEVERITIES,
+        draws=_draws(results["draws"]),
+        count=results["draws"][0]["draws"],
     )
+
+
+def _mean(shares: Iterable[float]) -> float:
+    return float(np.mean(list(shares)))
+
+
+def _draws(found: list[dict[str, Any]]) -> str:
+    lines = [[str(one["photo"] + 1), str(one["severity"]), str(one["ours"]), str(one["published"])] for one in found]
+    return grid(["photograph", "severity", "brinell", "published code"], lines)
 
 
 def _gather(blocks: list[dict[str, Any]], network: str, sides: tuple[str, ...]) -> dict[str, Array]:
     """Return wrong answers (images, severities 0 to 5) by corruption; of several sides, the last that has it."""
     found = {}
     for operator in ALEXNET:
-        own = []
-        for block in blocks:
-            held = [block[side][network][operator] for side in sides if operator in block[side][network]]
-            own.append(np.array(held[-1], dtype=np.float64))
-        found[operator.partition(":")[0]] = np.concatenate(own)
+        held = [[block[side][network].get(operator) for block in blocks] for side in sides]
+        complete = [own for own in held if None not in own]
+        if complete:
+            found[operator.partition(":")[0]] = np.concatenate([np.array(own, dtype=np.float64) for own in complete[-1]])
     return found
 
 
@@ -65,6 +78,8 @@ def _errors(wrong: dict[str, Array]) -> dict[str, tuple[Array, Array]]:
     found = {}
     for operator, alexnet in ALEXNET.items():
         name = operator.partition(":")[0]
+        if name not in wrong:
+            continue
         own = wrong[name]
         relative = (own[:, 1:] - own[:, :1]).sum(1) / (SEVERITIES * (alexnet - ALEXNET_CLEAN))
         found[name] = own[:, 1:].sum(1) / (SEVERITIES * alexnet), relative
@@ -92,16 +107,25 @@ def _summary(both: dict[str, tuple[dict[str, Array], dict[str, Array]]]) -> str:
     return grid(["", "brinell", "published code", "difference [95 %]"], lines)
 
 
-def _table(both: dict[str, tuple[dict[str, Array], dict[str, Array]]]) -> str:
+def _table(sides: tuple[dict[str, Array], dict[str, Array]], repeated: dict[str, Array]) -> str:
+    """Return one network's table, with what other random numbers change in the published code alone."""
     lines = []
+    differ, redrawn = _changed_answers(*sides), _changed_answers(repeated, sides[1])
     for name in (operator.partition(":")[0] for operator in ALEXNET):
-        line = [f"`{name}`"]
-        for sides in both.values():
-            ours, theirs = (_errors(side)[name][0] for side in sides)
-            same = _changed_answers(*sides)[name]
-            line += [f"{100 * ours.mean():.1f}", f"{100 * theirs.mean():.1f}", f"{100 * same:.1f} %"]
-        lines.append(line)
-    heads = [f"{network}: {what}" for network in both for what in ("brinell", "published", "answers that differ")]
+        ours, theirs = (_errors(side)[name][0] for side in sides)
+        again = (_errors({name: repeated[name]})[name][0], redrawn[name]) if name in repeated else None
+        lines.append(
+            [
+                f"`{name}`",
+                f"{100 * ours.mean():.1f}",
+                f"{100 * theirs.mean():.1f}",
+                f"{100 * again[0].mean():.1f}" if again else "–",
+                _interval(ours - theirs),
+                f"{100 * differ[name]:.1f} %",
+                f"{100 * again[1]:.1f} %" if again else "–",
+            ]
+        )
+    heads = ["brinell", "published", "published, redrawn", "difference [95 %]", "answers that differ", "redrawn"]
     return grid(["corruption error", *heads], lines)
 
 

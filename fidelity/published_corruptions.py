@@ -45,6 +45,16 @@ def _gaussian(image: Any, sigma: Any, multichannel: bool = False, **options: Any
     return filters.gaussian(image, sigma=sigma, channel_axis=-1 if multichannel else None, **options)
 
 
+def _random_noise(image: Any, **options: Any) -> Any:
+    """Add noise as scikit-image does, by NumPy's global random numbers, as when the published code was written.
+
+    Current versions draw numbers of their own, so that no seed repeats them.
+    """
+    from skimage.util import random_noise
+
+    return random_noise(image, rng=int(np.random.randint(2**31)), **options)  # noqa: TID251, whose seed the caller sets
+
+
 @contextmanager
 def published_corruptions() -> Iterator[Any]:
     """Yield the module of the published functions, on current packages."""
@@ -63,5 +73,6 @@ def published_corruptions() -> Iterator[Any]:
     with patch.dict(sys.modules, modules), patch.object(np, "float_", np.float64, create=True):
         from imagecorruptions import corruptions
 
-        with patch.object(corruptions, "gaussian", _gaussian):
+        drawn = types.SimpleNamespace(util=types.SimpleNamespace(random_noise=_random_noise), color=corruptions.sk.color)
+        with patch.object(corruptions, "gaussian", _gaussian), patch.object(corruptions, "sk", drawn):
             yield corruptions

@@ -172,6 +172,7 @@ def test_random_corruptions_have_the_published_distribution(published: Any, name
 def test_impulse_noise_hits_as_many_values_as_the_published_one(published: Any, severity: int) -> None:
     """As many become white as black, in each channel by itself."""
     clean = photograph().clamp(1, 254)
+    np.random.seed(severity)  # of the published code
     shares = []
     for changed in (ours("impulse_noise", clean, severity), theirs(published, "impulse_noise", clean, severity)):
         changed = np.uint8(changed)
@@ -179,7 +180,8 @@ def test_impulse_noise_hits_as_many_values_as_the_published_one(published: Any, 
         assert ((changed == clean[0].permute(1, 2, 0).numpy()) | black | white).all()
         shares.append([black.mean(), white.mean(), (black | white).any(-1).mean(), (black | white).all(-1).mean()])
     here, there = np.array(shares)
-    noise = np.sqrt(2 * there * (1 - there) / SIDE**2)
+    share = (here + there) / 2  # of both, since a single one may be 0: few pixels are hit in all channels
+    noise = np.sqrt(2 * share * (1 - share) / SIDE**2)
     assert (np.abs(here - there) <= 4.5 * noise).all(), shares
 
 
