@@ -12,12 +12,25 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks import estimates, fragility, geometry, highlights, knob, memory, operators, processor, report, viewer
+from benchmarks import (
+    corruptions,
+    estimates,
+    fragility,
+    geometry,
+    highlights,
+    knob,
+    memory,
+    operators,
+    processor,
+    report,
+    viewer,
+)
 from benchmarks.page import render_page
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
 SECTIONS = {
+    "corruptions_cpu": corruptions.measure,
     "estimates": estimates.measure,
     "fragility": fragility.measure,
     "highlights": highlights.measure,

@@ -28,7 +28,7 @@ SIDE = 224
 def peers(images: Tensor, source: Path | None) -> dict[str, Corrupt]:
     """Return what other packages do with images; a KeyError says that a package doesn't have a corruption."""
     pictures = list(images.permute(0, 2, 3, 1).contiguous().numpy())
-    _put_back()
+    put_back()
     found: dict[str, Corrupt] = {}
     for package, changes in (("albumentations", _albumentations), ("nrtk", _nrtk)):
         if importlib.util.find_spec(package):
@@ -53,8 +53,8 @@ def peers(images: Tensor, source: Path | None) -> dict[str, Corrupt]:
     return found
 
 
-def _put_back() -> None:
-    """Put back names that current packages no longer have."""
+def put_back() -> None:
+    """Put back names that imgcorr and imagecorruptions ask for and current packages no longer have."""
     from scipy import ndimage
 
     def resource_filename(package: str, name: str) -> str:

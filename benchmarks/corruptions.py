@@ -2,9 +2,10 @@
 
 Compares with other packages (`corruption_peers`) where they are installed, and with a checkout of imagecorruptions in
 FOLDER, on one core; on an accelerator there are no peers. torchvision needs the environment of `make test-zoo`, with
-benchmarks/requirements.txt and `--data` of one's own. Each figure is the mean over severities 1 to 5 of the best of several
-rounds, in which the packages alternate, of 224×224 images. Times on a CPU are CPU times, so that other programs matter
-less. Writes benchmarks/results/corruptions_DEVICE.json.
+benchmarks/requirements.txt and `--data` of one's own; OPENBLAS_NUM_THREADS=1 keeps other packages on one core. Each figure
+is the mean over severities 1 to 5 of the best of several rounds, in which the packages alternate, of 224×224 images. Times
+on a CPU are CPU times, so that other programs matter less. Writes benchmarks/results/corruptions_DEVICE.json. `make bench`
+measures the same on a CPU if BRINELL_IMAGECORRUPTIONS is that FOLDER.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import cv2
 import torch
@@ -27,23 +29,40 @@ from brinell.perturb.corruptions.severity import CORRUPTIONS, STANDARD
 from brinell.perturb.operator import find_operator
 
 RESULTS = Path(__file__).parent / "results"
-ROUNDS, CPU_BATCH, BATCH, FEW = 3, 8, 512, 2  # packages without batches get few images
+SOURCE = "BRINELL_IMAGECORRUPTIONS"  # environment variable: a checkout of bethgelab/imagecorruptions
+ROUNDS, CPU_BATCH, BATCH, FEW = 5, 8, 512, 2  # packages without batches get few images
 
 
 def main() -> None:
-    """Measure, print and store the rates."""
+    """Measure and store the rates."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--source", type=Path)
     parser.add_argument("--data", default="demo-photos")
     options = parser.parse_args()
+    device = torch.device(options.device)
+    content = measure_rates(device, options.source, options.data)
+    (RESULTS / f"corruptions_{device.type}.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+def measure() -> dict[str, Any]:
+    """Return the rates on a CPU; the stored ones if SOURCE names no checkout of imagecorruptions."""
+    source = os.environ.get(SOURCE)
+    if source is None:
+        print(f"{SOURCE} names no checkout of imagecorruptions: its figures stay as they are")
+        stored: dict[str, Any] = json.loads((RESULTS / "corruptions_cpu.json").read_text())
+        return stored
+    return measure_rates(torch.device("cpu"), Path(source), "demo-photos")
+
+
+def measure_rates(device: torch.device, source: Path | None, data: str) -> dict[str, Any]:
+    """Measure and print the rates of all packages that are installed."""
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
-    device = torch.device(options.device)
-    images = photographs(options.data, CPU_BATCH if device.type == "cpu" else BATCH).to(device)
+    images = photographs(data, CPU_BATCH if device.type == "cpu" else BATCH).to(device)
     ways = {"brinell": (len(images), ours(images))}
     if device.type == "cpu":
-        ways |= {name: (FEW, way) for name, way in peers(images[:FEW], options.source).items()}
+        ways |= {name: (FEW, way) for name, way in peers(images[:FEW], source).items()}
     rates: dict[str, dict[str, float]] = {}
     for name in CORRUPTIONS:
         rates[name] = _rates(ways, name, device)
@@ -55,7 +74,7 @@ def main() -> None:
         if all(package in rates[name] for name in standard)
     }
     print("harmonic mean over the 15:", {package: round(rate) for package, rate in means.items()})
-    content = {
+    return {
         "device": str(device),
         "batch": len(images),
         "load": round(os.getloadavg()[0], 1),
@@ -64,7 +83,6 @@ def main() -> None:
         "rates": rates,
         "means": means,
     }
-    (RESULTS / f"corruptions_{device.type}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
 def photographs(data: str, count: int) -> Tensor:

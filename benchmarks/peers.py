@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.corruption_peers import put_back
+
 Batch = Callable[[Tensor], object]
 
 
@@ -19,6 +21,7 @@ def peers() -> dict[str, dict[str, Batch]]:
     """Return functions on batches of uint8 images, by operator and package."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        put_back()
         import imgcorr
         import kornia
         from nrtk.impls.perturb_image.photometric import blur, enhance, noise
