@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -14,7 +17,7 @@ from brinell.engine.journal import Journal
 from brinell.engine.progress import Silent
 from brinell.runs.schema import Unit
 from brinell.runs.store import Store
-from brinell.runs.tables import pack
+from brinell.runs.tables import pack, read_parquet
 from conftest import PLAIN
 
 DAMAGE = {
@@ -146,3 +149,20 @@ def test_checksums_are_of_every_picture(greys: Path, tmp_path: Path) -> None:
     known = json.loads((tmp_path / "run" / "checksums.json").read_bytes())
     pictures = {path.relative_to(tmp_path / "run").as_posix() for path in (tmp_path / "run" / "exhibits").rglob("*.webp")}
     assert pictures and set(known) == pictures | {"exhibits.json"}
+
+
+def test_every_byte_of_a_table_counts(greys: Path, tmp_path: Path) -> None:
+    """Pages, footers, names of columns, statistics, and the checksum itself."""
+    run = measure(greys, tmp_path / "run")
+    data = next(Path(run.folder, "rows").rglob("*.parquet")).read_bytes()
+    assert read_parquet(pack(read_parquet(data), "another run")).equals(read_parquet(data))
+    mark = data.rindex(b"checksum")
+    for place in {*range(0, len(data), 37), *range(mark - 2, mark + 44)}:
+        with pytest.raises(ValueError, match=r"checksum|damaged"):
+            read_parquet(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+
+
+def test_tables_of_earlier_versions_are_read() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"x": [1, 2]}), sink, write_page_checksum=True)
+    assert read_parquet(sink.getvalue()).num_rows == 2

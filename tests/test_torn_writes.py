@@ -1,4 +1,4 @@
-"""What commands write appears whole: exports that are stopped while they write, and a dataset killed at its very end."""
+"""What commands write appears whole: exports that are stopped, and datasets killed at their first or last write."""
 
 from __future__ import annotations
 
@@ -39,11 +39,16 @@ def test_an_export_has_its_name_when_it_is_whole(
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_a_dataset_that_was_killed_after_its_last_write_is_complete(
+def test_a_dataset_that_was_killed_at_its_first_or_last_write_is_written(
     shared_greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = measured("fake:grey:0.25", shared_greys, tmp_path / "run", operators=["fade_black"], levels=6)
     curated(run, tmp_path / "whole" / "set")
+    half = tmp_path / "half" / "set" / ".unfinished.0123.part"  # killed while it wrote its first file
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"0")
+    curated(run, half.parent)
+    assert same_files(tmp_path / "whole", tmp_path / "half") and not half.exists()
 
     def killed(store: Store, *names: str) -> None:
         raise KeyboardInterrupt

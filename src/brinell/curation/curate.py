@@ -31,6 +31,7 @@ from brinell.errors import RunError
 from brinell.lenses.sample import sampled_cells
 from brinell.models.model import Model
 from brinell.pictures import encode_image
+from brinell.runs.files import HALF_WRITTEN
 from brinell.runs.run import Run
 from brinell.runs.store import Store
 from brinell.versions import package_version
@@ -135,6 +136,7 @@ def require_empty(out: Store) -> None:
         existing = out.fs.ls(out.path(), detail=False) if out.exists() else []
     except NotADirectoryError:
         existing = [out.path()]
+    existing = [path for path in existing if not path.endswith(HALF_WRITTEN)]  # of one that was killed before it began
     if existing and not (out.exists(UNFINISHED) or out.exists(*FINISHED)):
         raise RunError(f"{out.url} is not empty; choose another folder with -o, or empty it first")
 
@@ -162,7 +164,7 @@ class _Dataset:
         if not out.exists(UNFINISHED):
             out.write(self._identity(), UNFINISHED)
         for path in out.fs.find(out.path()):
-            if path.endswith(".part"):
+            if path.endswith(HALF_WRITTEN):
                 out.fs.rm_file(path)
 
     def finish(self) -> None:

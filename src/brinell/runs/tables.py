@@ -1,7 +1,8 @@
 """Tables of a run: Parquet files that name the run they belong to, and show when they are damaged; and their DuckDB tables.
 
-Each page of a column has a checksum. The metadata of a file holds `run`, the digest of the run's identity, and `files`, the
-digests of other files that its rows refer to; of a sampled unit also `share`, the share of its queries that were made.
+The metadata of a file holds `checksum`, that of the whole file with zeros in its place; `run`, the digest of the run's
+identity; and `files`, the digests of other files that its rows refer to; of a sampled unit also `share`, the share of its
+queries that were made. Each page of a column has a checksum, too, which is all that files of earlier versions have.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from brinell.runs.schema import Schema, empty_sql
 if TYPE_CHECKING:
     import pyarrow as pa  # imported where it is needed: a summary is read without
 
-_RUN, _FILES, _SHARE = b"run", b"files", b"share"
+_RUN, _FILES, _SHARE, _CHECKSUM = b"run", b"files", b"share", b"checksum"
+_MARK, _UNKNOWN = b"brinell:blake2b:", b"0" * 16  # how a checksum begins in a file, and what stands in its place
 
 
 def pack(table: pa.Table, run: str | None) -> bytes:
@@ -30,13 +32,21 @@ def pack(table: pa.Table, run: str | None) -> bytes:
     repeating = [field.name for field in table.schema if not pa.types.is_list(field.type)]  # boxes hardly ever do
     metadata = {**(table.schema.metadata or {}), **({} if run is None else {_RUN: run.encode()})}
     pq.write_table(
-        table.replace_schema_metadata(metadata or None),
+        table.replace_schema_metadata({**metadata, _CHECKSUM: _MARK + _UNKNOWN}),
         sink,
         compression="zstd",
         use_dictionary=repeating,
         write_page_checksum=True,
     )
-    return bytes(sink.getvalue().to_pybytes())
+    before, after = _around_checksum(sink.getvalue().to_pybytes())
+    return before + digest(before + _UNKNOWN + after).encode() + after
+
+
+def _around_checksum(data: bytes) -> tuple[bytes, bytes]:
+    """Return what is before the checksum of a file and what is after it; all and nothing if it has none."""
+    start = data.rfind(_MARK)
+    end = start + len(_MARK)
+    return (data, b"") if start < 0 else (data[:end], data[end + len(_UNKNOWN) :])
 
 
 def read_parquet(data: bytes) -> pa.Table:
@@ -44,10 +54,16 @@ def read_parquet(data: bytes) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    before, after = _around_checksum(data)
+    if before != data and data != before + digest(before + _UNKNOWN + after).encode() + after:
+        raise ValueError("not the file that was written: its checksum differs")
     try:  # read_table imports more than it reads
-        return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
+        table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"not a Parquet file, or a damaged one: {error}") from error
+    if before == data and _CHECKSUM in (table.schema.metadata or {}):
+        raise ValueError("not the file that was written: its checksum can't be read")
+    return table
 
 
 def run_of(metadata: Mapping[bytes, bytes] | None) -> str | None:
