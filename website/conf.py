@@ -28,6 +28,7 @@ html_title = f"brinell {version}"
 html_theme_options = {"navigation_with_keys": True}
 html_copy_source = False
 html_show_copyright = False
+html_show_search_summary = False  # a browser loads no pages for it from a folder
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
