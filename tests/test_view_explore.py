@@ -172,6 +172,11 @@ def test_a_run_in_progress_is_watched(chromium: Any, viewed_run: brinell.Run, tm
         assert done == total - 1
         hidden.write_bytes(content)
         wait_until(page, f"[...document.querySelectorAll('.jobs .num')].some((e) => e.innerText === '{total} / {total}')")
+        assert "units/min" in page.locator(".tiles").inner_text()
+        manifest["finished"] = True
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        page.get_by_role("heading", name="Finished").wait_for(timeout=180_000)
+        assert "units/min" not in page.locator(".tiles").inner_text(), "times of files say nothing about a copied run"
         page.close()
 
 

@@ -51,8 +51,8 @@ function Following({ run, bundle }) {
       <p class="tiles">
         <span><strong>${state.images === null ? "–" : state.images.toLocaleString("en")}</strong> images</span>
         <span><strong>${state.units}</strong>${total > state.units ? ` of ${total}` : ""} units of work</span>
-        <span><strong>${state.per_minute === null ? "–" : state.per_minute < 10 ? state.per_minute.toFixed(1) : Math.round(state.per_minute)}</strong> units/min</span>
-        <span><strong>${state.finished ? "0 s" : state.seconds_left === null ? "–" : clock(state.seconds_left)}</strong> ${state.finished || !state.lenses_left ? "left" : `left of what has begun; ${count(state.lenses_left, "job")} to come`}</span></p>
+        ${!state.finished && html`<span><strong>${state.per_minute === null ? "–" : state.per_minute < 10 ? state.per_minute.toFixed(1) : Math.round(state.per_minute)}</strong> units/min</span>
+        <span><strong>${state.seconds_left === null ? "–" : clock(state.seconds_left)}</strong> ${state.lenses_left ? `left of what has begun; ${count(state.lenses_left, "job")} to come` : "left"}</span>`}</p>
       ${!state.finished && state.idle > 300 && html`<p class="note">Nothing was written for ${clock(state.idle)}. If the run was interrupted, rerun its command to resume.</p>`}
       <ul class="jobs">${state.jobs.map((job) => html`<li key=${`${job.lens} ${job.model}`}><span class="clip">${job.lens}</span><span class="clip muted">${job.model}</span>
         <span class="meter" role="progressbar" aria-label=${`${job.lens}, ${job.model}`} aria-valuemin="0" aria-valuemax=${job.total || job.done || 1} aria-valuenow=${job.done}><span style=${{ width: `${job.total ? (100 * job.done) / job.total : state.finished && job.done ? 100 : 0}%` }}></span></span>
