@@ -268,6 +268,20 @@ def test_frugal_by_default() -> None:
     assert load_config({"model": "fake:grey", "data": "x"}).budget is None
 
 
+def test_two_operators_under_the_default_budget(classes: Path, tmp_path: Path) -> None:
+    """Without scores there is nothing to average but accuracy; a warning would be an error here."""
+    photos = tmp_path / "photos" / "light"
+    photos.mkdir(parents=True)
+    for index in range(4):
+        Image.fromarray(np.full((32, 32, 3), 180 + 20 * index, np.uint8)).save(photos / f"{index}.png")
+    with listening(ollama) as server:
+        source = f"chat:{server.url.removesuffix('/predict')}/v1?model=tiny&classes={classes}&size=32&resize=stretch"
+        lens = {"name": "profile", "operators": ["fade_black", "noise"]}
+        run = brinell.run(source, {"source": str(photos.parent)}, lens=lens, out=tmp_path / "run", quiet=True)
+    assert run.sampled and "average" in str(run.summary())
+    assert run.rows("select count(*) from rows where probability is not null").fetchall() == [(0,)]
+
+
 def test_free_answers(tmp_path: Path) -> None:
     (tmp_path / "question.txt").write_text("What is in the image?\n")
 

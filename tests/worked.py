@@ -41,6 +41,8 @@ def labels(text: str) -> list[str]:
         if line.startswith("──") and number:
             found.append(" ".join(lines[number - 1].split()))
             for row in lines[number + 1 :]:
+                if row.startswith("  ") and row.strip():
+                    continue  # the rest of a cell
                 if not re.match(r"\S.*?  ", row):
                     break
                 found.append(re.split(r" {2,}", row)[0])

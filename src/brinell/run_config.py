@@ -88,7 +88,7 @@ def _spare(value: dict[str, Any]) -> dict[str, Any]:
     lenses = value.get("lenses", [default_lens()])
     if isinstance(lenses, (list, tuple)):
         value["lenses"] = [_spare_lens(lens) for lens in lenses]
-    return {"budget": COSTLY_BUDGET, **value}
+    return value if value.get("budget") is not None else {**value, "budget": COSTLY_BUDGET}
 
 
 def _spare_lens(lens: Any) -> Any:

@@ -56,7 +56,14 @@ STAND_INS = {
     "--devices 0-7": "--devices cpu,cpu",
 }
 SERVICE = re.compile(r"(?<=--model )http://127\.0\.0\.1:\d+")  # a server of `brinell serve`, at a free port
-NOT_OURS = ("make ", "pip install ", "python .ci/", "sbatch ", "transformers serve ")  # CI runs make's targets
+NOT_OURS = (
+    "make ",
+    "pip install ",
+    "python .ci/",
+    "sbatch ",
+    "transformers serve ",
+    "llama-server ",
+)  # CI runs make's targets
 #: flags that make a command small, unless the page gives a value; the last one given counts
 SMALL = {
     "run": {"--limit": "2"},

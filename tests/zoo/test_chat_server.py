@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -18,11 +19,10 @@ from torch import Tensor
 
 import brinell
 from brinell.classes import NO_ANSWER
-from brinell.cli.main import main
+from worked import execute, labels, shown
 
 transformers = pytest.importorskip("transformers", reason="needs transformers: make test-zoo", exc_type=ImportError)
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("answer_cache")]
-PAGE = Path(__file__).parents[2] / "docs" / "remote.md"
 LLAMA = """
 import sys, time, xllamacpp
 options = xllamacpp.CommonParams()
@@ -103,17 +103,23 @@ def test_a_server_without_probabilities(transformers_server: str, here: Path) ->
     assert model.predict(greys(230, 20, 180, 60)).argmax(1).tolist() == [0, 1, 0, 1]
 
 
-def test_the_command_of_the_page(transformers_server: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As it is printed, but for the port, and with as few levels as its budget leaves."""
-    section = PAGE.read_text().partition("## Chat models")[2]
-    found = re.search(r"^brinell run --model '(chat:\S+)' --data photos (.*?) +#", section, re.MULTILINE)
-    assert found is not None
-    model = found[1].replace("http://127.0.0.1:8765/v1", transformers_server)
-    main(["run", "--model", model, "--data", "photos", *found[2].split(), "--levels", "4", "--out", "run"])
-    printed = capsys.readouterr()
-    assert "llava: 0 of " in printed.out + printed.err
-    run = brinell.Run("run")
-    assert run.rows("select count(*), bool_and(correct) from rows where level = 0").fetchall()[0][1]
+def test_the_command_of_the_page(transformers_server: str, here: Path) -> None:
+    """As it is printed, but for the port."""
+    (_, command), _ = shown("docs/remote.md", "transformers serve")
+    printed = execute(here, [*shlex.split(at(transformers_server, command), comments=True)[1:], "--out", "run"])
+    assert "llava: 0 of " in printed and {"fade to black", "random noise"} <= set(labels(printed)), printed
+    assert brinell.Run("run").rows("select bool_and(correct) from rows where level = 0").fetchall() == [(True,)]
+
+
+def test_the_command_for_free_answers(llama_server: str, here: Path) -> None:
+    (here / "question.txt").write_text(tiny_llava.PROMPT)
+    (_, command), expected = shown("docs/remote.md", "llama-server")
+    printed = execute(here, [*shlex.split(at(llama_server, command), comments=True)[1:], "--limit", "2"])
+    assert labels(expected) and set(labels(expected)) <= set(labels(printed)), printed
+
+
+def at(url: str, command: str) -> str:
+    return re.sub(r"http://127\.0\.0\.1:\d+/v1", url, command)
 
 
 def test_probabilities_are_those_of_the_network(

@@ -61,7 +61,9 @@ def mean_curve(curves: list[Smoothed]) -> Smoothed:
             np.pad(each, [(0, 0)] * (each.ndim - 1) + [(0, most - each.shape[-1])], constant_values=np.nan)
             for each in parts
         ]
-        found: Array = np.nanmean(padded, axis=0)
+        known = ~np.isnan(padded)
+        totals, counts = np.where(known, padded, 0.0).sum(0), known.sum(0)
+        found: Array = np.divide(totals, counts, out=np.full_like(totals, np.nan), where=counts > 0)  # NaN without scores
         return found
 
     return Smoothed(average("value"), average("errors"), average("loads"))
