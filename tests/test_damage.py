@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import brinell
+from brinell.cli.main import main
 from brinell.engine.journal import Journal
 from brinell.engine.progress import Silent
 from brinell.runs.schema import Unit
@@ -149,6 +150,21 @@ def test_checksums_are_of_every_picture(greys: Path, tmp_path: Path) -> None:
     known = json.loads((tmp_path / "run" / "checksums.json").read_bytes())
     pictures = {path.relative_to(tmp_path / "run").as_posix() for path in (tmp_path / "run" / "exhibits").rglob("*.webp")}
     assert pictures and set(known) == pictures | {"exhibits.json"}
+
+
+@pytest.mark.parametrize("name", ["samples.parquet", "clean.parquet"])
+def test_the_command_repairs_what_its_estimate_reads(
+    name: str, greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["run", "--model", "fake:grey:0.25", "--data", str(greys), "--labels", "index", "--operator", "noise",
+             "--levels", "2", "--yes", "--out", str(tmp_path / "run")]  # fmt: skip
+    main(given)
+    file = tmp_path / "run" / name
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    main(given)
+    assert f"{name} is damaged; computing it again" in " ".join(capsys.readouterr().err.split())
+    assert read_parquet(file.read_bytes()).equals(read_parquet(whole))
 
 
 def test_every_byte_of_a_table_counts(greys: Path, tmp_path: Path) -> None:

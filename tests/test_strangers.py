@@ -144,6 +144,16 @@ def test_malformed_annotations(text: str, problem: str, greys: Path) -> None:
     assert "\n" not in str(refused.value)
 
 
+def test_names_that_no_file_can_have(greys: Path) -> None:
+    """One that is too long, and one of several lines, which an error gives in one."""
+    text = coco(images=[{"id": 1, "file_name": "x" * 5000}])
+    with pytest.raises(brinell.errors.UnreadableImage, match="File name too long"):
+        open_dataset(write(greys / "instances.json", text))[0]
+    data = open_dataset(write(greys / "labels.jsonl", json.dumps({"file_name": "a\nb.png", "label": 1})))
+    with pytest.raises(brinell.errors.UnreadableImage, match=r"a b\.png: No such file"):
+        data[0]
+
+
 def test_labels_of_several_dimensions_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", images=np.zeros((3, 8, 8, 3), np.uint8), labels=np.eye(3))
     with pytest.raises(BrinellError, match=r"expected one label per image, shape \(3,\), got labels of shape \(3, 3\)"):

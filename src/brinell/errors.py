@@ -45,7 +45,7 @@ class UnreadableImage(DataError):
     """An image that can't be decoded."""
 
     def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name}: {problem}")
+        super().__init__(" ".join(f"{name}: {problem}".splitlines()))  # a name may have several lines
         self.name, self.problem = name, problem
 
 

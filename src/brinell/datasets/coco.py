@@ -63,6 +63,14 @@ def open_instances(folder: Path, options: DataOptions) -> Coco:
     return open_coco(folder / "instances.json", options)
 
 
+def _is_file(path: Path) -> bool:
+    """Whether there is a file; a name that can't be one, because it is too long, is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def open_coco(path: Path, options: DataOptions) -> Coco:
     """Open an annotation file. Images are in `options.images`, next to the file, or in a folder `images` next to it."""
     content = _read(path)
@@ -74,7 +82,7 @@ def open_coco(path: Path, options: DataOptions) -> Coco:
     folders = [path.parent, path.parent / "images", path.parent.parent / "images"]
     if options.images:
         folders = [Path(options.images)]
-    root = max(folders, key=lambda folder: sum((folder / entry["file_name"]).is_file() for entry in entries[:SEARCHED]))
+    root = max(folders, key=lambda folder: sum(_is_file(folder / entry["file_name"]) for entry in entries[:SEARCHED]))
     names = tuple(str(category["name"]) for category in categories)
     licences = {licence.get("id"): licence for licence in content.get("licenses") or []}
     return Coco(path.parent.resolve().name, root, entries, boxes, box_classes, names, licences, path)

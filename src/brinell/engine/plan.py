@@ -26,7 +26,8 @@ from brinell.engine.tuning import measured_rate, measured_speed
 from brinell.errors import BrinellError, UnreadableImage
 from brinell.models.model import Model
 from brinell.run_config import RunConfig
-from brinell.runs.store import Store
+from brinell.runs.integrity import read_table
+from brinell.runs.store import Store, digest_of
 
 BYTES_PER_ROW = 42  # of a profile in Parquet, as measured on 300 ImageNet images
 BYTES_PER_DETECTION = 19  # as measured on COCO images
@@ -192,9 +193,12 @@ def _left(store: Store, config: RunConfig, jobs: list[Job]) -> list[float] | Non
     """Return the share of each job's trials that are still to do; None in a folder that holds nothing yet."""
     if not store.exists("manifest.json") or not store.measured():
         return None
-    if not store.exists("samples.parquet") or not store.exists("clean.parquet"):
+    manifest = store.manifest()
+    store.run = digest_of(manifest)
+    (samples, _), (clean, _) = (read_table(store, name) for name in ("samples", "clean"))
+    if samples is None or clean is None:  # or damaged: the run computes them again
         return None
-    kept, manifest = kept_entries(store.table("samples"), store.table("clean")), store.manifest()
+    kept = kept_entries(samples, clean)
     wanted = wanted_of(config, work_of(jobs, kept), manifest)
     return [share_left(store, job, kept, wanted) for job in jobs]
 
