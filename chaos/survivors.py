@@ -57,4 +57,12 @@ REASONS: dict[tuple[str, str], str] = {
     ("brinell.runs.ranking", "line 65: 0 → 1"): "equivalent: rows come by mean and name, so the extreme is the first",
     ("brinell.runs.ranking", "line 66: 1 → 2"): "equivalent: a difference over two images is never clear",
     ("brinell.runs.ranking", "line 66: Gt → GtE (2)"): "equivalent: no difference is never clear",
+    (
+        "brinell.runs.statistics",
+        "line 110: 1.0 → 2.0",
+    ): "equivalent: without spread, the bound on this side is 0 or 1 in any case",
+    (
+        "brinell.runs.statistics",
+        "line 128: LtE → Lt",
+    ): "equivalent: at 25 observations Wilson's interval already reaches farther",
 }

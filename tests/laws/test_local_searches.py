@@ -132,7 +132,7 @@ def test_windows_shrink_to_a_share_or_by_two_pixels() -> None:
     assert Descent(2).offsets(2).tolist() == [[x, y] for x in (0, 1, 2) for y in (0, 1, 2)]
     assert Descent(3).offsets(1).tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
     assert Descent().beam == 500 and Descent().step == 0.8
-    assert len(Descent(1.0).offsets(4)) == 5, "the whole side is a share, not a number of pixels"
+    assert len(Descent(1.0).offsets(4)) == 5 and Descent(1.0).side(9) == 7, "the whole side is a share, no number of pixels"
     assert [Descent(2).generations(SMALLEST + more) for more in (5, 4, 0, -1)] == [3, 3, 1, 0]
     assert len(Windows(torch.zeros(3), torch.zeros(3, 2), torch.zeros(3))) == 3
 
