@@ -17,7 +17,7 @@ from typing import Any
 import brinell
 from brinell.api import open_setup
 from brinell.config.execution import Execution
-from brinell.engine.plan import plan
+from brinell.engine.estimates.plan import plan
 from brinell.engine.runner import execute
 
 MODEL, IMAGES, ROUNDS = "efficientnet_lite0", 16, 3

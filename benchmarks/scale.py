@@ -1,7 +1,7 @@
 """Large runs on paper, from measured rates, and a simulation of many workers: `python -m benchmarks.scale` writes the page.
 
 Nothing large is run. Workers are simulated; who measures what is decided by the code that real runs use
-(`engine/schedule.py` for `--devices`, `config/part.py` for `--part`).
+(`engine/workers/schedule.py` for `--devices`, `config/part.py` for `--part`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 import jinja2
 
 from brinell.config.part import owners
-from brinell.engine.schedule import Schedule
+from brinell.engine.workers.schedule import Schedule
 from brinell.runs.status import RECENT
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "scale.md"
-ROW = 42  # bytes, as measured (engine/plan.py)
-MAP_ROWS = 8  # rows for each image and window size (engine/plan.py: ROWS_OF_MAPS)
+ROW = 42  # bytes, as measured (engine/estimates/plan.py)
+MAP_ROWS = 8  # rows for each image and window size (engine/estimates/plan.py: ROWS_OF_MAPS)
 ENTRIES, SIMULATED = HERE / "results" / "entries.json", HERE / "results" / "simulation.json"
 DEVICES = (1, 8, 64, 1000)
 

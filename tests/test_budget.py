@@ -13,7 +13,7 @@ import pytest
 
 import brinell
 from brinell.config.budget import Budget
-from brinell.engine.growth import Check, _time_left
+from brinell.engine.early_stop import Check, _time_left
 from brinell.errors import BrinellError
 from brinell.lenses.sample import _describe_part, describe_sample
 from brinell.validation import validate

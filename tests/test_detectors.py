@@ -18,7 +18,7 @@ import brinell
 from brinell.api import open_setup
 from brinell.config.data import DataOptions
 from brinell.datasets.objects import ObjectRule, object_rule
-from brinell.engine.plan import plan
+from brinell.engine.estimates.plan import plan
 from brinell.lenses.profile.precision import evaluate
 from brinell.types import Sample
 from conftest import PLAIN

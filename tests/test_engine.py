@@ -17,8 +17,8 @@ from torch import Tensor, nn
 import brinell
 from brinell.criteria.criterion import find_criterion
 from brinell.engine import progress, tuning, units
+from brinell.engine.estimates.plan import plan
 from brinell.engine.evaluator import Evaluator
-from brinell.engine.plan import plan
 from brinell.engine.probes import REPEATED
 from brinell.engine.progress import reporter
 from brinell.engine.runner import execute

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 import brinell
 from brinell.api import open_setup
 from brinell.cli.main import main
-from brinell.engine import pace
-from brinell.engine import plan as planning
-from brinell.engine.costs import budget_table, cheaper_line, estimate_line, format_time, rounded
+from brinell.engine.estimates import plan as planning
+from brinell.engine.estimates import probe as pace
+from brinell.engine.estimates.plan import Cost, Plan, plan, plan_run
+from brinell.engine.estimates.text import budget_table, cheaper_line, estimate_line, format_time, rounded
 from brinell.engine.evaluator import Evaluator
-from brinell.engine.plan import Cost, Plan, plan, plan_run
 from brinell.engine.runner import execute
 from brinell.engine.setup import RunSetup
 from brinell.lenses.method import Trials
@@ -192,7 +192,7 @@ def test_numbers_for_people() -> None:
 def long(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with `greys`, in which every run takes more than an hour."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("brinell.engine.costs.HOUR", 1e-9)
+    monkeypatch.setattr("brinell.engine.estimates.text.HOUR", 1e-9)
     return tmp_path
 
 

@@ -58,9 +58,7 @@ def test_paid_queries_stop_at_once(how: str, number: int, greys: Path, tmp_path:
             time.sleep(0.02)
         sent = len(server.requests)
         process.send_signal(number)
-        _, error = process.communicate(
-            timeout=20
-        )  # before a response (30 s) or the last of five retries (20 s each)
+        _, error = process.communicate(timeout=20)  # before a response (30 s) or the last of five retries (20 s each)
         assert process.returncode == 130, error
         assert error.splitlines()[-1] == "Interrupted; rerun to resume."
         time.sleep(0.3)

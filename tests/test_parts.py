@@ -14,7 +14,7 @@ import brinell
 from brinell.cli.main import main
 from brinell.config.part import PartOfRun, owners, parse_part, scheduled_part
 from brinell.engine import measuring
-from brinell.engine.pieces import shared_table
+from brinell.engine.parts.tables import shared_table
 from brinell.errors import BrinellError
 from brinell.runs.parts import PartFile, read_records
 from brinell.runs.store import Store

@@ -9,7 +9,7 @@ from benchmarks.scale import PAGE, Fleet, render, simulate_parts, simulate_sched
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brinell.engine.schedule import ATTEMPTS, SOON, Exhausted, Schedule
+from brinell.engine.workers.schedule import ATTEMPTS, SOON, Exhausted, Schedule
 
 
 def test_the_task_of_a_lost_worker_is_next() -> None:

@@ -12,14 +12,15 @@ import pytest
 import brinell
 from brinell.config.devices import parse_devices
 from brinell.config.execution import Execution
-from brinell.engine import schedule, spread
-from brinell.engine.crew import Event, Processes
-from brinell.engine.on_ray import _reason, divide
-from brinell.engine.schedule import Schedule
 from brinell.engine.setup import assemble, jobs_of
 from brinell.engine.shards import Entry
 from brinell.engine.units import measured_sizes
-from brinell.engine.worker import ShardTask
+from brinell.engine.workers import coordinator as spread
+from brinell.engine.workers import schedule
+from brinell.engine.workers.processes import Event, Processes
+from brinell.engine.workers.ray_actors import _reason, divide
+from brinell.engine.workers.schedule import Schedule
+from brinell.engine.workers.worker import ShardTask
 from brinell.errors import BrinellError, MissingExtra, RunError
 from brinell.run_config import RunConfig
 from test_budget import same
@@ -152,7 +153,7 @@ def test_without_ray_the_command_that_installs_it_is_named(
 
 
 def test_an_actor_sets_its_threads_before_torch_is_imported() -> None:
-    code = "import sys, brinell.engine.on_ray; sys.exit('torch' in sys.modules)"
+    code = "import sys, brinell.engine.workers.ray_actors; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -27,8 +27,8 @@ from brinell.curation.curate import curate as curate_runs
 from brinell.curation.options import CurateOptions
 from brinell.datasets.sources import open_dataset
 from brinell.engine.checks import check_config
-from brinell.engine.costs import describe_cost
-from brinell.engine.growth import Check, Sampled, StoppingRule
+from brinell.engine.early_stop import Check, Sampled, StoppingRule
+from brinell.engine.estimates.text import describe_cost
 from brinell.engine.messages import log_to
 from brinell.engine.progress import Reporter, reporter
 from brinell.engine.runner import execute

@@ -16,14 +16,14 @@ import pytest
 from PIL import Image
 
 import brinell
-from brinell.engine import on_ray
-from brinell.engine.worker import ShardTask
+from brinell.engine.workers import ray_actors as on_ray
+from brinell.engine.workers.worker import ShardTask
 from test_budget import same
 from test_parts import PLAIN, PROFILE, measure
 
 ray = pytest.importorskip("ray", reason="needs ray: make test-zoo", exc_type=ImportError)
 
-from brinell.engine.on_ray import Actors  # noqa: E402
+from brinell.engine.workers.ray_actors import Actors  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -50,7 +50,7 @@ def test_actors_give_the_rows_of_one_process_and_one_may_die(
         plain_send(self, worker, task)
 
     monkeypatch.setattr(Actors, "send", kill_at_the_second_task)
-    monkeypatch.setattr("brinell.engine.schedule.LATE", float("inf"))  # no task gets a second worker because it is slow
+    monkeypatch.setattr("brinell.engine.workers.schedule.LATE", float("inf"))  # a slow task gets no second worker
     execution = PLAIN.model_copy(update={"cluster": "ray", "actors": actors})
     joint = brinell.run("fake:grey", greys, lens=PROFILE, out=tmp_path / "joint", execution=execution, quiet=True)
     assert len(sent) == 7 and len(set(sent)) == 6 and sent.count(sent[1]) == 2  # six shards, and that one again

@@ -14,7 +14,7 @@ from brinell.classes import align
 from brinell.config.data import DataOptions
 from brinell.config.execution import Execution
 from brinell.config.model import URLS, ModelOptions
-from brinell.engine.true_masks import read_mask, true_masks
+from brinell.engine.truth.masks import read_mask, true_masks
 from brinell.errors import BrinellError, DataError, LabelError
 from brinell.models.model import Model
 from brinell.models.sources import open_model

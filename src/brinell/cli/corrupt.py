@@ -41,7 +41,7 @@ def _corrupt(
     """
     from brinell.corruption.corrupt import corrupt as write_copy
     from brinell.datasets.sources import open_dataset
-    from brinell.engine.costs import HOUR, format_time
+    from brinell.engine.estimates.text import HOUR, format_time
     from brinell.engine.progress import reporter
 
     options = validate(CorruptOptions, {_COPY[name]: value for name, value in given.items() if name in _COPY})

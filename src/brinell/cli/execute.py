@@ -36,7 +36,7 @@ def confirm_cost(setup: RunSetup, progress: Reporter, *, quick: Callable[[], Run
 
     `quick` returns the config under the preset quick.
     """
-    from brinell.engine.costs import describe_cost
+    from brinell.engine.estimates.text import describe_cost
 
     # without --shuffle, a few images of class folders may all be of one class
     limit = "--limit {}" if setup.config.data.shuffle else "--limit {} --shuffle"

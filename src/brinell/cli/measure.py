@@ -59,8 +59,8 @@ def _plan(given: Mapping[str, Any], config: File = None) -> None:
     """
     loaded = config_of(config, given)
     check_config(loaded, loaded.models)
-    from brinell.engine.costs import BUDGET_NOTE, HEADS, budget_table, plan_rows, plan_totals
-    from brinell.engine.plan import plan, under_budget
+    from brinell.engine.estimates.plan import plan, under_budget
+    from brinell.engine.estimates.text import BUDGET_NOTE, HEADS, budget_table, plan_rows, plan_totals
     from brinell.engine.setup import assemble
 
     estimate = plan(assemble(loaded))

@@ -12,7 +12,7 @@ from brinell.curation.failures import Failure
 from brinell.curation.runs import SourceRun
 from brinell.datasets.mask_files import CLASS_FILE
 from brinell.engine.shards import in_order
-from brinell.engine.true_masks import read_mask
+from brinell.engine.truth.masks import read_mask
 from brinell.errors import DataError
 from brinell.mask_pictures import to_mask_picture
 from brinell.masks import IGNORED

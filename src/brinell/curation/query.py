@@ -25,7 +25,7 @@ from brinell.curation.failures import count_rows, drop_small_margins
 from brinell.curation.options import CurateOptions
 from brinell.curation.runs import ModelOpener, RunModel, SourceRun, failures_of, regions_of, true_masks_of
 from brinell.engine.evaluator import Evaluator
-from brinell.engine.known import Known
+from brinell.engine.found import Known
 from brinell.engine.progress import Reporter
 from brinell.engine.setup import criterion_of
 from brinell.engine.shards import Entry, id_numbers, load_images

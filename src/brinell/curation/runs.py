@@ -21,7 +21,7 @@ from brinell.datasets.sources import open_dataset
 from brinell.engine.clean import readable
 from brinell.engine.shards import Entry
 from brinell.engine.survey import box_labels_of, labels_of
-from brinell.engine.true_masks import true_masks
+from brinell.engine.truth.masks import true_masks
 from brinell.errors import BrinellError, ConfigError, DataError, RunError
 from brinell.lenses.lens import LENSES
 from brinell.lenses.reader import Failures

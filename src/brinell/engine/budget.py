@@ -8,7 +8,7 @@ from typing import Any
 
 from brinell.config.budget import CELLS, Budget
 from brinell.engine.context import RunContext
-from brinell.engine.parts import Wanted, missing_parts
+from brinell.engine.missing import Wanted, missing_parts
 from brinell.engine.setup import Job
 from brinell.engine.shards import Entry
 from brinell.errors import ConfigError

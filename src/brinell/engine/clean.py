@@ -12,13 +12,13 @@ from torch import Tensor
 
 from brinell.boxes import Detections, areas
 from brinell.engine.context import RunContext
-from brinell.engine.labels import NO_LABEL, find_labels
 from brinell.engine.probes import describe_differences
 from brinell.engine.progress import Reporter
 from brinell.engine.shards import Entry, give_back_freed_memory, load_inputs, one_ahead
 from brinell.engine.threads import CORES, answers_and_detections, masks_of
-from brinell.engine.true_masks import true_masks
-from brinell.engine.truth import Objects, objects_of
+from brinell.engine.truth.labels import NO_LABEL, find_labels
+from brinell.engine.truth.masks import true_masks
+from brinell.engine.truth.objects import Objects, objects_of
 from brinell.errors import DataError, ModelError
 from brinell.masks import main_classes, overlap
 from brinell.models.accuracy_check import advise_accuracy

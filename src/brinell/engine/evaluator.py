@@ -13,9 +13,9 @@ from brinell.boxes import Detections
 from brinell.criteria.criterion import Answer, Criterion
 from brinell.criteria.verdict import Verdict, verdict, verdict_of_detector
 from brinell.engine.clean import NAN_FIX
+from brinell.engine.found import Found, Known
 from brinell.engine.joining import joined
 from brinell.engine.journal import Journal
-from brinell.engine.known import Found, Known
 from brinell.engine.renderer import Renderer
 from brinell.engine.stage import Stage
 from brinell.engine.tasks import TaskRunner

@@ -16,13 +16,13 @@ from brinell.engine.clean import readable
 from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.explanations import Explainer, needs_explanation, shift_marks
-from brinell.engine.known import Known
+from brinell.engine.found import Known
 from brinell.engine.renderer import Renderer
 from brinell.engine.replay import Replay, render
 from brinell.engine.setup import RunSetup, criterion_of
 from brinell.engine.shards import Entry, id_numbers, load_images
-from brinell.engine.true_masks import true_masks
-from brinell.engine.truth import Truth
+from brinell.engine.truth.masks import true_masks
+from brinell.engine.truth.objects import Truth
 from brinell.errors import BudgetSpent, ServiceError
 from brinell.lenses.lens import LENSES
 from brinell.lenses.method import Drawing

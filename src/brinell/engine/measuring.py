@@ -12,17 +12,17 @@ from torch import Tensor
 
 from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator
+from brinell.engine.found import Known
 from brinell.engine.journal import Journal
-from brinell.engine.known import Known
 from brinell.engine.manifest import refuse_replaced
-from brinell.engine.parts import Chosen, Part, Wanted, everything, missing_parts, units_of
+from brinell.engine.missing import Chosen, Part, Wanted, everything, missing_parts, units_of
 from brinell.engine.renderer import Renderer
 from brinell.engine.resuming import unusable_units
 from brinell.engine.rows import write_rows
 from brinell.engine.setup import Job
 from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numbers, load_images, one_ahead
-from brinell.engine.true_masks import true_masks
-from brinell.engine.truth import Truth
+from brinell.engine.truth.masks import true_masks
+from brinell.engine.truth.objects import Truth
 from brinell.engine.units import JobProgress, fix_unit_size, record_units
 from brinell.lenses.method import Columns
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 from brinell.engine.context import RunContext
-from brinell.engine.joint import ALONE, keep_answers
 from brinell.engine.manifest import is_current
+from brinell.engine.parts.part import ALONE, keep_answers
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from brinell.engine.measuring import SCORES, make_evaluator
 from brinell.engine.rows import rows_table
 from brinell.engine.setup import jobs_of
 from brinell.engine.shards import Entry, load_images
-from brinell.engine.truth import Truth
+from brinell.engine.truth.objects import Truth
 from brinell.lenses.sampling import Sampling
 from brinell.runs.arrow import arrow_schema
 from brinell.runs.run import Run

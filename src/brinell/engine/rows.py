@@ -13,7 +13,7 @@ from torch import Tensor
 
 from brinell.boxes import Detections
 from brinell.criteria.criterion import CAUSES
-from brinell.engine.parts import Part
+from brinell.engine.missing import Part
 from brinell.engine.shards import Entry
 from brinell.lenses.method import Categorical, Columns, Files, Nullable
 from brinell.lenses.reader import Reader

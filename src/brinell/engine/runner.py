@@ -13,25 +13,25 @@ import torch
 from brinell.engine.budget import decide_share
 from brinell.engine.clean import answer_clean, drop_unlabelled, kept_entries, readable, select_kept
 from brinell.engine.context import RunContext
+from brinell.engine.early_stop import StoppingRule, grow, rule_of
 from brinell.engine.exhibits import draw_exhibits
-from brinell.engine.growth import StoppingRule, grow, rule_of
-from brinell.engine.joint import PartReporter, end_part, gather, units_left
-from brinell.engine.labels import find_labels
 from brinell.engine.manifest import refuse_other_images, refuse_other_settings, settings_of
 from brinell.engine.measuring import Measurer
-from brinell.engine.parts import Wanted, everything
-from brinell.engine.pieces import clean_together, survey_together
+from brinell.engine.missing import Wanted, everything
+from brinell.engine.parts.part import PartReporter, end_part, gather, units_left
+from brinell.engine.parts.tables import clean_together, survey_together
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.queries import count_queries
 from brinell.engine.resuming import begin_run, drop_damaged_tables, usable_table
 from brinell.engine.setup import Job, RunSetup, jobs_of, required_truth
 from brinell.engine.shards import worker_count
-from brinell.engine.spread import connected, refuse_objects, spread
 from brinell.engine.survey import NO_MASK, Survey, same_metadata, select_indices
 from brinell.engine.threads import torch_alone
-from brinell.engine.true_masks import true_masks
-from brinell.engine.truth import Truth
+from brinell.engine.truth.labels import find_labels
+from brinell.engine.truth.masks import true_masks
+from brinell.engine.truth.objects import Truth
 from brinell.engine.units import count_units
+from brinell.engine.workers.coordinator import connected, refuse_objects, spread
 from brinell.errors import ConfigError
 from brinell.interrupts import stoppable
 from brinell.runs.parts import PartFile, settings_digest

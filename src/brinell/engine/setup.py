@@ -16,13 +16,13 @@ from brinell.criteria.criterion import Criterion, find_criterion
 from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.datasets.sources import open_dataset
 from brinell.engine.shards import Entry
-from brinell.engine.true_masks import has_masks
+from brinell.engine.truth.masks import has_masks
 from brinell.errors import BrinellError, ConfigError, LabelError
 from brinell.lenses.lens import LENSES, Lens
 from brinell.lenses.method import Method, Size
+from brinell.models.compile_choice import expecting
 from brinell.models.model import Model
 from brinell.models.sources import check_model, open_model
-from brinell.models.ways import expecting
 from brinell.perturb.change import Change
 from brinell.run_config import RunConfig
 from brinell.runs.store import Store

@@ -14,7 +14,7 @@ from brinell.config.data import DataOptions
 from brinell.datasets.objects import ObjectRule
 from brinell.draws import permutation
 from brinell.engine.shards import in_order
-from brinell.engine.true_masks import read_mask
+from brinell.engine.truth.masks import read_mask
 from brinell.errors import DataError, UnreadableImage
 from brinell.runs.arrow import SAMPLES_TABLE
 from brinell.types import Dataset, Label, image_id

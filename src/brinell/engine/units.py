@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from brinell.engine.context import RunContext
-from brinell.engine.crew import worker_number
 from brinell.engine.progress import Reporter
 from brinell.engine.setup import Job, RunSetup
 from brinell.engine.shards import Entry
 from brinell.engine.tuning import measured_rate, measured_speed
+from brinell.engine.workers.processes import worker_number
 from brinell.errors import RunError
 from brinell.runs.schema import Unit
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from brinell.engine.costs import HOUR, format_time
-from brinell.engine.plan import plan
+from brinell.engine.estimates.plan import plan
+from brinell.engine.estimates.text import HOUR, format_time
 from brinell.engine.setup import RunSetup
 from brinell.hardening.training import (
     Training,

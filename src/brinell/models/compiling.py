@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from brinell.caching import cache_folder
+from brinell.models.compile_choice import EAGER, FROZEN, GAINS, Expected, Way, assumed_ways, order_of_ways
 from brinell.models.export import check_scores
 from brinell.models.exports import read_record, weights_fingerprint, write_record
 from brinell.models.model import Forward, pad_batch
-from brinell.models.ways import EAGER, FROZEN, GAINS, Expected, Way, assumed_ways, order_of_ways
 from brinell.versions import package_version
 
 LOG = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.models.code import code_digest
+from brinell.models.compile_choice import COMPILED, EAGER, expected
 from brinell.models.compiling import accelerated, compile_module
 from brinell.models.detection import BoxScores, Heads, box_scores, read_heads
 from brinell.models.device import select_device
@@ -31,7 +32,6 @@ from brinell.models.probe import make_classifier, make_detector, make_segmenter,
 from brinell.models.quantise import FP8_FACTS, INT8_FACTS, fp8_module, is_dynamic, quantise_file
 from brinell.models.runtimes import EXPORTED, processor_forward
 from brinell.models.segmentation import PixelOutput
-from brinell.models.ways import COMPILED, EAGER, expected
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from brinell.caching import cache_folder
 from brinell.errors import ModelError
+from brinell.models.compile_choice import expected
 from brinell.models.export import check_scores, export_forward, exported_file
 from brinell.models.exports import cached_file, read_record, write_record
 from brinell.models.model import Forward
@@ -26,7 +27,6 @@ from brinell.models.onnx import session_forward
 from brinell.models.openvino import OpenVinoSession, is_installed
 from brinell.models.preprocess import Preprocess
 from brinell.models.probe import probe_images
-from brinell.models.ways import expected
 from brinell.versions import package_version
 
 LOG = logging.getLogger(__name__)

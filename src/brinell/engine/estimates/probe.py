@@ -13,13 +13,13 @@ from typing import NamedTuple
 from brinell.engine.clean import answer_clean, readable
 from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator
-from brinell.engine.labels import NO_LABEL
 from brinell.engine.measuring import make_evaluator
 from brinell.engine.progress import Silent
 from brinell.engine.setup import Job, RunSetup, required_truth
 from brinell.engine.shards import Entry, Images, load_images, worker_count
 from brinell.engine.survey import Survey
-from brinell.engine.truth import Truth
+from brinell.engine.truth.labels import NO_LABEL
+from brinell.engine.truth.objects import Truth
 from brinell.lenses.method import Measuring, Task
 from brinell.perturb.change import Change
 from brinell.runs.store import Store

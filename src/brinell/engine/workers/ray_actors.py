@@ -17,12 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from brinell.engine.crew import THREADS, Event
+from brinell.engine.workers.processes import THREADS, Event
 from brinell.errors import BrinellError, MissingExtra, RunError
 
 if TYPE_CHECKING:
     from brinell.config.execution import Execution
-    from brinell.engine.worker import Order, ShardTask
+    from brinell.engine.workers.worker import Order, ShardTask
 
 CORES = 1  # of an actor: one thread computes, as in a process of --devices that shares its machine
 
@@ -54,7 +54,7 @@ def connected(cluster: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def crew_of(execution: Execution) -> tuple[int, float]:
+def actors_of(execution: Execution) -> tuple[int, float]:
     """Return how many actors a run has, and the share of an accelerator that each gets."""
     return divide(_ray().cluster_resources(), execution)
 
@@ -86,7 +86,7 @@ class Holder:
         if Path(self._folder).is_dir():  # names of models, data and the run may be relative to it
             os.chdir(self._folder)
         try:
-            from brinell.engine.worker import Worker
+            from brinell.engine.workers.worker import Worker
 
             self._worker = Worker(pickle.loads(self._order))
         except BrinellError as error:

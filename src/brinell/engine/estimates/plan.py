@@ -1,7 +1,7 @@
 """Estimates what a run costs: forward passes, time and storage, or queries and their price.
 
 How many trials a lens makes at most is known beforehand. How many it needs, and how long they take, is measured on a few
-images (see `pace`). Services are never queried for an estimate: theirs is the most that they can be sent.
+images (see `probe`). Services are never queried for an estimate: theirs is the most that they can be sent.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch
 from brinell.config.budget import Budget
 from brinell.engine.budget import Work, share_of, wanted_of, work_of
 from brinell.engine.clean import kept_entries
+from brinell.engine.estimates.probe import Pace, probing
 from brinell.engine.manifest import refuse_other_settings
-from brinell.engine.pace import Pace, probing
-from brinell.engine.parts import share_left
+from brinell.engine.missing import share_left
 from brinell.engine.setup import Job, RunSetup, jobs_of
 from brinell.engine.shards import Entry
 from brinell.engine.survey import select_indices

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from brinell.config.devices import parse_devices
 from brinell.config.execution import Execution
 from brinell.engine.checks import OBJECT
-from brinell.engine.crew import Crew, Processes
 from brinell.engine.manifest import WHO
 from brinell.engine.measuring import Measurer
-from brinell.engine.parts import Wanted, missing_parts
-from brinell.engine.schedule import Exhausted, Schedule
+from brinell.engine.missing import Wanted, missing_parts
 from brinell.engine.setup import Job, RunSetup
-from brinell.engine.worker import Order, ShardTask
+from brinell.engine.workers.processes import Crew, Processes
+from brinell.engine.workers.schedule import Exhausted, Schedule
+from brinell.engine.workers.worker import Order, ShardTask
 from brinell.errors import ConfigError, RunError
 from brinell.run_config import RunConfig
 
@@ -30,9 +30,9 @@ def connected(execution: Execution) -> Iterator[None]:
     if execution.cluster is None:
         yield
         return
-    from brinell.engine import on_ray
+    from brinell.engine.workers import ray_actors
 
-    with on_ray.connected(execution.cluster):
+    with ray_actors.connected(execution.cluster):
         yield
 
 
@@ -124,11 +124,11 @@ def _crew(config: RunConfig, wanted: Wanted) -> Crew:
     execution = config.execution
     if execution.devices is not None:
         return Processes([order_of(config, wanted, device) for device in parse_devices(execution.devices)])
-    from brinell.engine import on_ray
+    from brinell.engine.workers import ray_actors
 
-    size, share = on_ray.crew_of(execution)
+    size, share = ray_actors.actors_of(execution)
     # an actor sees its own accelerators alone, whatever their numbers are
-    return on_ray.Actors(order_of(config, wanted, "cuda" if share else "cpu"), size, share)
+    return ray_actors.Actors(order_of(config, wanted, "cuda" if share else "cpu"), size, share)
 
 
 def order_of(config: RunConfig, wanted: Wanted, device: str) -> Order:

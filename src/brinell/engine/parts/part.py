@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from brinell.engine.context import RunContext
-from brinell.engine.parts import Wanted, missing_parts
+from brinell.engine.missing import Wanted, missing_parts
 from brinell.engine.progress import Advance, Reporter, TimeLeft
 from brinell.engine.setup import Job
 from brinell.engine.shards import Entry

@@ -15,8 +15,18 @@ import brinell
 from brinell.config.execution import Execution
 from brinell.engine.setup import rough_passes
 from brinell.models import compiling
+from brinell.models.compile_choice import (
+    COMPILED,
+    EAGER,
+    FROZEN,
+    Expected,
+    Way,
+    assumed_ways,
+    expected,
+    expecting,
+    order_of_ways,
+)
 from brinell.models.compiling import accelerated, compile_module, measure_way
-from brinell.models.ways import COMPILED, EAGER, FROZEN, Expected, Way, assumed_ways, expected, expecting, order_of_ways
 from brinell.run_config import RunConfig
 from small_nets import SIDE, small
 

@@ -19,7 +19,7 @@ from brinell.config.execution import Execution
 from brinell.errors import BrinellError
 
 if TYPE_CHECKING:
-    from brinell.engine.worker import Order, ShardTask
+    from brinell.engine.workers.worker import Order, ShardTask
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -61,14 +61,14 @@ def worker_number(execution: Execution) -> int:
         return len(parse_devices(execution.devices))
     if execution.cluster is None:
         return 1
-    from brinell.engine import on_ray
+    from brinell.engine.workers import ray_actors
 
-    return on_ray.crew_of(execution)[0]
+    return ray_actors.actors_of(execution)[0]
 
 
 def serve(connection: Connection, order: Order) -> None:
     """Measure what comes through a connection, until it is closed."""
-    from brinell.engine.worker import Worker
+    from brinell.engine.workers.worker import Worker
 
     try:
         worker = Worker(order)

@@ -13,7 +13,7 @@ import torch
 from brinell.config.budget import CELLS, Budget
 from brinell.engine.budget import begin_share
 from brinell.engine.context import RunContext
-from brinell.engine.parts import Wanted
+from brinell.engine.missing import Wanted
 from brinell.engine.setup import Job
 from brinell.engine.shards import Entry, id_numbers
 from brinell.errors import ConfigError

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from brinell.engine.plan import Cost, Plan, plan, plan_run, under_budget
+from brinell.engine.estimates.plan import Cost, Plan, plan, plan_run, under_budget
 from brinell.engine.setup import RunSetup
 from brinell.errors import BrinellError
 from brinell.run_config import RunConfig

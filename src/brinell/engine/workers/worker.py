@@ -11,12 +11,12 @@ from typing import Any
 from brinell.engine.clean import kept_entries
 from brinell.engine.context import RunContext
 from brinell.engine.measuring import Measurer
-from brinell.engine.parts import Wanted
+from brinell.engine.missing import Wanted
 from brinell.engine.progress import Silent
 from brinell.engine.setup import assemble, jobs_of
 from brinell.engine.shards import worker_count
 from brinell.engine.threads import torch_alone
-from brinell.engine.truth import Truth
+from brinell.engine.truth.objects import Truth
 from brinell.run_config import load_config
 from brinell.runs.lock import share_folder
 from brinell.runs.store import Store, digest_of

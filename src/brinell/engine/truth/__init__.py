@@ -1,0 +1,1 @@
+"""The ground truth of images: labels, objects and masks."""
