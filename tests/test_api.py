@@ -194,16 +194,21 @@ def test_rows_as_a_data_frame(run: brinell.Run) -> None:
 
 @pytest.mark.parametrize(
     ("name", "choice"),
-    [("average", {"metric": "rank"}), ("operators", {"model": "grey:0.25", "metric": "rank"}), ("areas", {})],
+    [
+        ("average", {"metric": "rank"}),
+        ("operators", {"model": "grey:0.25", "metric": "rank"}),
+        ("panels", {}),
+        ("areas", {}),
+    ],
 )
 def test_figures_are_altair_charts(run: brinell.Run, name: str, choice: dict[str, str]) -> None:
     for chosen in ({}, choice):
         chart = run.figure(name, **chosen)
-        assert isinstance(chart, altair.LayerChart)
+        assert isinstance(chart, altair.ConcatChart if name == "panels" else altair.LayerChart)
         assert chart.to_dict()["$schema"].startswith("https://vega.github.io")
-        (drawn,) = chart.properties(height=100)._repr_mimebundle_().items()
+        (drawn,) = chart.properties(title="changed")._repr_mimebundle_().items()
         assert drawn[0] == "image/svg+xml" and drawn[1].startswith("<svg"), "a notebook loads nothing from the network"
-    with pytest.raises(ConfigError, match="there is no figure 'pie'; known: average, operators, areas"):
+    with pytest.raises(ConfigError, match="there is no figure 'pie'; known: average, operators, panels, areas"):
         run.figure("pie")
     with pytest.raises(ConfigError, match="the figure 'areas' has no choice 'metric'"):
         run.figure("areas", metric="rank")

@@ -88,6 +88,11 @@ def operator_panels(findings: ProfileFindings) -> list[Chart]:
     ]
 
 
+def operator_grid(findings: ProfileFindings) -> Chart:
+    """Draw accuracy under each operator in a panel of its own, the most damaging first, after their average."""
+    return alt.concat(*operator_panels(findings), columns=4)
+
+
 def metric_panels(findings: ProfileFindings, metrics: Sequence[str]) -> list[Chart]:
     """Return a small chart for each metric, averaged over operators."""
     records = [record for record in findings.table() if record["operator"] == AVERAGE and record["value"] is not None]

@@ -17,6 +17,7 @@ from brinell.runs.words import format_share
 
 area_bars = lazy_chart("brinell.lenses.profile.charts:area_bars")
 average_profiles = lazy_chart("brinell.lenses.profile.charts:average_profiles")
+operator_grid = lazy_chart("brinell.lenses.profile.charts:operator_grid")
 operator_profiles = lazy_chart("brinell.lenses.profile.charts:operator_profiles")
 
 
@@ -86,6 +87,7 @@ SHOW = Show(
     named={
         "average": NamedChart(average_profiles, {"metric": _metrics_of}),
         "operators": NamedChart(operator_profiles, {"model": models_of, "metric": _metrics_of}),
+        "panels": NamedChart(operator_grid),
         "areas": NamedChart(area_bars),
     },
 )
