@@ -43,6 +43,8 @@ LEFT_OUT = {
     "--model timm:": "needs timm: tests/zoo",
     "hardened:runs/hard": "needs a hardened model: tests/test_harden.py",
     "hf:clip-digits": "needs transformers: tests/zoo",
+    "--preferred bus --min-area 0.05 --select correct": "needs buses: tests/stories/test_detectors_and_services.py",
+    "compare runs/shapes": "needs a trained network: tests/stories/test_kinds_of_models.py",
     "runs/hard/before": "needs a hardened model: tests/test_harden.py",
     "torch:cifar:resnet20": "needs a real network: tests/stories/test_kinds_of_models.py",
     "torch:shapes.pt": "needs a trained network: tests/stories/test_kinds_of_models.py",
@@ -76,9 +78,10 @@ SMALL_LENS = {
     "profile": {"--levels": "2"},
     "knob": {"--points": "8"},
     "fragility": {"--stride": "64"},
-    "geometry": {"--grid-motions": "8", "--draws": "1"},
+    "geometry": {"--grid-motions": "729", "--draws": "1"},
     "highlights": {"--cells": "2", "--search-queries": "4"},
 }
+FAILURES = "docs/curate.md"  # needs levels at which a model fails
 SERVES = re.compile(r"^brinell view(?!.*--bundle)")  # until it is stopped: tests/test_viewer.py
 
 
@@ -103,14 +106,15 @@ def reason(command: str) -> str | None:
     return next((why for words, why in LEFT_OUT.items() if words in plain), None)
 
 
-def small(command: str) -> list[str]:
+def small(command: str, page: str) -> list[str]:
     """Return a command's words with flags that make it small."""
     _, name, *given = shlex.split(command)
     words = [path for word in given for path in (sorted(glob(word)) if "*" in word and glob(word) else [word])]
     flags = dict(SMALL.get(name, {}))
     if name in ("run", "plan") and not any(word.endswith(".yaml") and before != "--plan" for before, word in pairs(words)):
         lens = next((word for before, word in pairs(words) if before == "--lens"), "profile")
-        flags |= {} if "--plan" in words else SMALL_LENS.get(lens, {})  # plans name amounts, which need all levels
+        whole = "--plan" in words or page == FAILURES  # plans name amounts, which need all levels
+        flags |= {} if whole else SMALL_LENS.get(lens, {})
     given = {word for word in words if word.startswith("--")}
     shrinking = {"--limit", "--stride", "--points", "--grid-motions", "--pairs", "--levels"}
     return [
@@ -156,7 +160,7 @@ def test_commands_run(page: str, world: World, service: str) -> None:  # the tut
             pytest.skip("needs the folder of real models and images (set BRINELL_ASSETS)")
         world.provide(page, command)
         try:
-            main(small(command))
+            main(small(command, page))
         except SystemExit as ended:
             decides = command.startswith(("brinell gate", "brinell evidence", "brinell verify")) or "--gate" in command
             assert ended.code == 1 and (decides or "exit code 1" in comment), f"{command}: exit code {ended.code}"

@@ -29,6 +29,9 @@ RULES = "require: estimate\nrules: [{measure: clean, min: 10}, {measure: area, m
 TEST = "model: fake:grey\ndata: greys\nlens: {name: profile, operators: [fade_black], levels: 3}\n"
 MODELS = {"runs/a": "efficientnet_lite0?name=resnet20", "runs/b": "efficientnet_lite0?name=resnet20-int8"}
 
+#: runs of other models than the first, for a page that puts several on one report
+OTHER_RUNS = {"docs/report.md": {"runs/second": "a", "runs/night": "b"}}
+
 
 class World:
     """The folder of one page."""
@@ -44,6 +47,8 @@ class World:
         write_photographs(folder / "photos")
         for copy in ("imagenet/val", "prints", "digits", "gallery"):
             shutil.copytree(folder / "photos", folder / copy)
+        for photo in sorted((folder / "prints").glob("*/*.jpg")):
+            shutil.copy(photo, photo.with_stem(f"{photo.stem}_torch1"))
         for name, index in (("cat", 20), ("dog", 21)):
             save(brinell.open_dataset("demo-photos")[index].image, folder / f"{name}.jpg")
         for grey in range(60, 240, 30):
@@ -72,10 +77,11 @@ class World:
 
     def provide(self, page: str, command: str) -> None:
         """Add what a command reads and nothing has written: runs, and files that the page itself shows."""
-        for name in re.findall(r"runs/[a-z]+", command):
+        for name in re.findall(r"runs/[a-z0-9]+", command):
             made = re.search(rf"(?:--out|-o) {name}\b", command)
             if not made and not (self.folder / name).exists():
-                shutil.copytree(self.masters / Path(name).name, self.folder / name)
+                master = OTHER_RUNS.get(page, {}).get(name, Path(name).name)
+                shutil.copytree(self.masters / master, self.folder / name)
         if "runs/*" in command:
             self.provide(page, "brinell compare runs/first runs/second")
         for text in re.findall(r"```yaml\n(.*?)```", PAGES[page], re.DOTALL):
@@ -86,6 +92,11 @@ class World:
             names = brinell.open_model("efficientnet_lite0").classes
             assert names is not None
             (self.folder / "classes.txt").write_text("\n".join(names.names))
+        if page == "docs/howto/torch-model.md" and not (self.folder / "photos" / "cat").exists():
+            shutil.rmtree(self.folder / "photos")
+            for name in ("cat", "dog"):
+                (self.folder / "photos" / name).mkdir(parents=True)
+                shutil.copy(self.folder / f"{name}.jpg", self.folder / "photos" / name)
         if page == "docs/slices.md":
             names = sorted(path.relative_to(self.folder / "photos") for path in self.folder.glob("photos/*/*.jpg"))
             rows = [f"{name},{name.parent},{('fog', 'sun')[number % 2]}" for number, name in enumerate(names)]
@@ -107,7 +118,7 @@ def prepare_runs(folder: Path) -> Path:
         if name in ("second", "night", "old", "new"):
             shutil.copytree(folder / "first", folder / name)
         else:
-            lens = LENSES if name == "first" else {"name": "profile", "operators": ["jpeg", "white_fog"], "levels": 2}
+            lens: Any = LENSES if name != "both" else {"name": "profile", "operators": ["jpeg", "white_fog"], "levels": 2}
             brinell.run(model, folder / "photos", lens=lens, out=folder / name, quiet=True)
     return folder
 
