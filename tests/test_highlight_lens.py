@@ -350,7 +350,7 @@ def test_a_spot_can_be_shown(greys: Path, tmp_path: Path, capsys: Any) -> None:
             main(["show", picture, "--spot", wrong])
         assert "a spot" in capsys.readouterr().err
     main(["ls", "operators"])
-    assert "Search the faintest" in capsys.readouterr().out
+    assert "Search for the faintest" in capsys.readouterr().out
 
 
 # ---- the interval of a ratio ----

@@ -145,7 +145,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(greys: Path, tmp_path: Path) 
         assert "Traceback" not in log.read_text()
         assert not list(run.rglob("*.part")), "what could not be written takes no space"
         stages.append(stage(run))
-    assert stages == ["no manifest.json", "0 units", "0 units", "all"]
+    assert stages == ["no manifest.json", "no samples.parquet", "0 units", "all"]
     assert in_a_process(command(greys, run), log) == 0
     assert rows(run) == rows(quick(greys, tmp_path / "whole"))
 
