@@ -28,6 +28,7 @@ from brinell.lenses.fragility.lens import METHOD, measure, select_views
 from brinell.lenses.fragility.maps import Maps, read_maps, unpack
 from brinell.lenses.fragility.minimal import Descent, descend, largest_windows
 from brinell.lenses.fragility.options import FragilityOptions
+from brinell.lenses.fragility.pictures import describe_shift
 from brinell.lenses.fragility.windows import Array, Neighbourhood
 from brinell.models.activations import activations
 from brinell.models.model import Model
@@ -586,3 +587,11 @@ def test_a_stride_is_pixels_or_a_share_of_the_shorter_side(greys: Path, tmp_path
     for wrong in (0, -1, 1.5):
         with pytest.raises(ConfigError, match="expected a stride as a share of the shorter side"):
             FragilityOptions(stride=wrong)
+
+
+@pytest.mark.parametrize(
+    ("right", "down", "words"),
+    [(1, 0, "1 px right"), (-1, 0, "1 px left"), (0, -1, "1 px up"), (2, 1, "2 px right and 1 px down")],
+)
+def test_shifts_are_described_in_words(right: int, down: int, words: str) -> None:
+    assert describe_shift(right, down) == words

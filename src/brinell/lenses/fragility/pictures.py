@@ -187,5 +187,12 @@ class _Artist:
 def _describe(pair: WindowPair) -> str:
     """Return where a pair lies and what changes, for people."""
     (left, top), (to_left, to_top) = pair.corner, pair.to_corner
-    move = f"shifted by ({to_left - left:+d}, {to_top - top:+d})" if pair.move == "shift" else "shrunk by two pixels"
-    return f"{pair.side} px at ({left}, {top}), {move}"
+    move = f"shifted {describe_shift(to_left - left, to_top - top)}" if pair.move == "shift" else "shrunk by two pixels"
+    return f"a window of {pair.side} px at ({left}, {top}), {move}"
+
+
+def describe_shift(right: int, down: int) -> str:
+    """Return a shift in words: "1 px left", "1 px right and 2 px down"."""
+    across = [f"{abs(right)} px {'right' if right > 0 else 'left'}"] if right else []
+    along = [f"{abs(down)} px {'down' if down > 0 else 'up'}"] if down else []
+    return " and ".join(across + along)
