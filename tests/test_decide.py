@@ -89,12 +89,14 @@ def test_a_clear_drop_is_found_early_and_a_rerun_measures_nothing(digits: Path, 
     )
 
 
+@pytest.mark.slow
 def test_a_better_model_passes(digits: Path, models: list[str], tmp_path: Path) -> None:
     rules = {"rules": [{"measure": "area", "drop": 1}, {"measure": "clean", "drop": 1}]}
     result = decide(models[::-1], digits, rules, tmp_path / "run", margin=3.0)
     assert result.passed and {check.state for check in result.checks} == {"passed"}
 
 
+@pytest.mark.slow
 def test_a_target_width_is_reached_with_some_of_the_images(digits: Path, models: list[str], tmp_path: Path) -> None:
     run = brinell.run(models[:1], str(digits), lens=LENS, out=tmp_path / "run", budget="±4%", quiet=True)
     full = brinell.run(models[:1], str(digits), lens=LENS, out=tmp_path / "full", quiet=True)

@@ -21,6 +21,7 @@ LENSES: list[dict[str, Any]] = [
 ORDERED = "select * from rows order by image, level, operator, {}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lens", LENSES, ids=lambda lens: lens["name"])
 def test_a_detector_s_sample_grows_to_the_full_run(lens: dict[str, Any], spots: Path, tmp_path: Path) -> None:
     data = {"source": str(spots), "preferred": "spot"}

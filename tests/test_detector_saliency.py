@@ -87,6 +87,7 @@ def test_maps_of_a_box_are_odams_formula(yolo: Model, photographs: Tensor) -> No
     assert sizes == {True, False}, "boxes of both heads were compared"
 
 
+@pytest.mark.slow
 def test_a_real_detector_looks_at_its_object(yolo: Model, photographs: Tensor) -> None:
     classes = yolo.predict(photographs).argmax(1)
     inside = {}

@@ -251,6 +251,7 @@ def test_an_export_is_cached(exports: list[str], tmp_path: Path) -> None:
     assert file == cached_file(Scale(1.0).eval().requires_grad_(False), Preprocess(16, 16))
 
 
+@pytest.mark.slow
 def test_another_network_is_exported_again(exports: list[str]) -> None:
     made = [Scale(1.0), Scale(2.0), Scale(1.0)]
     with torch.no_grad():

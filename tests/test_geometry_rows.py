@@ -99,6 +99,7 @@ class Seen(torch.nn.Module):
         return scores
 
 
+@pytest.mark.slow
 def test_rows_of_photographs_do_not_depend_on_the_sizes_of_the_others(photographs: torch.Tensor, tmp_path: Path) -> None:
     """Whole images of one size, of others and of several canvases: each as if it were alone."""
     execution = brinell.Execution(device="cpu", runtime="torch")

@@ -508,7 +508,7 @@ def test_both_lenses_in_one_run_and_one_report(greys: Path, tmp_path: Path) -> N
     for name in ("average", "robustness", "fooling", "thresholds", "ranges"):
         run.figure(name).to_json()
     with pytest.raises(
-        brinell.ConfigError, match="there is no figure 'bars'; known: average, operators, areas, robustness"
+        brinell.ConfigError, match="there is no figure 'bars'; known: average, operators, panels, areas, robustness"
     ):
         run.figure("bars")
 

@@ -177,6 +177,7 @@ def test_a_price_needs_its_currency(tmp_path: Path) -> None:
         open_model(model, PLAIN)
 
 
+@pytest.mark.slow
 def test_max_queries_on_the_command_line(greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with listening(respond_with_scores) as server:
         model = f"{server.url}#size=32&mapping={mapping(tmp_path)}"

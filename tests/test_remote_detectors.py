@@ -197,6 +197,7 @@ def test_some_images_may_remain_without_an_answer(tmp_path: Path) -> None:
             model.predict(images // 4)
 
 
+@pytest.mark.slow
 def test_a_search_counts_them_as_failed_and_continues(greys: Path, tmp_path: Path) -> None:
     """Brightness goes both ways: down to where the service refuses, and up to where it breaks."""
     with listening(too_dark) as server:

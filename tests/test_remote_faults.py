@@ -134,6 +134,7 @@ def test_a_permanent_fault_stops_the_run_and_loses_nothing(fault: str, greys: Pa
         assert len(set(server.requests)) == 48
 
 
+@pytest.mark.slow
 def test_transient_faults_do_not_change_rows(greys: Path, tmp_path: Path) -> None:
     """Every fault in turn, each followed by a response: the rows are the same as without faults."""
     kinds = [answer for answer, _ in FAULTS.values()]

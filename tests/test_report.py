@@ -294,6 +294,7 @@ def test_it_has_no_serious_accessibility_violations(tab: Any, scheme: str) -> No
     assert not serious, [(one["id"], one["nodes"][0]["html"][:300]) for one in serious]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["report", "report-card"])
 def test_screenshots_of_the_documentation(browser: Any, name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Draws the pictures of docs/report.md from the demo's run; they are written with `--screenshots` alone."""

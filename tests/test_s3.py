@@ -131,6 +131,7 @@ def test_two_parts_write_at_once(bucket: str, greys: Path, tmp_path: Path) -> No
     assert leftovers == []
 
 
+@pytest.mark.slow
 def test_connections_that_drop(
     bucket: str, server: int, greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
