@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import zipfile
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job; tests interrupt the processes they start
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -132,3 +135,19 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if slow := config.stash.get(SLOW, 0):
         terminalreporter.write_line(f"{slow} slow tests deselected; `make test-all` runs them")
+
+
+NUDENET = "nudenet==3.4.2"
+
+
+@pytest.fixture(scope="session")
+def nudenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ONNX file in NudeNet's package, a YOLOv8 with its exporter's metadata; downloaded and not installed."""
+    folder = tmp_path_factory.mktemp("nudenet")
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), NUDENET]
+    done = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=120)
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        pytest.skip(f"needs the package {NUDENET} from the package index: {done.stderr.strip()[-200:]}")
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        return Path(wheel.extract("nudenet/320n.onnx", folder))

@@ -15,8 +15,7 @@ from brinell.config.execution import Execution
 from brinell.engine.setup import assemble, jobs_of
 from brinell.engine.shards import Entry
 from brinell.engine.units import measured_sizes
-from brinell.engine.workers import coordinator as spread
-from brinell.engine.workers import schedule
+from brinell.engine.workers import coordinator, schedule
 from brinell.engine.workers.processes import Event, Processes
 from brinell.engine.workers.ray_actors import _reason, divide
 from brinell.engine.workers.schedule import Schedule
@@ -82,20 +81,22 @@ TASKS = [ShardTask(0, shard) for shard in range(5)]
 
 
 def test_a_dead_worker_is_replaced_and_only_its_task_is_done_again() -> None:
-    crew, said, done = Scripted(2), list[str](), list[ShardTask]()
-    spread.run_crew(crew, Schedule(TASKS), done.append, said.append)
-    assert sorted(done) == TASKS and sorted(crew.measured) == TASKS and crew.started == 3
+    workers, said, done = Scripted(2), list[str](), list[ShardTask]()
+    coordinator.run_workers(workers, Schedule(TASKS), done.append, said.append)
+    assert sorted(done) == TASKS and sorted(workers.measured) == TASKS and workers.started == 3
     assert said == ["a worker ended (exit code -9) and is replaced; its shard is measured again"]
 
 
 def test_workers_that_never_get_ready_end_the_run() -> None:
     with pytest.raises(RunError, match=r"3 workers ended before they were ready \(exit code 1\)"):
-        spread.run_crew(Scripted(2, never_ready=True), Schedule(TASKS), lambda task: None, lambda text: None)
+        coordinator.run_workers(Scripted(2, never_ready=True), Schedule(TASKS), lambda task: None, lambda text: None)
 
 
 def test_an_error_of_a_worker_is_that_of_the_run() -> None:
     with pytest.raises(RunError, match="has changed"):
-        spread.run_crew(Scripted(1, error="cat.jpg has changed"), Schedule(TASKS), lambda task: None, lambda text: None)
+        coordinator.run_workers(
+            Scripted(1, error="a.jpg has changed"), Schedule(TASKS), lambda task: None, lambda text: None
+        )
 
 
 # ---- clusters ----
@@ -169,16 +170,16 @@ unexpectedly exits with a connection error code 2. End of file."""
 
 
 def test_no_room_for_a_worker_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    crew, said, waits = Scripted(2), list[str](), [0]
+    workers, said, waits = Scripted(2), list[str](), [0]
 
     def wait(seconds: float) -> list[Event]:
         waits[0] += 1
-        found, crew.events = (crew.events, []) if waits[0] > 3 else ([], crew.events)
+        found, workers.events = (workers.events, []) if waits[0] > 3 else ([], workers.events)
         return found
 
-    monkeypatch.setattr(spread, "PATIENCE", -1.0)
-    monkeypatch.setattr(crew, "wait", wait)
-    spread.run_crew(crew, Schedule(TASKS), lambda task: None, said.append)
+    monkeypatch.setattr(coordinator, "PATIENCE", -1.0)
+    monkeypatch.setattr(workers, "wait", wait)
+    coordinator.run_workers(workers, Schedule(TASKS), lambda task: None, said.append)
     assert [text for text in said if "no room" in text] == [
         "no worker is ready after -1 s; there may be no room for one (Ctrl-C stops)"
     ]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +15,9 @@ from torch import Tensor
 import brinell
 from brinell.models.model import Model
 
-NUDENET = "nudenet==3.4.2"
 REFERENCE = Path(__file__).parent / "golden" / "nudenet_by_ultralytics.json"
 WIDTH, HEIGHT, SIDE = 320, 240, 320  # of photographs, which need bars and no resize, and of the model input
 BAR = (SIDE - HEIGHT) // 2
-
-
-@pytest.fixture(scope="module")
-def nudenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ONNX file in NudeNet's package, a YOLOv8 with its exporter's metadata; downloaded and not installed."""
-    folder = tmp_path_factory.mktemp("nudenet")
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), NUDENET]
-    done = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=120)
-    wheels = list(folder.glob("*.whl"))
-    if done.returncode or not wheels:
-        pytest.skip(f"needs the package {NUDENET} from the package index: {done.stderr.strip()[-200:]}")
-    with zipfile.ZipFile(wheels[0]) as wheel:
-        return Path(wheel.extract("nudenet/320n.onnx", folder))
 
 
 def photograph(assets: Path, name: str) -> Image.Image:

@@ -7,10 +7,7 @@ import io
 import json
 import re
 import shutil
-import subprocess
-import sys
 import threading
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +20,6 @@ import brinell
 from services import Handler, listening
 
 ort = pytest.importorskip("onnxruntime", reason="needs onnxruntime: make test-all")
-
-NUDENET = "nudenet==3.4.2"
 
 
 def onnx_inputs(image: Image.Image, side: int) -> np.ndarray:
@@ -68,19 +63,6 @@ def test_an_onnx_detector(assets: Path, tmp_path: Path) -> None:
 
 
 # ---- NudeNet's file from its package, and photographs without labels ----
-
-
-@pytest.fixture(scope="module")
-def nudenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ONNX file in NudeNet's package, which is downloaded and not installed."""
-    folder = tmp_path_factory.mktemp("nudenet")
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), NUDENET]
-    done = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=120)
-    wheels = list(folder.glob("*.whl"))
-    if done.returncode or not wheels:
-        pytest.skip(f"needs the package {NUDENET} from the package index: {done.stderr.strip()[-200:]}")
-    with zipfile.ZipFile(wheels[0]) as wheel:
-        return Path(wheel.extract("nudenet/320n.onnx", folder))
 
 
 @pytest.mark.slow

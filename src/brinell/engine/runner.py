@@ -31,7 +31,7 @@ from brinell.engine.truth.labels import find_labels
 from brinell.engine.truth.masks import true_masks
 from brinell.engine.truth.objects import Truth
 from brinell.engine.units import count_units
-from brinell.engine.workers.coordinator import connected, refuse_objects, spread
+from brinell.engine.workers.coordinator import connected, measure_with_workers, refuse_objects
 from brinell.errors import ConfigError
 from brinell.interrupts import stoppable
 from brinell.runs.parts import PartFile, settings_digest
@@ -111,7 +111,7 @@ def _execute(
     if rule is not None and (wanted.sampled or not context.manifest["finished"]):
         wanted = grow(context, jobs, kept, wanted, rule, measurer.measure)
     if several:
-        spread(measurer, jobs, wanted)
+        measure_with_workers(measurer, jobs, wanted)
     if part is not None:
         for job in jobs:
             measurer.measure(job, wanted)

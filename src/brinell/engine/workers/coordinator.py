@@ -13,7 +13,7 @@ from brinell.engine.manifest import WHO
 from brinell.engine.measuring import Measurer
 from brinell.engine.missing import Wanted, missing_parts
 from brinell.engine.setup import Job, RunSetup
-from brinell.engine.workers.processes import Crew, Processes
+from brinell.engine.workers.processes import Processes, Workers
 from brinell.engine.workers.schedule import Exhausted, Schedule
 from brinell.engine.workers.worker import Order, ShardTask
 from brinell.errors import ConfigError, RunError
@@ -47,38 +47,38 @@ def refuse_objects(setup: RunSetup) -> None:
         raise ConfigError("models behind HTTP need no workers; leave out --devices and --on")
 
 
-def spread(measurer: Measurer, jobs: Sequence[Job], wanted: Wanted) -> None:
+def measure_with_workers(measurer: Measurer, jobs: Sequence[Job], wanted: Wanted) -> None:
     """Measure what is missing with the workers that the config names."""
     context = measurer.context
     tasks, units = _tasks(measurer, jobs, wanted)
     if not tasks:
         return
-    crew = _crew(context.setup.config, wanted)
-    advance = context.reporter.stage(f"{crew.size} workers", sum(units.values()), "units")
+    workers = _workers(context.setup.config, wanted)
+    advance = context.reporter.stage(f"{workers.size} workers", sum(units.values()), "units")
 
     def done(task: ShardTask) -> None:
         advance(units[task])
 
     try:
-        run_crew(crew, Schedule(tasks), done, context.reporter.say)
+        run_workers(workers, Schedule(tasks), done, context.reporter.say)
     finally:
-        crew.stop()
+        workers.stop()
 
 
-def run_crew(
-    crew: Crew, schedule: Schedule[ShardTask], done: Callable[[ShardTask], None], say: Callable[[str], None]
+def run_workers(
+    workers: Workers, schedule: Schedule[ShardTask], done: Callable[[ShardTask], None], say: Callable[[str], None]
 ) -> None:
     """Have workers do all tasks. A task of a worker that dies is done by another one; an error ends the run."""
     idle: set[int] = set()
     ready, deaths = 0, 0
     began: float | None = time.monotonic()
-    for _ in range(min(crew.size, schedule.left)):
-        crew.start()
+    for _ in range(min(workers.size, schedule.left)):
+        workers.start()
     while schedule.left:
         if not ready and began is not None and time.monotonic() - began > PATIENCE:
             say(f"no worker is ready after {PATIENCE:.0f} s; there may be no room for one (Ctrl-C stops)")
             began = None
-        for event in crew.wait(PAUSE):
+        for event in workers.wait(PAUSE):
             if event.kind == "failed":
                 raise RunError(event.reason)
             if event.kind == "lost":
@@ -89,7 +89,7 @@ def run_crew(
                     raise RunError(f"{deaths} workers ended before they were ready ({event.reason})")
                 again = "" if task is None else "; its shard is measured again"
                 say(f"a worker ended ({event.reason}) and is replaced{again}")
-                crew.start()
+                workers.start()
                 continue
             if event.kind == "done" and (finished := schedule.finish(event.worker, time.monotonic())) is not None:
                 done(finished)
@@ -98,7 +98,7 @@ def run_crew(
         for worker in sorted(idle):
             if (task := schedule.next(worker, time.monotonic())) is not None:
                 idle.discard(worker)
-                crew.send(worker, task)
+                workers.send(worker, task)
 
 
 def _lose(schedule: Schedule[ShardTask], worker: int) -> ShardTask | None:
@@ -120,7 +120,7 @@ def _tasks(measurer: Measurer, jobs: Sequence[Job], wanted: Wanted) -> tuple[lis
     return list(units), units
 
 
-def _crew(config: RunConfig, wanted: Wanted) -> Crew:
+def _workers(config: RunConfig, wanted: Wanted) -> Workers:
     execution = config.execution
     if execution.devices is not None:
         return Processes([order_of(config, wanted, device) for device in parse_devices(execution.devices)])

@@ -1,6 +1,6 @@
 """Workers of a run in processes of this machine.
 
-A `Crew` is what a run needs of workers, wherever they are. This imports no torch.
+A `Workers` is what a run needs of workers, wherever they are. This imports no torch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Event:
     reason: str = ""
 
 
-class Crew(Protocol):
+class Workers(Protocol):
     """Workers by number. A worker that is lost is replaced by one with another number."""
 
     size: int

@@ -103,7 +103,7 @@ class Holder:
 
 
 class Actors:
-    """A crew of Ray's actors. Every actor has at most one call under way, whose end says how it is."""
+    """Workers that are actors of Ray. Every actor has at most one call under way, whose end says how it is."""
 
     def __init__(self, order: Order, size: int, share: float) -> None:
         ray = _ray()

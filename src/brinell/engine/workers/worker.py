@@ -45,7 +45,7 @@ class Worker:
         setup = assemble(load_config(order.config))
         store = Store(setup.config.folder())
         self._jobs, self._wanted = jobs_of(setup), order.wanted
-        self._open = ExitStack()
+        self._open = ExitStack()  # until the process ends
         manifest = self._open.enter_context(share_folder(store, lambda alone: store.manifest()))
         store.run = digest_of(manifest)
         self._open.enter_context(torch_alone())
@@ -59,7 +59,3 @@ class Worker:
         """Measure what is missing of a shard, under every change."""
         own = replace(self._measurer, chosen=lambda shard, shards: shard == task.shard)
         own.measure(self._jobs[task.job], self._wanted)
-
-    def close(self) -> None:
-        """Release the folder."""
-        self._open.close()
