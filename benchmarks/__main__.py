@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import (
+    command,
     corruptions,
     estimates,
     fragility,
@@ -30,6 +31,7 @@ from benchmarks.page import render_page
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
 SECTIONS = {
+    "command": command.measure,
     "corruptions_cpu": corruptions.measure,
     "estimates": estimates.measure,
     "fragility": fragility.measure,

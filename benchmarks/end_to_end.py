@@ -27,7 +27,7 @@ class Clock(Silent):
     def __init__(self) -> None:
         self.stages: dict[str, list[float]] = {}
 
-    def stage(self, what: str, total: int, unit: str) -> Advance:
+    def stage(self, what: str, total: int, unit: str, left: Callable[[], float | None] | None = None) -> Advance:
         """Start a stage."""
         began = time.time()
         self.stages[what] = [total, began, began]

@@ -21,7 +21,7 @@ from brinell.versions import package_version
 RESULT = Path(__file__).parent / "results" / "runtimes.json"
 ASSETS = Path(os.environ.get("BRINELL_ASSETS", Path(__file__).parents[2] / "shared" / "assets"))
 MODELS = {"EfficientNet-Lite0": "efficientnet_lite0", "MobileNet V2": f"onnx:{ASSETS}/models/mobilenet_v2.onnx"}
-BATCH, ROUNDS, BATCHES = 8, 9, 8
+BATCH, ROUNDS, BATCHES = 2, 9, 64
 
 
 def measure(source: str) -> dict[str, Any]:
@@ -55,6 +55,12 @@ if __name__ == "__main__":
     before = os.getloadavg()[0]
     found = {name: measure(source) for name, source in MODELS.items()}
     versions = {name: package_version(name) for name in sorted(EXPORTED)}
-    facts = {"processor": processor(), "cores": os.cpu_count(), "load": round(before, 1), "versions": versions}
+    facts: dict[str, Any] = {
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "load": round(before, 1),
+        "versions": versions,
+        "batch": BATCH,
+    }
     RESULT.write_text(json.dumps({**facts, "models": found}, indent=1) + "\n")
     print(RESULT.read_text())

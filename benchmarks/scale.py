@@ -19,6 +19,7 @@ from typing import Any
 import jinja2
 
 from brinell.config.part import owners
+from brinell.engine.workers.coordinator import PAUSE
 from brinell.engine.workers.schedule import Schedule
 from brinell.runs.status import RECENT
 
@@ -189,9 +190,8 @@ def simulate_schedule(fleet: Fleet, tasks: int, seconds: float, seed: int = 0) -
             takes = seconds * speed[place[worker]] * random.lognormvariate(0, 0.2)
             dies = fleet.life(random)
             heapq.heappush(events, (now + min(takes, dies), worker, "lost" if dies < takes else "done"))
-        look = schedule.idle_until(now) if waiting else None
-        if look is not None and now < look < events[0][0]:
-            now = look + 1e-6
+        if waiting and now + PAUSE < events[0][0]:  # a task may be late by then
+            now += PAUSE
             continue
         now, worker, kind = heapq.heappop(events)
         if kind == "done":
@@ -260,6 +260,9 @@ def render() -> str:
         devices=DEVICES,
         simulated=results("simulation"),
         status=results("status"),
+        workers=results("workers"),
+        short=results("workers_short"),
+        driver=results("driver"),
         recent=RECENT,
         entry=entry,
         images=1_000_000_000,

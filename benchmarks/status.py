@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from brinell.config.part import owners
 from brinell.runs.parts import FOLDER, settings_digest
 
 RESULT = Path(__file__).parent / "results" / "status.json"
-OPERATORS, MODELS = 14, 20
+OPERATORS, MODELS, ROUNDS = 14, 20, 5
 
 
 def make_run(folder: Path, units: int, parts: int) -> None:
@@ -50,26 +51,31 @@ def make_run(folder: Path, units: int, parts: int) -> None:
         (own / f"part-{number:05d}-of-{parts:05d}.json").write_text(json.dumps(record))
 
 
-def measure(units: int, parts: int) -> dict[str, float]:
-    """Return the seconds and the memory that the command takes, from its start to its end, and its CPU time."""
+def measure(units: int, parts: int) -> dict[str, Any]:
+    """Return the medians of what the command takes."""
     with tempfile.TemporaryDirectory() as folder:
         make_run(Path(folder), units, parts)
-        code = "from brinell.cli.main import main; import resource, sys\nmain(['status', sys.argv[1]])\n"
-        code += "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
-        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        done = subprocess.run([sys.executable, "-c", code, folder], check=True, capture_output=True, text=True)
-        seconds = time.perf_counter() - began
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        print(done.stdout)
+        rounds = [ask(folder) for _ in range(ROUNDS)]
+    middle = {key: round(median(one[key] for one in rounds), 2) for key in rounds[0]}
     return {
         "units": units,
         "parts": parts,
-        "seconds": round(seconds, 2),
-        "cpu_seconds": round(cpu, 2),
-        "load": round(os.getloadavg()[0]),
-        "megabytes": round(int(done.stderr.split()[-1]) / 1024, 1),
+        "rounds": ROUNDS,
+        **middle,
+        "slowest": round(max(one["seconds"] for one in rounds), 2),
     }
+
+
+def ask(folder: str) -> dict[str, float]:
+    """Return the seconds and the memory that the command takes, from its start to its end, and its CPU time."""
+    code = "from brinell.cli.main import main; import resource, sys\nmain(['status', sys.argv[1]])\n"
+    code += "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code, folder], check=True, capture_output=True, text=True)
+    seconds = time.perf_counter() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"seconds": seconds, "cpu_seconds": cpu, "megabytes": int(done.stderr.split()[-1]) / 1024}
 
 
 if __name__ == "__main__":

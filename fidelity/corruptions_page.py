@@ -1,4 +1,4 @@
-"""docs/fidelity-corruptions.md from stored results: mCE by our corruptions and by the published code."""
+"""docs/fidelity-corruptions.md from stored results: our corruptions and the published ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from brinell.lenses.profile.robustness import ALEXNET, ALEXNET_CLEAN, SEVERITIES
 from brinell.runs.statistics import CONFIDENCE
+from fidelity.bar_page import render_bar, render_seeds
 from fidelity.words import grid, signed
 
 HERE = Path(__file__).parent
@@ -27,12 +28,12 @@ EXACT = (
 Array = NDArray[np.float64]
 
 
-def render_page(results: dict[str, Any]) -> str:
-    """Return the page."""
+def render_page(results: dict[str, Any], bar: dict[str, Any]) -> str:
+    """Return the page, from results about ImageNet-C and about ImageNet-C-bar."""
     blocks = [block for block in results["blocks"].values() if {"ours", "package", "script", "repeated"} <= set(block)]
     if not blocks:
         raise SystemExit("no block of photographs is complete: measure some first")
-    networks = results["networks"]
+    networks, seeds = results["networks"], results["seeds"]
     both = {name: (_gather(blocks, name, ("ours",)), _gather(blocks, name, ("package", "script"))) for name in networks}
     images = next(iter(both[networks[0]][0].values())).shape[0]
     repeated = {name: _gather(blocks, name, ("repeated",)) for name in networks}
@@ -50,6 +51,9 @@ def render_page(results: dict[str, Any]) -> str:
         answers=images * SEVERITIES,
         draws=_draws(results["draws"]),
         count=results["draws"][0]["draws"],
+        **render_seeds(seeds, _interval),
+        once=_interval(np.subtract(*(_errors(side)[seeds["operator"]][0] for side in both[seeds["network"]]))),
+        **render_bar(bar),
     )
 
 

@@ -250,76 +250,11 @@ def elastic_transform(image: np.ndarray, c: Row, draws: Draws) -> np.ndarray:
     return np.stack(bands, -1)
 
 
-# ---- ImageNet-C-bar: pixel by pixel; the constants are the published strength and the share of the changed image ----
-
-
-def each_pixel(image: np.ndarray, value: Callable[[int, int], float]) -> np.ndarray:
-    height, width = image.shape[:2]
-    return np.array([[[value(y, x)] for x in range(width)] for y in range(height)])
-
-
-def single_frequency_greyscale(image: np.ndarray, c: Row, draws: Draws) -> np.ndarray:
-    first, second, phase, coin = draws.uniform(0, 4)[0].tolist()
-    one = math.pi * (2 * first - 1)
-    other = abs(one) * (2 * second - 1)
-    fx, fy = (one, other) if coin < 0.5 else (other, one)
-    noise = each_pixel(image, lambda y, x: math.sin(x * fx + y * fy + 2 * math.pi * phase))
-    return image + c[1] * c[0] / 10 * 196 * noise
-
-
-def cocentric_sine_waves(image: np.ndarray, c: Row, draws: Draws) -> np.ndarray:
-    height, width = image.shape[:2]
-    left, top, turns, swing, ring = draws.uniform(0, 5)[0].tolist()
-    x0, y0, ring_width, amplitude = (
-        left * width,
-        top * height,
-        ring * min(height, width) / 10,
-        swing * min(height, width) / 10,
-    )
-
-    def value(y: int, x: int) -> float:
-        angle = math.atan2(x - x0, y - y0) * 10 * turns
-        return (math.hypot(x - x0, y - y0) + math.sin(angle) * amplitude) % ring_width / ring_width - 0.5
-
-    return image + c[1] * c[0] / 10 * 128 * each_pixel(image, value)
-
-
-def checkerboard_cutout(image: np.ndarray, c: Row, draws: Draws) -> np.ndarray:
-    first, second = draws.uniform(0, 2)[0].tolist()
-    angle, scale = 2 * math.pi * first, max(1, (0.1 + 0.15 * second) * min(image.shape[:2]))
-    table = draws.uniform(1, 64 * 64)[0].view(64, 64).numpy() < c[0] / 10
-
-    def covered(y: int, x: int) -> float:
-        nx = (math.cos(angle) * y + math.sin(angle) * x) / scale
-        ny = (-math.sin(angle) * y + math.cos(angle) * x) / scale
-        return int(nx % 2) == int(ny % 2) and table[int(nx), int(ny)]
-
-    return np.where(each_pixel(image, covered), 128, image)
-
-
-def inverse_sparkles(image: np.ndarray, c: Row, draws: Draws) -> np.ndarray:
-    height, width = image.shape[:2]
-    down, along = (0.25 + 0.5 * draws.uniform(0, 2)[0]).tolist()
-    rays, radius = 50 + int(150 * float(draws.uniform(2, 1))), 0.25 * min(height, width)
-    lengths = [radius + 0.25 * radius * value for value in normal(draws, 3, torch.Size([1, 200]))[0].tolist()]
-
-    def light(y: int, x: int) -> float:
-        dy, dx = y - down * height, x - along * width
-        turn = (math.atan2(dx, dy) + math.pi) / (2 * math.pi) * rays
-        ray, part = int(turn), turn % 1
-        length = lengths[ray % rays] + part * (lengths[(ray + 1) % rays] - lengths[ray % rays])
-        glow = (length**2 / (dy**2 + dx**2 + 1e-4)) ** (65 * c[0] / 10 / 50)
-        return min(1.0, max(0.0, (1 - (part - 0.5) ** 2) * glow))
-
-    white = c[1] * (1 - each_pixel(image, light))
-    return image + white * (255 - image)
-
-
 PLAIN: dict[str, Plain] = {
     function.__name__: function
     for function in (
         gaussian_noise, shot_noise, impulse_noise, speckle_noise, defocus_blur, glass_blur, motion_blur, zoom_blur,
         gaussian_blur, snow, frost, fog, spatter, brightness, contrast, saturate, elastic_transform, pixelate,
-        jpeg_compression, single_frequency_greyscale, cocentric_sine_waves, checkerboard_cutout, inverse_sparkles,
+        jpeg_compression,
     )
 }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -340,3 +341,27 @@ def test_the_speed_of_a_model_is_measured_once(greys: Path, tmp_path: Path, monk
     execution = brinell.Execution(runtime="torch", batch=3)
     brinell.run("fake:grey", greys, lens=lenses, out=tmp_path / "run", execution=execution)
     assert measured == [3]
+
+
+def test_on_a_cpu_the_batch_size_is_doubled_only_while_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks whose activations leave the cache are fastest with few images."""
+    rates, measured = {2: 100.0, 4: 150.0, 8: 151.0, 16: 500.0}, list[int]()
+    monkeypatch.setattr(tuning, "images_per_second", lambda model, batch: measured.append(batch) or rates[batch])
+    monkeypatch.setattr(tuning, "_measured", {})
+    assert tuning.best_batch(brinell.open_model("fake:grey", PLAIN)) == 4
+    assert measured == [2, 4, 8]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 20])
+def test_a_classifier_gets_batches_of_at_most_the_given_size_and_the_same_answers(batch: int) -> None:
+    """A core changes and compares more images at a time than it asks the network about."""
+    model = brinell.open_model("fake:grey:0.2", PLAIN)
+    sizes = list[int]()
+    plain = model.forward
+    counting = replace(model, forward=lambda images: sizes.append(len(images)) or plain(images))
+    inputs = torch.arange(0, 250, 10, dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 32, 32).contiguous()
+    ids, labels = torch.arange(25), torch.zeros(25, dtype=torch.int64)
+    criterion = find_criterion("misclassification", None, 2)
+    evaluator = Evaluator.of(counting, inputs, ids, labels, criterion=criterion, seed=0, batch=batch)
+    found = evaluator.clean.verdict.probability
+    assert torch.equal(found, model.predict(inputs)[:, 0]) and max(sizes) <= batch and sum(sizes) == 25

@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.page import render_page as render_performance  # noqa: E402
 from fidelity import (  # noqa: E402
+    bar_page,
     corruptions,
     corruptions_page,
     coverage,
@@ -40,7 +41,7 @@ def _read(file: Path) -> Any:
 
 PAGES: dict[str, Callable[[], str]] = {
     "fidelity-highlights": lambda: highlights_page.render_page(_read(highlights.RESULTS)),
-    "fidelity-corruptions": lambda: corruptions_page.render_page(_read(corruptions.RESULTS)),
+    "fidelity-corruptions": lambda: corruptions_page.render_page(_read(corruptions.RESULTS), bar_page.read_bar()),
     "fidelity-gates": lambda: sequential.render_page(_read(sequential.RESULTS)),
     "fidelity-knob": lambda: knobs.render_page(_read(knobs.RESULTS)),
     "fidelity-fragility": lambda: fragility_page.render_page(_read(FRAGILITY)),

@@ -166,6 +166,8 @@ unexpectedly exits with a connection error code 2. End of file."""
     assert _reason(died) == "SYSTEM_ERROR: Worker unexpectedly exits with a connection error code 2"
     raised = "\x1b[36mray::Holder.measure()\x1b[39m (pid=7)\nTraceback (most recent call last):\n  File …\nKeyError: 'a'"
     assert _reason(raised) == "KeyError: 'a'"
+    refused = "Initialization failure from server:\nTraceback (most recent call last):\n  …\nRuntimeError: It failed.\n"
+    assert _reason(refused) == "RuntimeError: It failed."
     assert _reason("The actor's node is gone.\nmore") == "The actor's node is gone." and _reason("") == "no reason given"
 
 

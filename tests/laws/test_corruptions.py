@@ -1,4 +1,4 @@
-"""Laws for the corruptions of ImageNet-C, which agree with the published formulas in NumPy, SciPy and OpenCV."""
+"""Laws for the corruptions of ImageNet-C and -C-bar, which agree with the published formulas in NumPy, SciPy and OpenCV."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from brinell.perturb import apply
 from brinell.perturb.corruptions.severity import BAR, CORRUPTIONS, EXTRA, STANDARD, Constants, published_side
 from brinell.perturb.operator import OPERATORS, find_operator
 from brinell.perturb.property import PROPERTIES, find_property
+from reference_bar import PLAIN_BAR
 from reference_corruptions import PLAIN
 
-NAMES = list(PLAIN)
+FORMULAS = PLAIN | PLAIN_BAR
 SIZES = [(8, 8), (32, 32), (24, 40), (96, 120)]
 ROUNDED = 0.5 + 0.1  # of a grey level: results are rounded, and blurs have whole weights
 # positions are rounded to parts of a pixel; where a value lies on a threshold or an edge, another neighbour may count
@@ -24,6 +25,7 @@ COARSE = {
     "elastic_transform": (3.0, 0.02),
     "spatter": (ROUNDED, 0.005),
     "snow": (1.6, 0.002),
+    "caustic_refraction": (2.0, 0.01),
 }
 
 
@@ -58,10 +60,20 @@ def test_the_published_corruptions_are_registered() -> None:
             assert OPERATORS[part].facts.family == PROPERTIES[part].facts.family == family
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", list(CORRUPTIONS))
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_corruptions_follow_the_published_formulas(name: str, channels: int, size: tuple[int, int]) -> None:
+    compare_with_formula(name, channels, size)
+
+
+@pytest.mark.parametrize("size", [(25, 33), (24, 33), (25, 32)], ids=str)
+@pytest.mark.parametrize("name", ["blue_noise_sample", "brownish_noise"])
+def test_noise_of_a_spectrum_follows_the_formulas_at_odd_sizes(name: str, size: tuple[int, int]) -> None:
+    compare_with_formula(name, 3, size)
+
+
+def compare_with_formula(name: str, channels: int, size: tuple[int, int]) -> None:
     clean = photograph(*size, channels)
     for severity in (1, 2, 3, 4, 5, 0.4, 2.6):
         changed = at(name, clean, severity)
@@ -69,7 +81,7 @@ def test_corruptions_follow_the_published_formulas(name: str, channels: int, siz
         for row in range(len(clean)):
             draws = Draws.of(key(5, name), torch.tensor([row * 7919]))
             picture = clean[row].permute(1, 2, 0).double().numpy()
-            plain = PLAIN[name](picture, constants, draws).clip(0, 255)
+            plain = FORMULAS[name](picture, constants, draws).clip(0, 255)
             gap = np.abs(plain - changed[row].permute(1, 2, 0).numpy())
             most, share = COARSE.get(name, (ROUNDED, 0.0))
             assert (gap > most).mean() <= share, (

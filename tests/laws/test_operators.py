@@ -263,3 +263,12 @@ def test_jpeg_in_tensors_equals_the_codec_to_the_bit(channels: int, size: tuple[
         for swapped in (True, False):
             expected = codec._compress_by_codec(pixels, qualities, swapped)
             assert torch.equal(codec._compress_in_tensors(pixels, qualities, swapped), expected), quality
+
+
+def test_images_are_compressed_alike_on_one_core_and_on_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels, qualities = images(40, 48, count=9), torch.arange(10, 100, 10)
+    alone = codec._compress_by_codec(pixels, qualities, True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert torch.equal(codec._compress_by_codec(pixels, qualities, True), alone)
+    singly = [codec._compress_by_codec(pixels[[row]], qualities[[row]], True) for row in range(9)]
+    assert torch.equal(torch.cat(singly), alone)

@@ -8,7 +8,7 @@ from brinell.cli.console import say
 from brinell.cli.execute import execute
 from brinell.run_config import load_config
 
-#: sized for about four minutes on two cores; the first lens is done within the first one
+#: sized for one to four minutes on two cores; the first lens is done within the first one
 CONFIG: dict[str, Any] = {
     "models": ["efficientnet_lite0", "efficientnet_lite1"],
     "data": {"source": "demo-photos", "limit": 16, "shuffle": True},
@@ -44,6 +44,6 @@ CONFIG: dict[str, Any] = {
 
 def run_demo(folder: str) -> None:
     """Run the demo into a folder."""
-    say("Five lenses, two networks, 16 photographs: about four minutes on two cores. Rerun to resume.")
+    say("Five lenses, two networks, 16 photographs: one to four minutes on two cores. Rerun to resume.")
     execute(load_config({**CONFIG, "out": folder}))
     say(f"Break the photographs yourself: brinell view {folder}")

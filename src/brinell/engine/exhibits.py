@@ -5,12 +5,13 @@ They are stored with the run, so that the report needs neither the model nor the
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote
 
 import torch
+from PIL.Image import Image
 
 from brinell.engine.clean import readable
 from brinell.engine.context import RunContext
@@ -102,7 +103,11 @@ def _draw(
     )
     indices = {entry.image: index for index, entry in enumerate(entries)}
     explainer = _explainer(run, setup, model, renderer, labels, entries, pool)
-    drawn = list(exhibits)
+    drawn, saving = list(exhibits), list[Future[None]]()
+
+    def save(file: str, picture: Image) -> None:
+        run.store.write(encode_webp(picture, quality=90), *file.split("/"))
+
     for number, image in render(renderer, replays, indices, batch=BATCH):
         exhibit, replay = exhibits[number], replays[number]
         parameters = torch.tensor([replay.parameters], dtype=torch.float64)
@@ -112,11 +117,13 @@ def _draw(
         if model.segmenter is not None and pictures is None:
             with suppress(ServiceError, BudgetSpent):  # a picture is not worth stopping a run that has all its rows
                 shown = explainer.draw_masks(exhibit, replay, image)
-        for file, picture in zip((exhibit.clean_file, exhibit.file), shown, strict=True):
-            run.store.write(encode_webp(picture, quality=90), *file.split("/"))
+        files = exhibit.clean_file, exhibit.file
+        saving += [pool.submit(save, file, picture) for file, picture in zip(files, shown, strict=True)]
         if needs_explanation(model, explainer.criteria[exhibit.lens]):
             explained = explainer.explain(exhibit, replay, image)
             drawn[number] = explained if pictures is None else _on_whole(explained, renderer, indices[exhibit.image])
+    for future in saving:
+        future.result()
     return drawn
 
 

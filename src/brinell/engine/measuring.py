@@ -54,9 +54,8 @@ def _measure_stage(context: RunContext, job: Job, kept: list[Entry], truth: Trut
     """Measure what is missing of every chosen unit, shard by shard."""
     execution = context.manifest["execution"]
     shards, missing = missing_parts(context.store, job, kept, execution, wanted, chosen)
-    units = units_of(job, len(shards))
-    record_units(context, job, len(units))
-    held = {unit for unit in units if chosen(unit.shard, len(shards))} - {part.unit for part in missing if not part.done}
+    record_units(context, job, len(shards) * len(job.changes))
+    held = set(units_of(job, len(shards), chosen)) - {part.unit for part in missing if not part.done}
     damaged = unusable_units(context, sorted(held))
     if damaged:
         again = replace(wanted, damaged=frozenset(damaged))

@@ -91,10 +91,13 @@ class Part:
         return round(most * (self.cells[1] - self.cells[0]))
 
 
-def units_of(job: Job, shards: int) -> dict[Unit, Change]:
-    """Return a job's units, shard by shard, each with its change."""
+def units_of(job: Job, shards: int, chosen: Chosen = everything) -> dict[Unit, Change]:
+    """Return a job's units of the chosen shards, shard by shard, each with its change."""
     return {
-        Unit(job.lens.name, job.model.name, change.id, number): change for number in range(shards) for change in job.changes
+        Unit(job.lens.name, job.model.name, change.id, number): change
+        for number in range(shards)
+        if chosen(number, shards)
+        for change in job.changes
     }
 
 
@@ -109,7 +112,7 @@ def missing_parts(
     """Return the images of a job's units, and what is missing of the chosen units, shard by shard."""
     size = unit_size(execution, job, kept)
     shards = [list(kept[start : start + size]) for start in range(0, len(kept), size)]
-    units = {unit: change for unit, change in units_of(job, len(shards)).items() if chosen(unit.shard, len(shards))}
+    units = units_of(job, len(shards), chosen)
     shares = {change.id: wanted.share if job.trials(change, kept) else 1.0 for change in job.changes}
     ranks = (
         shuffled_ranks(wanted.seed, id_numbers(kept)).tolist() if wanted.share < 1 or wanted.sampled else range(len(kept))

@@ -10,6 +10,7 @@ from torch import Tensor
 from brinell.engine.threads import CORES, answers
 from brinell.models.model import Model
 
+SMALLEST = {"cpu": 2}
 LARGEST = {"cpu": 32, "cuda": 1024}
 SHARD = {"cpu": 128, "cuda": 4096}
 GAIN = 1.05  # least speed-up that justifies a larger batch
@@ -21,7 +22,7 @@ _rates: dict[tuple[str, ...], float] = {}  # the same for batch sizes that are g
 
 
 def best_batch(model: Model) -> int:
-    """Return the smallest batch size that is nearly as fast as any, found by doubling. Services are not measured."""
+    """Return a small batch size that is nearly as fast as any, found by doubling. Services are not measured."""
     return model.service.batch if model.service is not None else measured_speed(model)[0]
 
 
@@ -47,9 +48,10 @@ def _describe(model: Model) -> tuple[str, ...]:
 
 
 def _measure_speed(model: Model) -> tuple[int, float]:
+    """Return the batch size and its rate. On a CPU, the first doubling that gains little is the last."""
     kind = model.device.type
     best, best_rate = 1, 0.0
-    size = 8
+    size = SMALLEST.get(kind, 8)
     while size <= LARGEST.get(kind, 64):
         try:
             rate = images_per_second(model, size)
@@ -58,6 +60,8 @@ def _measure_speed(model: Model) -> tuple[int, float]:
             break
         if rate > best_rate * GAIN:
             best, best_rate = size, rate
+        elif kind == "cpu":
+            break
         size *= 2
     return best, best_rate or images_per_second(model, best)
 

@@ -26,14 +26,14 @@ AGREEMENT = 1e-3
 ORT = "onnxruntime"
 
 
-def export_forward(module: nn.Module, preprocess: Preprocess, name: str) -> Forward:
+def export_forward(module: nn.Module, preprocess: Preprocess, name: str, scores: Tensor | None = None) -> Forward:
     """Export a module, and return its forward pass in onnxruntime after checking that both return the same scores.
 
-    Exports are cached. One that can't be read, or that scores differently, is made again.
+    Exports are cached. One that can't be read, or that scores differently, is made again. `scores` are the module's for
+    `probe_images`, if they are known.
     """
     images = preprocess.normalise(probe_images(preprocess))
-    with torch.inference_mode():
-        expected = module(images)
+    expected = known_scores(module, images, scores)
     file = cached_file(module, preprocess)
     if file.is_file():
         with contextlib.suppress(ModelError):
@@ -47,6 +47,15 @@ def export_forward(module: nn.Module, preprocess: Preprocess, name: str) -> Forw
         forward = check_scores(session_forward(open_session(path)), images, expected, f"model {name}", ORT)
         keep(path, file)
     return forward
+
+
+def known_scores(module: nn.Module, images: Tensor, scores: Tensor | None) -> Tensor:
+    """Return a module's scores, which are computed only if they are not known: in eager torch that takes long."""
+    if scores is not None:
+        return scores
+    with torch.inference_mode():
+        computed: Tensor = module(images)
+    return computed
 
 
 def exported_file(module: nn.Module, preprocess: Preprocess, name: str) -> Path:

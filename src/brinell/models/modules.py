@@ -100,7 +100,7 @@ def from_module(
     fingerprint = weights_fingerprint(module)
     module = module.eval().requires_grad_(False)
     probed = probe(module.to(device, torch.float32), description, device)
-    forward, running = fastest_forward(module, name, description.preprocess, device, execution)
+    forward, running = fastest_forward(module, name, description.preprocess, device, execution, probed.scores)
     differentiable = torch_forward(module, execution) if running["runtime"] not in EXPORTED else module
 
     def log_probabilities(images: Tensor) -> Tensor:
@@ -184,16 +184,24 @@ def _detector_from_module(module: nn.Module, decoding: Decoding, description: De
 
 
 def fastest_forward(
-    module: nn.Module, name: str, preprocess: Preprocess, device: torch.device, execution: Execution
+    module: nn.Module,
+    name: str,
+    preprocess: Preprocess,
+    device: torch.device,
+    execution: Execution,
+    scores: Tensor | None = None,
 ) -> tuple[Forward, dict[str, str]]:
-    """Return the fastest way to run a module that the options allow, its name, and why it is not a faster one."""
+    """Return the fastest way to run a module that the options allow, its name, and why it is not a faster one.
+
+    `scores` are the module's for `probe_images`, if they are known.
+    """
     plain = execution.precision == "fp32" and not execution.compile
     slower: dict[str, str] = {}
     if execution.runtime in EXPORTED and (device.type != "cpu" or not plain):
         raise ConfigError(f"runtime {execution.runtime} needs the CPU, fp32 and no --compile; use runtime torch or auto")
     if device.type == "cpu" and plain and execution.runtime != "torch":
         try:
-            forward, runtime = processor_forward(module, preprocess, name, execution.runtime)
+            forward, runtime = processor_forward(module, preprocess, name, execution.runtime, scores)
             return forward, {"runtime": runtime}
         except (MissingExtra, ModelError) as error:
             if execution.runtime in EXPORTED:

@@ -23,10 +23,11 @@ A = TypeVar("A")
 
 @dataclass(frozen=True)
 class Probe:
-    """The number of a model's outputs, and whether they are probabilities."""
+    """The number of a model's outputs, whether they are probabilities, and those of `probe_images`."""
 
     outputs: int
     probabilities: bool
+    scores: Tensor | None = None
 
 
 def probe(forward: Forward, description: Description, device: torch.device) -> Probe:
@@ -46,8 +47,8 @@ def probe(forward: Forward, description: Description, device: torch.device) -> P
     sums = scores.sum(1)
     positive = bool((scores >= 0).all()) and bool((scores <= 1).all())
     if description.probabilities is not None:
-        return Probe(scores.shape[1], description.probabilities)
-    return Probe(scores.shape[1], positive and torch.allclose(sums, torch.ones_like(sums), atol=1e-3))
+        return Probe(scores.shape[1], description.probabilities, scores)
+    return Probe(scores.shape[1], positive and torch.allclose(sums, torch.ones_like(sums), atol=1e-3), scores)
 
 
 def make_classifier(

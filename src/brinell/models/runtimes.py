@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from brinell.caching import cache_folder
 from brinell.errors import ModelError
 from brinell.models.compile_choice import expected
-from brinell.models.export import check_scores, export_forward, exported_file
+from brinell.models.export import check_scores, export_forward, exported_file, known_scores
 from brinell.models.exports import cached_file, read_record, write_record
 from brinell.models.model import Forward
 from brinell.models.onnx import session_forward
@@ -32,21 +32,24 @@ from brinell.versions import package_version
 LOG = logging.getLogger(__name__)
 EXPORTED = frozenset({"onnxruntime", "openvino"})  # runtimes of exports: gradients come from torch
 MARGIN = 1.05  # OpenVINO has to be so many times as fast: a tie should not depend on the moment
-BATCH, ROUNDS, SECONDS = 8, 7, 2.0  # images of a batch, batches at most, and seconds after which no more follow
+BATCH, ROUNDS, SECONDS = 2, 15, 2.0  # images of a batch, batches at most, and seconds after which no more follow
 
 
-def processor_forward(module: nn.Module, preprocess: Preprocess, name: str, wanted: str) -> tuple[Forward, str]:
-    """Return a module's forward pass in the runtime that is wanted, after a check of its scores, and the runtime's name."""
+def processor_forward(
+    module: nn.Module, preprocess: Preprocess, name: str, wanted: str, scores: Tensor | None = None
+) -> tuple[Forward, str]:
+    """Return a module's forward pass in the runtime that is wanted, after a check of its scores, and the runtime's name.
+
+    `scores` are the module's for `probe_images`, if they are known.
+    """
     before = expected().runtime
     if wanted == "auto" and (before == "onnxruntime" or (before == "openvino" and is_installed())):
         wanted = before  # rows of one run come from one runtime
     if wanted == "openvino":
         images = preprocess.normalise(probe_images(preprocess))
-        with torch.inference_mode():
-            scores = module(images)
         forward = session_forward(OpenVinoSession(exported_file(module, preprocess, name)))
-        return check_scores(forward, images, scores, f"model {name}", "OpenVINO"), wanted
-    plain = export_forward(module, preprocess, name)
+        return check_scores(forward, images, known_scores(module, images, scores), f"model {name}", "OpenVINO"), wanted
+    plain = export_forward(module, preprocess, name, scores)
     if wanted == "auto" and is_installed():
         return _faster(plain, cached_file(module, preprocess), preprocess, name)
     return plain, "onnxruntime"
@@ -107,7 +110,7 @@ def seconds_each(
 
 def _key(file: Path) -> str:
     """Return a digest of what the choice depends on: the export (its name is a digest of the model), versions, machine."""
-    facts = [file.stem, package_version("openvino"), package_version("onnxruntime"), processor(), os.cpu_count()]
+    facts = [file.stem, package_version("openvino"), package_version("onnxruntime"), processor(), os.cpu_count(), BATCH]
     return hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""JPEG compression (Swingler 2022): OpenCV's codec with one thread per image on a CPU, equal tensor code elsewhere.
+"""JPEG compression (Swingler 2022): OpenCV's codec on a CPU, equal tensor code elsewhere.
 
 The paper starts at quality 31, below what anyone uses, and its code swaps red and blue. The standard variant goes through
 the whole range of qualities with the channels in their order.
@@ -7,9 +7,10 @@ the whole range of qualities with the channels in their order.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
@@ -20,6 +21,7 @@ from brinell.perturb.dct import jpeg_in_tensors
 from brinell.perturb.operator import Facts, level_operator, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 
+A = TypeVar("A")
 Quality = Callable[[int], int]  # level to JPEG quality
 
 
@@ -86,15 +88,19 @@ def _compress_by_codec(images: Tensor, qualities: Tensor, swapped: bool) -> Tens
         assert decoded is not None
         cv2.split(decoded, list(target[order]))
 
-    pairs = (list(images.contiguous().numpy()), list(made.numpy()), qualities.tolist())
-    if len(images) == 1:
-        compress(*(one[0] for one in pairs))
-    else:
-        list(threads().map(compress, *pairs))
+    each_image(images.device, compress, images.contiguous().numpy(), made.numpy(), qualities.tolist())
     return made
 
 
+def each_image(device: torch.device, work: Callable[..., A], *given: Iterable[Any]) -> list[A]:
+    """Return what a library makes of single images on the host, with all cores.
+
+    Where images are on a CPU and torch has one thread, every core has batches of its own, and this one stays on its core.
+    """
+    alone = device.type == "cpu" and torch.get_num_threads() == 1
+    return list(map(work, *given) if alone else _threads().map(work, *given))
+
+
 @cache
-def threads() -> ThreadPoolExecutor:
-    """Return the threads that libraries change single images in."""
+def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), "codec")

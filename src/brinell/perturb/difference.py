@@ -6,6 +6,8 @@ import dataclasses
 import functools
 from dataclasses import dataclass
 
+import cv2
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -38,16 +40,28 @@ def difference(clean: Tensor, changed: Tensor) -> Difference:
 
 
 def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
-    """Measure on a CPU, where clamping bytes is many times faster than comparing them."""
-    gap = torch.maximum(clean, changed).sub_(torch.minimum(clean, changed))
-    pixels = functools.reduce(torch.bitwise_or, gap.unbind(1)).flatten(1)
-    flat = gap.flatten(1)
+    """Measure on a CPU, image by image: OpenCV's norms of bytes are many times faster than sums in torch."""
+    pairs = zip(clean.expand_as(changed).flatten(2).numpy(), changed.flatten(2).numpy(), strict=True)
+    pixels, l0, linf, total, squares = torch.tensor([_gap_of(*pair) for pair in pairs], dtype=torch.float64).unbind(1)
+    height, width = changed.shape[2:]
     return _from_sums(
-        changed=pixels.clamp(max=1).sum(1, dtype=torch.float32) / pixels.shape[1],
-        l0=flat.clamp(max=1).sum(1, dtype=torch.float32),
-        linf=flat.amax(1),
-        sums=_sum_in_runs(flat),
-        values=flat.shape[1],
+        changed=pixels.float() / (height * width),
+        l0=l0.float(),
+        linf=linf,
+        sums=(total, squares),
+        values=changed[0].numel(),
+    )
+
+
+def _gap_of(clean: np.ndarray, changed: np.ndarray) -> tuple[float, ...]:
+    """Return the pixels and the values (C, N) that differ, the largest gap, and the sums of gaps and of their squares."""
+    gap = cv2.absdiff(clean, changed)
+    return (
+        cv2.countNonZero(functools.reduce(cv2.bitwise_or, gap)),
+        cv2.countNonZero(gap),
+        cv2.norm(gap, cv2.NORM_INF),
+        cv2.norm(gap, cv2.NORM_L1),
+        cv2.norm(gap, cv2.NORM_L2SQR),
     )
 
 
@@ -119,6 +133,12 @@ def mean_grey(images: Tensor) -> Tensor:
 
 def count_colours(images: Tensor) -> Tensor:
     """Return the number of distinct colours of each image."""
+    if images.device.type == "cpu" and images.shape[1] <= 3:
+        return torch.tensor([_colours_of(image) for image in images.flatten(2).numpy()])
+    return _count_in_tensors(images)
+
+
+def _count_in_tensors(images: Tensor) -> Tensor:
     batch, channels = images.shape[:2]
     values = images.flatten(2).to(torch.int64)
     used = torch.zeros(batch, channels, 256, dtype=torch.uint8, device=images.device).scatter_(2, values, 1)
@@ -127,6 +147,19 @@ def count_colours(images: Tensor) -> Tensor:
     # posterised: five bits identify a channel's value, so a table of all colours is small
     code = _pack(values >> 3, 5)
     return code.new_zeros(batch, 32**channels, dtype=torch.uint8).scatter_(1, code, 1).sum(1)
+
+
+def _colours_of(image: np.ndarray) -> int:
+    """Return the number of distinct colours of one image (C, N), as `_count_in_tensors` does, but faster on a CPU."""
+    used = [cv2.calcHist([channel], [0], None, [256], [0, 256]) > 0 for channel in image]
+    if max(int(values.reshape(32, 8).sum(1).max()) for values in used) > 1:
+        return int(_count_distinct(_pack(torch.from_numpy(image).to(torch.int64)[None], 8)))
+    code = np.zeros(image.shape[1], np.uint16)
+    for channel in image:
+        code = code << 5 | channel >> 3
+    table = np.zeros(32 ** len(image), bool)
+    table[code] = True
+    return int(np.count_nonzero(table))
 
 
 def _pack(values: Tensor, bits: int) -> Tensor:

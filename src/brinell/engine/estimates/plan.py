@@ -34,7 +34,7 @@ BYTES_PER_DETECTION = 19  # as measured on COCO images
 BYTES_PER_WINDOW = 2.5  # of maps, as measured on ImageNet images
 ROWS_OF_MAPS = 8  # per image and window size, for lenses that store maps
 SIZES_READ = 32  # images whose sizes represent all
-SHORT = 20.0  # seconds; a run that can't take longer is not worth a probe
+SHORT = 60.0  # seconds; a probe takes several, too many for a run that can't take longer
 FEW_SEARCHES = 4  # that ended in a probe: one image may need many times the queries of another
 PROBE_SHARE, SHORTEST_PROBE, LONGEST_PROBE = 0.02, 3.0, 30.0  # of the longest time that a run can take; seconds
 

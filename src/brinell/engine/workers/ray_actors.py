@@ -43,7 +43,7 @@ def connected(cluster: str) -> Iterator[None]:
             address = None if cluster == "ray" else cluster
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise RunError(f"can't connect to Ray ({_line(str(error))}); is the cluster running ({cluster})?") from error
+        raise RunError(f"can't connect to Ray ({_reason(str(error))}); is the cluster running ({cluster})?") from error
     finally:
         for number, handler in handlers.items():  # Ray sets its own, which would end a run without a word
             with suppress(ValueError):  # not the main thread
@@ -167,13 +167,8 @@ def _ray() -> Any:
     return ray
 
 
-def _line(text: str) -> str:
-    """Return the first line of a text."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
-
-
 def _reason(text: str) -> str:
-    """Return in a line why an actor ended: Ray's own words, or those of the exception that it raised."""
+    """Return in a line what went wrong: why an actor ended in Ray's own words, or the message of an exception."""
     if (found := re.search(r"Worker exit type: (\S+) Worker exit detail: ([^.\n]+)", text)) is not None:
         return f"{found[1]}: {found[2].strip()}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -84,12 +84,6 @@ class Schedule(Generic[Task]):
         self._waiting.appendleft(task)
         return task
 
-    def idle_until(self, now: float) -> float | None:
-        """Return when a task may be given to a second worker; None if that can't be said."""
-        if not self._seconds or not self._at:
-            return None
-        return min(assigned.since for assigned in self._at.values()) + self._limit()
-
     def _limit(self) -> float:
         """Return how long a task may take before it is late."""
         return max(SOON, LATE * median(self._seconds))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
-from brinell.perturb.codec import threads
+from brinell.perturb.codec import each_image
 from brinell.perturb.corruptions.fields import normal
 from brinell.perturb.corruptions.gaussian import smooth
 from brinell.perturb.corruptions.severity import EXTRA, Constants, Corruption, Row, corruption
@@ -54,8 +54,8 @@ def spatter(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     batch, channels, height, width = images.shape
     mean, deviation, *rest, muddy = constants
     field = normal(draws, 0, torch.Size([batch, height, width])).mul_(deviation).add_(mean).cpu().double().numpy()
-    layers = threads().map(lambda one: (_mud if muddy else _water)(one, *rest), field)
-    layer = torch.from_numpy(np.stack(list(layers))).to(torch.float32).to(images.device)[:, None]
+    layers = each_image(images.device, lambda one: (_mud if muddy else _water)(one, *rest), field)
+    layer = torch.from_numpy(np.stack(layers)).to(torch.float32).to(images.device)[:, None]
     colour = torch.tensor(_MUD if muddy else _WATER, device=images.device)
     if channels == 1:
         colour = (colour * torch.tensor(_LUMA, device=images.device)).sum(0, keepdim=True)

@@ -17,6 +17,7 @@ from brinell.perturb.corruptions.patterns import add, on_host, pixels, strengths
 from brinell.perturb.corruptions.severity import Row, corruption
 
 _OCTAVES = (1, 2, 4, 8, 16)
+_SLOPES = 256  # in the table of Perlin noise, which all octaves read
 _PARTS = 128  # of a pixel that positions are rounded to
 _BENDING = 4.0  # ratio of the refractive indices
 
@@ -44,9 +45,10 @@ def _spectral(images: Tensor, draws: Draws, purpose: int, *, blue: bool) -> Tens
     """Return noise of variance 1 whose amplitudes grow with the frequency, or fall with its square, (B, H, W)."""
     height, width = images.shape[2:]
     half = width // 2
-    phases = 2 * math.pi * draws.uniform(purpose, height * half).cpu().view(-1, height, half)
-    middle = phases.new_zeros(len(phases), height, width % 2)
-    phases = torch.cat([phases, middle, phases.flip(1, 2)], 2)
+    drawn = 2 * math.pi * draws.uniform(purpose, height * half + height // 2).cpu()
+    left, top = drawn[:, : height * half].view(len(drawn), height, half), drawn[:, height * half :, None]
+    middle = torch.cat([top, top.new_zeros(len(top), height % 2, 1), top.flip(1)], 1)[..., : width % 2]
+    phases = torch.cat([left, middle, left.flip(1, 2)], 2)
     y, x = pixels(images)
     distance = ((x - width / 2) ** 2 + (y - height / 2) ** 2).sqrt()
     power = distance if blue else 1 / (distance**2 + 1)
@@ -61,16 +63,14 @@ def perlin_noise(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     strength, share = constants
     amount = 0.05 * strength * share
     y, x = (axis * (7 / min(images.shape[2:])) for axis in pixels(images))
-    octaves = [_perlin(draws, purpose, y * octave, x * octave).abs() / octave for purpose, octave in enumerate(_OCTAVES)]
+    octaves = [_perlin(draws, y * octave, x * octave).abs() / octave for octave in _OCTAVES]
     clouds = (0.5 * torch.stack(octaves).sum(0) + 0.5).clamp(max=1)
     return add(images.mul_(1 - amount), 255 * amount * clouds[:, None])
 
 
-def _perlin(draws: Draws, purpose: int, y: Tensor, x: Tensor) -> Tensor:
+def _perlin(draws: Draws, y: Tensor, x: Tensor) -> Tensor:
     """Return Perlin noise at rows (H, 1) and columns (W,), (B, H, W): slopes at grid points, joined smoothly."""
-    tall, wide = int(y[-1, 0]) + 2, int(x[-1]) + 2
-    slopes = 2 * draws.uniform(purpose, tall * wide * 2).cpu().view(-1, 2, tall, wide) - 1
-    slopes = slopes / slopes.norm(dim=1, keepdim=True)
+    slopes = _slopes(draws, int(y[-1, 0]) + 2, int(x[-1]) + 2)
     top, left = y.floor().to(torch.int64), x.floor().to(torch.int64)
     down, along = y - top, x - left
     corners = [
@@ -82,6 +82,17 @@ def _perlin(draws: Draws, purpose: int, y: Tensor, x: Tensor) -> Tensor:
     upper, lower = (first + over * (second - first) for first, second in (corners[:2], corners[2:]))
     noise: Tensor = 1.5 * (upper + under * (lower - upper))
     return noise
+
+
+def _slopes(draws: Draws, tall: int, wide: int) -> Tensor:
+    """Return a unit vector at every point of a grid, (B, 2, tall, wide), read from a table in a random order."""
+    order = draws.uniform(0, _SLOPES).cpu().argsort(stable=True, dim=1)
+    slopes = 2 * draws.uniform(1, 2 * _SLOPES).cpu().view(-1, 2, _SLOPES) - 1
+    slopes = slopes / slopes.norm(dim=1, keepdim=True)
+    rows = order[:, torch.arange(tall) % _SLOPES, None]
+    places = order.gather(1, ((rows + torch.arange(wide)) % _SLOPES).flatten(1))
+    found: Tensor = slopes.gather(2, places[:, None].expand(-1, 2, -1)).view(-1, 2, tall, wide)
+    return found
 
 
 @corruption("caustic_refraction", strengths("caustics", "weather", (2.35, 3.2, 4.9, 6.6, 9.15)))
