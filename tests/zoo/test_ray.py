@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,33 @@ def test_a_cluster_elsewhere_needs_rays_client(monkeypatch: pytest.MonkeyPatch) 
         pass
 
 
+@pytest.mark.parametrize(
+    ("message", "failures", "attempts", "connects"),
+    [
+        ("Initialization failure: RuntimeError: Starting Ray client server failed. See …", 2, 3, True),
+        ("Initialization failure: RuntimeError: Starting Ray client server failed. See …", 3, 3, False),
+        ("no cluster there", 1, 1, False),
+    ],
+)
+def test_a_client_server_that_does_not_start_is_tried_again(
+    message: str, failures: int, attempts: int, connects: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def init(address: str, **options: object) -> None:
+        tried.append(address)
+        if len(tried) <= failures:
+            raise ConnectionAbortedError(message)
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # other tests' Ray may still run
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    refused = pytest.raises(brinell.RunError, match="can't connect to Ray")
+    with nullcontext() if connects else refused, on_ray.connected("ray://head:10001"):
+        pass
+    assert tried == ["ray://head:10001"] * attempts
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -90,7 +118,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster of one machine that is not started by the run, behind the address that other machines use."""
     pytest.importorskip("grpc", reason="needs ray[client]: make test-zoo", exc_type=ImportError)
     port, client = free_port(), free_port()
-    environment = {**os.environ, "RAY_TMPDIR": str(tmp_path_factory.mktemp("ray"))}
+    # without the second, Ray's server for a client dies in one of six starts or so (docs/scale.md)
+    environment = {**os.environ, "RAY_TMPDIR": str(tmp_path_factory.mktemp("ray")), "GRPC_ENABLE_FORK_SUPPORT": "0"}
     command = [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--include-dashboard=false"]
     options = [f"--port={port}", f"--ray-client-server-port={client}", "--num-cpus=2", "--disable-usage-stats"]
     head = subprocess.Popen([*command, *options], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -5,6 +5,7 @@ It imports no torch: an actor sets its number of threads before torch reads it.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import pickle
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
     from brinell.config.execution import Execution
     from brinell.engine.workers.worker import Order, ShardTask
 
+LOG = logging.getLogger(__name__)
 CORES = 1  # of an actor: one thread computes, as in a process of --devices that shares its machine
+# Ray's server for a client dies now and then while it starts (ray-project/ray#63202); the next one is another process
+ATTEMPTS = 3
+STARTING = "Starting Ray client server failed"
 
 
 @contextmanager
@@ -40,8 +45,7 @@ def connected(cluster: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what goes wrong is said below
-            address = None if cluster == "ray" else cluster
-            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            _connect(ray, None if cluster == "ray" else cluster)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise RunError(f"can't connect to Ray ({_reason(str(error))}); is the cluster running ({cluster})?") from error
     finally:
@@ -52,6 +56,18 @@ def connected(cluster: str) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError) as error:
+            if attempt == ATTEMPTS or STARTING not in str(error):
+                raise
+            LOG.warning("Ray's client server did not start; trying again (%d of %d) …", attempt + 1, ATTEMPTS)
+        else:
+            return
 
 
 def actors_of(execution: Execution) -> tuple[int, float]:
