@@ -118,7 +118,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster of one machine that is not started by the run, behind the address that other machines use."""
     pytest.importorskip("grpc", reason="needs ray[client]: make test-zoo", exc_type=ImportError)
     port, client = free_port(), free_port()
-    # without the second, Ray's server for a client dies in one of six starts or so (docs/scale.md)
+    # without fork support, as docs/scale.md recommends: with it, Ray's server for a client may die while it starts
     environment = {**os.environ, "RAY_TMPDIR": str(tmp_path_factory.mktemp("ray")), "GRPC_ENABLE_FORK_SUPPORT": "0"}
     command = [Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--include-dashboard=false"]
     options = [f"--port={port}", f"--ray-client-server-port={client}", "--num-cpus=2", "--disable-usage-stats"]
