@@ -2,14 +2,18 @@
 
 python -m benchmarks.accelerator profile > benchmarks/results/accelerator.json
 python -m benchmarks.accelerator search > benchmarks/results/accelerator_search.json
+python -m benchmarks.accelerator runtimes > benchmarks/results/accelerator_runtimes.json
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,10 +29,15 @@ from brinell.lenses.knob.lens import measure as measure_property
 from brinell.lenses.knob.options import KnobOptions
 from brinell.lenses.method import Categorical
 from brinell.lenses.outcomes import BROKEN
+from brinell.models.compile_choice import GAINS, expecting
+from brinell.models.compiling import Ways, measure_way
+from brinell.models.device import select_device
 from brinell.models.model import Model
+from brinell.models.modules import DTYPES, torch_forward
 from brinell.perturb.property import find_property, property_names
 
 RESNET = "torchvision:resnet50?pretrained=false"
+NETWORKS = ("resnet50", "mobilenet_v2", "efficientnet_b0", "convnext_tiny")
 
 
 def pictures(count: int) -> list[tuple[np.ndarray, None]]:
@@ -39,6 +48,12 @@ def pictures(count: int) -> list[tuple[np.ndarray, None]]:
     grain = torch.randint(-12, 13, smooth.shape, generator=generator)
     images = (smooth + grain).clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
     return [(image, None) for image in images]
+
+
+def open_fastest(name: str, execution: Execution) -> Model:
+    """Open a model as a long run does: in the fastest runtime."""
+    with expecting(10**9, None):
+        return brinell.open_model(name, execution)
 
 
 def bare_model(model: Model, batch: int) -> Callable[[], int]:
@@ -83,6 +98,31 @@ def search(model: Model, given: argparse.Namespace, execution: Execution) -> dic
     return {"bare": before, "ratio": alone / spent, "points": given.points, "properties": rates, "broken": broke}
 
 
+def runtimes(given: argparse.Namespace, execution: Execution) -> dict[str, Any]:
+    """Return the seconds before the first image and the images per second of networks in every runtime."""
+    from torchvision import models
+
+    device, dtype = select_device(execution), DTYPES[execution.precision]
+    found: dict[str, dict[str, Any]] = {}
+    for name in NETWORKS:
+        module = models.get_model(name).eval().requires_grad_(False)
+        place = partial(_place, device=device, dtype=dtype)
+        ways = Ways(module.to(device), place, lambda each: torch_forward(each, execution))
+        eager = torch_forward(place(copy.deepcopy(module)), execution)
+        images = torch.zeros(given.batch, 3, 224, 224, device=device).contiguous(memory_format=torch.channels_last)
+        found[name] = {"torch": asdict(measure_way(eager, images))}
+        for way in set(GAINS) - {"torch"}:
+            try:
+                found[name][way] = asdict(measure_way(ways.make(way, eager, given.batch), images))
+            except ValueError:
+                found[name][way] = None  # it has nothing to fuse
+    return {"device": torch.cuda.get_device_name(), "precision": given.precision, "batch": given.batch, "networks": found}
+
+
+def _place(module: torch.nn.Module, device: torch.device, dtype: torch.dtype) -> torch.nn.Module:
+    return module.to(device, dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
 def search_property(evaluator: Evaluator, name: str, *, points: int, resample: bool = False) -> tuple[int, float, int]:
     """Return the queries and seconds of a search, and the number of images that broke."""
     options = KnobOptions(operators=(name,), variant="dsn2020", points=points, resample=resample)
@@ -97,23 +137,27 @@ def search_property(evaluator: Evaluator, name: str, *, points: int, resample: b
 def main() -> None:
     """Print the figures as JSON."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["profile", "search"])
+    parser.add_argument("what", choices=["profile", "search", "runtimes"])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--model", default=RESNET)
     parser.add_argument("--images", type=int, default=2048)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--points", type=int, default=50)
     parser.add_argument("--precision", default="bf16")
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--eager", action="store_true")
     parser.add_argument("--rounds", type=int, default=1)
     given = parser.parse_args()
-    execution = Execution(device=given.device, precision=given.precision, batch=given.batch, compile=given.compile)
-    model = brinell.open_model(given.model, execution)
+    execution = Execution(device=given.device, precision=given.precision, batch=given.batch)
+    if given.what == "runtimes":
+        print(json.dumps(runtimes(given, execution), indent=1))
+        return
+    model = brinell.open_model(given.model, execution) if given.eager else open_fastest(given.model, execution)
     facts = {
         "device": torch.cuda.get_device_name() if model.device.type == "cuda" else model.device.type,
         "torch": torch.__version__,
         "model": "ResNet-50" if given.model == RESNET else given.model,
-        "precision": given.precision + (", compiled" if given.compile else ""),
+        "precision": given.precision,
+        "runtime": model.facts["runtime"],
         "batch": given.batch,
         "images": given.images,
     }

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 import brinell
-from benchmarks.accelerator import bare_model
+from benchmarks.accelerator import RESNET, bare_model, open_fastest
 from benchmarks.end_to_end import per_second
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
@@ -63,10 +63,10 @@ def measure() -> dict[str, Any]:
     return facts | found | {"windows": _windows(HEIGHT, WIDTH), "seconds": seconds, "grown": grown}
 
 
-def measure_on(device: str, precision: str, batch: int, *, compiled: bool, rounds: int) -> dict[str, Any]:
+def measure_on(device: str, precision: str, batch: int, *, rounds: int) -> dict[str, Any]:
     """Measure on an accelerator: rates, a whole photograph, and square photographs of several sizes."""
-    execution = Execution(device=device, precision=precision, batch=batch, compile=compiled)  # type: ignore[arg-type]
-    model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
+    execution = Execution(device=device, precision=precision, batch=batch)  # type: ignore[arg-type]
+    model = open_fastest(RESNET, execution)
     evaluator = _evaluator(model, _photograph(HEIGHT, WIDTH), batch)
     found = _rates(evaluator, bare_model(model, batch), 16 * batch, rounds) if rounds else {}
     found["maps"] = _map_seconds()
@@ -76,7 +76,7 @@ def measure_on(device: str, precision: str, batch: int, *, compiled: bool, round
         square = _evaluator(model, _photograph(side, side), batch)
         grown[f"{side}×{side}"] = {"windows": _windows(side, side), "seconds": _whole(square)}
     facts = {"device": torch.cuda.get_device_name(), "model": "ResNet-50", "batch": batch, "torch": torch.__version__}
-    facts["precision"] = precision + (", compiled" if compiled else "")
+    facts |= {"precision": precision, "runtime": model.facts["runtime"]}
     return facts | found | {"windows": _windows(HEIGHT, WIDTH), "seconds": _whole(evaluator), "grown": grown}
 
 
@@ -171,9 +171,8 @@ def main() -> None:
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="comparisons with the bare model; 0: photographs alone")
-    parser.add_argument("--eager", action="store_true", help="without compilation")
     given = parser.parse_args()
-    found = measure_on(given.device, given.precision, given.batch, compiled=not given.eager, rounds=given.rounds)
+    found = measure_on(given.device, given.precision, given.batch, rounds=given.rounds)
     print(json.dumps(found, indent=1))
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 import brinell
-from benchmarks.accelerator import bare_model, pictures
+from benchmarks.accelerator import RESNET, bare_model, open_fastest, pictures
 from benchmarks.end_to_end import per_second
 from benchmarks.processor import MODEL
 from brinell.config.execution import Execution
@@ -68,7 +68,7 @@ def measure() -> dict[str, Any]:
 def on_accelerator(batch: int, precision: str, images: int) -> dict[str, Any]:
     """Return the same on a CUDA device, and its parts."""
     execution = Execution(device="cuda", precision=precision, batch=batch)  # type: ignore[arg-type]
-    model = brinell.open_model("torchvision:resnet50?pretrained=false", execution)
+    model = open_fastest(RESNET, execution)
     bare = bare_model(model, batch)
     rounds: dict[str, list[dict[str, float]]] = {name: [] for name in SIZES}
     parts: dict[str, dict[str, float]] = {}
@@ -84,6 +84,7 @@ def on_accelerator(batch: int, precision: str, images: int) -> dict[str, Any]:
         "model": "ResNet-50",
         "device": torch.cuda.get_device_name(),
         "precision": precision,
+        "runtime": model.facts["runtime"],
         "batch": batch,
         "images": images,
         **_figures(rounds),

@@ -223,6 +223,11 @@ def test_lines_show_the_estimate_where_steps_take_unequal_times(
     ]
 
 
+@pytest.mark.parametrize(("most", "count", "size"), [(4096, 5000, 2500), (4096, 4096, 4096), (128, 12, 128), (4, 9, 3)])
+def test_units_have_nearly_equal_sizes(most: int, count: int, size: int) -> None:
+    assert units._even(most, count) == size
+
+
 def test_units_of_a_slow_model_are_small_and_stay_as_they_are(
     greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

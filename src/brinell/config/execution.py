@@ -26,7 +26,7 @@ class Execution(BaseModel):
         "auto",
         description="Runtime of torch models: torch, onnxruntime (several times faster for depthwise networks on a CPU), "
         "openvino or auto. On a CPU, auto picks the faster of onnxruntime and openvino, if installed; otherwise torch, "
-        "compiled on a GPU if that pays off. ONNX files run in onnxruntime unless openvino is given.",
+        "fused or compiled on a GPU if that pays off. ONNX files run in onnxruntime unless openvino is given.",
     )
     compile: bool = Field(False, description="Compile torch models with torch.compile.")
     channels_last: bool = Field(True, description="Run torch models in the channels-last memory format.")

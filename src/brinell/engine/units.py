@@ -51,7 +51,7 @@ def measured_sizes(
         size = _limited(int(execution["shard"]), UNIT_SECONDS * rate / _most_trials(job, entries))
         if shares > 1:
             size = _limited(size, len(entries) / (shares * UNITS_PER_PART))
-        sizes[_name(job)] = size
+        sizes[_name(job)] = _even(size, len(entries))
     return sizes
 
 
@@ -100,6 +100,11 @@ def _most_trials(job: Job, entries: Sequence[Entry]) -> float:
 
 def _limited(most: int, fitting: float) -> int:
     return max(1, min(most, int(fitting)))
+
+
+def _even(most: int, count: int) -> int:
+    """Return the size of parts of nearly equal sizes: a small last one keeps an accelerator less busy."""
+    return most if count <= most else math.ceil(count / math.ceil(count / most))
 
 
 class JobProgress:

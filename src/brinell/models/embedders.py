@@ -41,14 +41,15 @@ def embedder_from_module(module: nn.Module, options: ModelOptions, execution: Ex
     module = fp8_module(module) if quantised else module
     fingerprint = weights_fingerprint(module)
     vectors = UnitVectors(module, description.name).eval().requires_grad_(False).to(device, torch.float32)
-    forward, running = fastest_forward(vectors, description.name, description.preprocess, device, execution)
-    facts = make_facts(description, execution, running | (FP8_FACTS if quantised else {}), code)
-    model = make_embedder(forward, description, options, device=device, fingerprint=fingerprint, facts=facts)
+    running = fastest_forward(vectors, description, fingerprint, execution)
+    facts = make_facts(description, execution, running.facts | (FP8_FACTS if quantised else {}), code)
+    model = make_embedder(running.forward, description, options, device=device, fingerprint=fingerprint, facts=facts)
+    model = replace(model, speed=running.speed)
     assert model.embedder is not None
     if model.embedder.head is None:
         return model
     chain = nn.Sequential(vectors, model.embedder.head)
-    differentiable = torch_forward(chain, execution) if running["runtime"] not in EXPORTED else chain
+    differentiable = torch_forward(chain, execution) if running.runtime not in EXPORTED else chain
     return replace(model, differentiable=differentiable, internals=Internals(module, differentiable))
 
 

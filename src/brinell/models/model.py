@@ -107,6 +107,14 @@ class Description:
 
 
 @dataclass(frozen=True)
+class Speed:
+    """The batch size that suits a model on its device, and its images per second."""
+
+    batch: int
+    rate: float
+
+
+@dataclass(frozen=True)
 class Model:
     """A classifier, detector or segmenter on its device.
 
@@ -117,6 +125,7 @@ class Model:
     its best detection in the image, or 0 if there is none. With a `segmenter`, it is the share of pixels that the class
     has. With an `embedder`, classes are those of its gallery, or there is only one. `internals` give access to a torch
     model's layers. A model that is `whole_only` takes images in whole grey levels, such as files; others take floats, too.
+    The `speed` is known where choosing a runtime has measured it.
     """
 
     name: str
@@ -136,6 +145,7 @@ class Model:
     embedder: Embedder | None = None
     internals: Internals | None = None
     whole_only: bool = False
+    speed: Speed | None = None
 
     @property
     def task(self) -> Task:

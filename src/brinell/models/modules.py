@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,12 +20,12 @@ from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.models.code import code_digest
 from brinell.models.compile_choice import COMPILED, EAGER, expected
-from brinell.models.compiling import accelerated, compile_module
+from brinell.models.compiling import Ways, accelerated, compile_module, record_name
 from brinell.models.detection import BoxScores, Heads, box_scores, read_heads
 from brinell.models.device import select_device
 from brinell.models.export import exported_file
 from brinell.models.exports import weights_fingerprint
-from brinell.models.model import Description, Forward, Internals, Model, pad_batch
+from brinell.models.model import Description, Forward, Internals, Model, Speed, pad_batch
 from brinell.models.onnx import file_fingerprint, open_session, session_forward
 from brinell.models.options import select_classes, select_preprocess
 from brinell.models.preprocess import Preprocess
@@ -96,20 +97,19 @@ def from_module(
     """
     if decoding is not None:
         return _detector_from_module(module, decoding, description, execution)
-    device, name = select_device(execution), description.name
-    fingerprint = weights_fingerprint(module)
+    device, fingerprint = select_device(execution), weights_fingerprint(module)
     module = module.eval().requires_grad_(False)
     probed = probe(module.to(device, torch.float32), description, device)
-    forward, running = fastest_forward(module, name, description.preprocess, device, execution, probed.scores)
-    differentiable = torch_forward(module, execution) if running["runtime"] not in EXPORTED else module
+    running = fastest_forward(module, description, fingerprint, execution, probed.scores)
+    differentiable = torch_forward(module, execution) if running.runtime not in EXPORTED else module
 
     def log_probabilities(images: Tensor) -> Tensor:
         return differentiable(images).to(torch.float32).clamp(min=1e-30).log()
 
-    facts = make_facts(description, execution, running, code_digest(module))
-    model = make_classifier(forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
+    facts = make_facts(description, execution, running.facts, code_digest(module))
+    model = make_classifier(running.forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
     internals = Internals(module, log_probabilities if probed.probabilities else differentiable)
-    return replace(model, differentiable=differentiable, internals=internals)
+    return replace(model, differentiable=differentiable, internals=internals, speed=running.speed)
 
 
 def _quantised_segmenter(module: nn.Module, description: Description, options: ModelOptions, execution: Execution) -> Model:
@@ -132,10 +132,10 @@ def segmenter_from_module(
     device, name = select_device(execution), description.name
     fingerprint, code = weights_fingerprint(module), code_digest(module)
     pixels = PixelOutput(module, output, name).eval().requires_grad_(False).to(device, torch.float32)
-    forward, running = fastest_forward(pixels, name, description.preprocess, device, execution)
-    differentiable = torch_forward(pixels, execution) if running["runtime"] not in EXPORTED else pixels
-    facts = make_facts(description, execution, running, code)
-    model, reading = make_segmenter(forward, description, device=device, fingerprint=fingerprint, facts=facts)
+    running = fastest_forward(pixels, description, fingerprint, execution)
+    differentiable = torch_forward(pixels, execution) if running.runtime not in EXPORTED else pixels
+    facts = make_facts(description, execution, running.facts, code)
+    model, reading = make_segmenter(running.forward, description, device=device, fingerprint=fingerprint, facts=facts)
 
     def shares(images: Tensor) -> Tensor:
         return reading.shares(differentiable(images))
@@ -144,7 +144,7 @@ def segmenter_from_module(
         return shares(images).clamp(min=1e-30).log()
 
     graded = shares if reading.differentiable else None
-    return replace(model, differentiable=graded, internals=Internals(module, log_shares))
+    return replace(model, differentiable=graded, internals=Internals(module, log_shares), speed=running.speed)
 
 
 def make_facts(
@@ -183,43 +183,64 @@ def _detector_from_module(module: nn.Module, decoding: Decoding, description: De
     return replace(model, internals=Internals(module, boxes=boxes))
 
 
-def fastest_forward(
-    module: nn.Module,
-    name: str,
-    preprocess: Preprocess,
-    device: torch.device,
-    execution: Execution,
-    scores: Tensor | None = None,
-) -> tuple[Forward, dict[str, str]]:
-    """Return the fastest way to run a module that the options allow, its name, and why it is not a faster one.
+@dataclass(frozen=True)
+class Running:
+    """How a module runs: its forward pass, the runtime's name, why it is not a faster one, and its speed if measured."""
 
-    `scores` are the module's for `probe_images`, if they are known.
+    forward: Forward
+    runtime: str
+    slower: str | None = None
+    speed: Speed | None = None
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the manifest says about it."""
+        return {"runtime": self.runtime} | ({} if self.slower is None else {"slower": self.slower})
+
+
+def fastest_forward(
+    module: nn.Module, description: Description, fingerprint: str, execution: Execution, scores: Tensor | None = None
+) -> Running:
+    """Return the fastest way to run a module that the options allow.
+
+    `scores` are the module's for `probe_images`, if they are known; `fingerprint` is that of its weights.
     """
+    device, preprocess, slower = select_device(execution), description.preprocess, None
     plain = execution.precision == "fp32" and not execution.compile
-    slower: dict[str, str] = {}
     if execution.runtime in EXPORTED and (device.type != "cpu" or not plain):
         raise ConfigError(f"runtime {execution.runtime} needs the CPU, fp32 and no --compile; use runtime torch or auto")
     if device.type == "cpu" and plain and execution.runtime != "torch":
         try:
-            forward, runtime = processor_forward(module, preprocess, name, execution.runtime, scores)
-            return forward, {"runtime": runtime}
+            return Running(*processor_forward(module, preprocess, description.name, execution.runtime, scores))
         except (MissingExtra, ModelError) as error:
             if execution.runtime in EXPORTED:
                 raise
-            slower = {"slower": str(error)}
-    dtype = DTYPES[execution.precision]
-    layout = torch.channels_last if execution.channels_last else torch.contiguous_format
-    module.to(device, dtype).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
+            slower = str(error)
+    if device.type == "cuda" and execution.runtime == "auto" and not execution.compile:
+        return _accelerated(module, preprocess, fingerprint, execution)
+    run = torch_forward(_placed(module, execution), execution)
     if execution.compile:
-        compiled = torch_forward(compile_module(module, COMPILED), execution)
-        return lambda images: compiled(pad_batch(images))[: len(images)], {"runtime": COMPILED}
-    if device.type == "cuda" and execution.runtime == "auto":
-        images = preprocess.normalise(probe_images(preprocess).to(device))
-        forward, runtime = accelerated(
-            module, lambda one: torch_forward(one, execution), images, execution.precision, expected()
-        )
-        return forward, {"runtime": runtime}
-    return torch_forward(module, execution), {"runtime": EAGER, **slower}
+        compiled = torch_forward(compile_module(module), execution)
+        return Running(lambda images: compiled(pad_batch(images))[: len(images)], COMPILED)
+    return Running(run, EAGER, slower)
+
+
+def _accelerated(module: nn.Module, preprocess: Preprocess, fingerprint: str, execution: Execution) -> Running:
+    """Return the way to run a module on a GPU that ends a run soonest. The module itself gets the run's precision."""
+    device = select_device(execution)
+    record = record_name(module, fingerprint, preprocess, execution.precision, device)
+    ways = Ways(copy.deepcopy(module), lambda each: _placed(each, execution), lambda each: torch_forward(each, execution))
+    eager = torch_forward(_placed(module, execution), execution)
+    images = preprocess.normalise(probe_images(preprocess).to(device))
+    chosen = accelerated(ways, eager, images, record, execution.precision, expected(), execution.batch)
+    return Running(chosen.forward, chosen.way, speed=chosen.speed)
+
+
+def _placed(module: nn.Module, execution: Execution) -> nn.Module:
+    """Move a module to the run's device, precision and memory format, in place."""
+    layout = torch.channels_last if execution.channels_last else torch.contiguous_format
+    placed: nn.Module = module.to(select_device(execution), DTYPES[execution.precision]).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
+    return placed
 
 
 def torch_forward(module: Forward, execution: Execution) -> Forward:

@@ -1,0 +1,85 @@
+"""Networks whose convolutions do the work of batch norms, sums and ReLUs: the same scores by fewer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from brinell.models.fusing import FusedConvolution, fold_batch_norms, fuse_activations
+
+
+def network(*, shared: bool = False, used_twice: bool = False, by_shape: bool = False) -> nn.Module:
+    """Return a residual network with batch norms that change what they get; the options stand in the way of fusing."""
+
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+            self.first, self.norm1 = nn.Conv2d(8, 8, 3, padding=1, groups=2), nn.BatchNorm2d(8)
+            self.second, self.norm2 = nn.Conv2d(8, 8, 1, bias=False), nn.BatchNorm2d(8)
+            self.last = nn.Linear(8, 5)
+
+        def forward(self, images: Tensor) -> Tensor:
+            kept = self.stem(images)
+            made = torch.relu(self.norm1(self.first(kept)))
+            if shared:
+                made = torch.relu(self.norm1(self.first(made)))
+            plain = self.second(made)
+            made = self.norm2(plain)
+            if used_twice:
+                made = made + plain
+            if by_shape and made.sum() > 0:
+                made = made * 2
+            made += kept
+            return self.last(nn.functional.relu(made).mean((2, 3)))
+
+    torch.manual_seed(0)
+    made = Residual().eval().requires_grad_(False)
+    for part in made.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            for values in (part.running_mean, part.running_var, part.weight, part.bias):
+                values.uniform_(0.5, 1.5)
+    return made
+
+
+def count(module: nn.Module, kind: type[nn.Module]) -> int:
+    return sum(type(part) is kind for part in module.modules())
+
+
+def test_all_is_done_by_convolutions() -> None:
+    plain, images = network(), torch.rand(4, 3, 16, 16)
+    folded = fold_batch_norms(plain)
+    assert folded is not None and count(folded, nn.BatchNorm2d) == 0 and count(plain, nn.BatchNorm2d) == 3
+    fused = fuse_activations(folded)
+    assert fused is not None and count(fused, FusedConvolution) == 3 and count(fused, nn.ReLU) == 0
+    names = [str(node.target) for node in fused.graph.nodes if node.op == "call_function"]
+    assert not any("relu" in name or "add" in name for name in names)
+    for made in (folded, fused):
+        assert torch.allclose(made(images), plain(images), atol=1e-5)
+
+
+@pytest.mark.parametrize("option", ["shared", "used_twice"])
+def test_what_is_needed_elsewhere_stays(option: str) -> None:
+    plain, images = network(**{option: True}), torch.rand(2, 3, 16, 16)
+    folded = fold_batch_norms(plain)
+    assert folded is not None and count(folded, nn.BatchNorm2d) == 1
+    fused = fuse_activations(folded)
+    assert fused is not None
+    assert torch.allclose(fused(images), plain(images), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: network(by_shape=True), lambda: nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU6())],
+    ids=["steps", "no norm"],
+)
+def test_other_networks_are_left_alone(make: Callable[[], nn.Module]) -> None:
+    assert fold_batch_norms(make()) is None
+
+
+def test_no_activation_to_fuse() -> None:
+    folded = fold_batch_norms(nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.SiLU()))
+    assert folded is not None and fuse_activations(folded) is None
