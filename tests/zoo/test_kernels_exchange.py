@@ -7,9 +7,7 @@ import torch
 
 import reference
 from brinell.draws import Draws, key
-from brinell.kernels import kernels_for
 from brinell.perturb import exchange
-from brinell.perturb.operator import find_operator
 
 IDS = torch.tensor([123456789012345, -77, 5])
 DRAWS = Draws.of(key("exchanges"), IDS)
@@ -48,20 +46,3 @@ def test_images_that_lie_otherwise_in_memory(interpreted) -> None:
     images = noise(3, 6, 7).permute(0, 1, 3, 2)
     made = interpreted("exchange").exchange(images, DRAWS.keys, 50, "random", swap=False)
     assert torch.equal(made, exchange._replay(images, *exchange._random_pairs(DRAWS, 50, 7, 6)))
-
-
-@pytest.mark.parametrize("name", ["pixel_exchange", "adjacent_exchange"])
-@pytest.mark.parametrize("variant", ["published", "standard"])
-def test_operators_have_the_same_pixels_by_kernels(interpreted, monkeypatch, name: str, variant: str) -> None:
-    operator, images, kernels = find_operator(name, variant), noise(3, 11, 14), interpreted("exchange")
-    expected = operator.at(images, 2, seed=3, ids=IDS)
-    asked = []
-
-    def found(name: str, tensor: torch.Tensor):
-        asked.append(name)
-        return kernels
-
-    assert kernels_for("exchange", images) is None
-    monkeypatch.setattr(exchange, "kernels_for", found)
-    assert torch.equal(operator.at(images, 2, seed=3, ids=IDS), expected)
-    assert asked == ["exchange", "exchange"]

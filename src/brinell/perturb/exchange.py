@@ -24,6 +24,9 @@ def noise(images: Tensor, draws: Draws) -> Tensor:
     """Give w·h/50 more pixels, drawn with replacement, a random colour."""
     batch, channels, height, width = images.shape
     area, count = height * width, height * width // 50
+    if kernels := kernels_for("dots", images):
+        made: Tensor = kernels.redraw(images, draws.keys, count)
+        return made
     pixels, bits = draws.below(0, count, area), draws.bits(1, count)
     last = torch.full((batch, area), -1, dtype=torch.int32, device=images.device)
     last.scatter_reduce_(1, pixels, torch.arange(count, dtype=torch.int32, device=images.device).expand(batch, -1), "amax")
