@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, pad
 
 from brinell.draws import Draws
+from brinell.kernels import kernels_for
 from brinell.perturb.operator import Facts, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 from brinell.perturb.patches import Patches, assign_rounds, draw_patches
@@ -60,6 +61,9 @@ _LOCAL = Facts("local blur", "blurred boxes", lambda level, h, w: level * (w + h
 @step_operator("local_blur", _LOCAL)
 def local_blur(images: Tensor, draws: Draws) -> Tensor:
     """Blur w + h more rectangles with sides of 2 to 10 pixels, each with a 5×5 box filter within its own border."""
+    if kernels := kernels_for("patches", images):
+        made: Tensor = kernels.blur_patches(images, draws.keys, sum(images.shape[-2:]), mean=False)
+        return made
 
     def blur(window: Window, patches: Patches) -> Tensor:
         taps = window(_reflect(patches.height), _reflect(patches.width))
@@ -71,6 +75,9 @@ def local_blur(images: Tensor, draws: Draws) -> Tensor:
 @step_operator("local_blur", _LOCAL, variant="paper")
 def local_blur_as_written(images: Tensor, draws: Draws) -> Tensor:
     """Replace w + h more rectangles with sides of 2 to 10 pixels by their mean colour."""
+    if kernels := kernels_for("patches", images):
+        made: Tensor = kernels.blur_patches(images, draws.keys, sum(images.shape[-2:]), mean=True)
+        return made
 
     def average(window: Window, patches: Patches) -> Tensor:
         pixels = window(_within(patches.height), _within(patches.width))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
+from brinell.kernels import kernels_for
 from brinell.perturb.operator import Facts, level_operator, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 
@@ -32,8 +33,12 @@ def white_fog(images: Tensor, draws: Draws) -> Tensor:
     """Lighten w·h/5 more pixels, drawn with replacement, by 20 grey levels."""
     batch, _, height, width = images.shape
     area = height * width
+    count = area // 5
+    if kernels := kernels_for("dots", images):
+        made: Tensor = kernels.lighten(images, draws.keys, count, 20)
+        return made
     hits = torch.zeros(batch, area, dtype=torch.int16, device=images.device)
-    pixels = draws.below(0, area // 5, area)
+    pixels = draws.below(0, count, area)
     hits.scatter_add_(1, pixels, hits.new_ones(1).expand_as(pixels))
     lighter = images.to(torch.int16) + hits.mul_(20).view(batch, 1, height, width)
     return lighter.clamp_(max=255).to(torch.uint8)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
+from brinell.kernels import kernels_for
 from brinell.perturb.operator import Facts, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 
@@ -23,6 +24,9 @@ def noise(images: Tensor, draws: Draws) -> Tensor:
     """Give w·h/50 more pixels, drawn with replacement, a random colour."""
     batch, channels, height, width = images.shape
     area, count = height * width, height * width // 50
+    if kernels := kernels_for("dots", images):
+        made: Tensor = kernels.redraw(images, draws.keys, count)
+        return made
     pixels, bits = draws.below(0, count, area), draws.bits(1, count)
     last = torch.full((batch, area), -1, dtype=torch.int32, device=images.device)
     last.scatter_reduce_(1, pixels, torch.arange(count, dtype=torch.int32, device=images.device).expand(batch, -1), "amax")
@@ -53,25 +57,21 @@ _RANDOM, _ADJACENT = "random pixel exchange", "adjacent pixel exchange"
 def pixel_exchange(images: Tensor, draws: Draws) -> Tensor:
     """Copy the colour of a random pixel to another, (w-1)(h-1)/20 more times: the published swap copies one way."""
     height, width = images.shape[-2:]
-    return _replay(images, *_random_pairs(images, draws, _published_count(height, width, share=20)))
+    return _exchange(images, draws, _published_count(height, width, share=20), "random")
 
 
 @step_operator("pixel_exchange", _exchange_facts(_RANDOM, _twentieth), variant="paper")
 @step_operator("pixel_exchange", _exchange_facts(_RANDOM, _twentieth), variant="standard")
 def swap_pixels(images: Tensor, draws: Draws) -> Tensor:
     """Swap the colours of w·h/20 more pairs of random pixels, as the paper's text says."""
-    return _replay(images, *_both_ways(*_random_pairs(images, draws, _twentieth(*images.shape[-2:]))))
-
-
-def _random_pairs(images: Tensor, draws: Draws, count: int) -> tuple[Tensor, Tensor]:
-    area = images.shape[-2:].numel()
-    return draws.below(0, count, area), draws.below(1, count, area)
+    return _exchange(images, draws, _twentieth(*images.shape[-2:]), "random", swap=True)
 
 
 @step_operator("adjacent_exchange", _exchange_facts(_ADJACENT, partial(_published_count, share=2)))
 def adjacent_exchange(images: Tensor, draws: Draws) -> Tensor:
     """Copy the colour of a neighbour to (w-1)(h-1)/2 more pixels: ten times as many as the paper's text says."""
-    return _replay(images, *_published_neighbours(images, draws))
+    height, width = images.shape[-2:]
+    return _exchange(images, draws, _published_count(height, width, share=2), "published neighbours")
 
 
 @step_operator("adjacent_exchange", _exchange_facts(_ADJACENT, _twentieth), variant="paper")
@@ -81,28 +81,39 @@ def swap_neighbours(images: Tensor, draws: Draws) -> Tensor:
 
     At the border the neighbours are those inside the image.
     """
-    height, width = images.shape[-2:]
-    pixels = draws.below(0, _twentieth(height, width), height * width)
-    return _replay(images, *_both_ways(pixels, _draw_neighbours(pixels, draws, height, width)))
+    return _exchange(images, draws, _twentieth(*images.shape[-2:]), "neighbours", swap=True)
 
 
-def _draw_neighbours(pixels: Tensor, draws: Draws, height: int, width: int) -> Tensor:
-    """Draw one of the up to eight neighbours of each pixel (B, n); a single pixel is its own neighbour."""
+def _exchange(images: Tensor, draws: Draws, count: int, pairs: str, *, swap: bool = False) -> Tensor:
+    """Copy the colour of the second pixel of each pair to the first, or swap them, one pair after the other."""
+    if kernels := kernels_for("exchange", images):
+        made: Tensor = kernels.exchange(images, draws.keys, count, pairs, swap=swap)
+        return made
+    first, second = PAIRS[pairs](draws, count, *images.shape[-2:])
+    return _replay(images, *(_both_ways(first, second) if swap else (first, second)))
+
+
+def _random_pairs(draws: Draws, count: int, height: int, width: int) -> tuple[Tensor, Tensor]:
+    """Draw any two pixels of the image."""
+    return draws.below(0, count, height * width), draws.below(1, count, height * width)
+
+
+def _neighbours(draws: Draws, count: int, height: int, width: int) -> tuple[Tensor, Tensor]:
+    """Draw pixels and one of the up to eight neighbours of each; a single pixel is its own neighbour."""
+    pixels = draws.below(0, count, height * width)
     x, y = pixels % width, pixels // width
     left, top = (x - 1).clamp(min=0), (y - 1).clamp(min=0)
     across, down = (x + 2).clamp(max=width) - left, (y + 2).clamp(max=height) - top
     # number the block of neighbours row by row, leaving out the pixel itself
     own = (y - top) * across + (x - left)
-    bits = draws.bits(1, pixels.shape[1]).to(torch.int64).bitwise_and_(0xFFFFFFFF)
+    bits = draws.bits(1, count).to(torch.int64).bitwise_and_(0xFFFFFFFF)
     chosen = bits.mul_(across * down - 1).bitwise_right_shift_(32)
     chosen += ((chosen >= own) & (across * down > 1)).to(torch.int64)
-    return (top + chosen // across) * width + left + chosen % across
+    return pixels, (top + chosen // across) * width + left + chosen % across
 
 
-def _published_neighbours(images: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
+def _published_neighbours(draws: Draws, count: int, height: int, width: int) -> tuple[Tensor, Tensor]:
     """Draw pixels in [0, w-2] × [0, h-2], and for each one a pixel of its 3×3 neighbourhood inside the image."""
-    height, width = images.shape[-2:]
-    count = _published_count(height, width, share=2)
     x, y = draws.below(0, count, width - 1), draws.below(1, count, height - 1)
     bits = draws.bits(2, count).to(torch.int64)
     dx = _offset(bits & 0xFFFF, x)
@@ -114,6 +125,10 @@ def _offset(bits16: Tensor, position: Tensor) -> Tensor:
     """Return -1, 0 or 1 (in the first row or column 0 or 1) from 16 random bits."""
     edge = (position == 0).to(torch.int64)
     return ((bits16 * (3 - edge)) >> 16) - 1 + edge
+
+
+# how the two pixels of an exchange are drawn
+PAIRS = {"random": _random_pairs, "neighbours": _neighbours, "published neighbours": _published_neighbours}
 
 
 def _both_ways(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, int]:

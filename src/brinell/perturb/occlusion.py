@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
+from brinell.kernels import kernels_for
 from brinell.perturb.operator import Facts, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 from brinell.perturb.patches import Patches, draw_patches
@@ -33,6 +34,9 @@ def white_lines(images: Tensor, draws: Draws) -> Tensor:
 
 
 def _draw_line(images: Tensor, draws: Draws, colour: int) -> Tensor:
+    if kernels := kernels_for("lines", images):
+        made: Tensor = kernels.draw_line(images, draws.keys, _tables(images.device), colour)
+        return made
     height, width = images.shape[-2:]
     coins = draws.below(0, 2, 2)
     x, y = draws.below(1, 2, width), draws.below(2, 2, height)
@@ -144,7 +148,11 @@ def boxes_as_written(images: Tensor, draws: Draws) -> Tensor:
 
 def _draw_boxes(images: Tensor, draws: Draws, extra: int) -> Tensor:
     height, width = images.shape[-2:]
-    patches = draw_patches(draws, (height + width) // 10, height, width, shortest=2, longest=5)
+    count = (height + width) // 10
+    if kernels := kernels_for("patches", images):
+        made: Tensor = kernels.draw_boxes(images, draws.keys, count, extra=extra)
+        return made
+    patches = draw_patches(draws, count, height, width, shortest=2, longest=5)
     grown = Patches(patches.top, patches.left, patches.height + extra, patches.width + extra)
     index, inside = grown.pixels(5 + extra, height, width)
     kept = torch.ones(len(images), height * width + 1, dtype=torch.uint8, device=images.device)
