@@ -22,6 +22,7 @@ from brinell.engine.parts.part import PartReporter, end_part, gather, units_left
 from brinell.engine.parts.tables import clean_together, survey_together
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.queries import count_queries
+from brinell.engine.ready import Ready
 from brinell.engine.resuming import begin_run, drop_damaged_tables, usable_table
 from brinell.engine.setup import Job, RunSetup, jobs_of, required_truth
 from brinell.engine.shards import worker_count
@@ -61,14 +62,15 @@ def execute(
     decoding = ThreadPoolExecutor(worker_count(config.execution.workers), "decode")
     with stoppable(), connected(config.execution), torch_alone(), decoding as pool:
         refuse_other_settings(store, config, setup.models)
-        samples = _samples(setup, pool, reporter, part)
+        ready = Ready.for_model(setup.models[0])
+        samples = _samples(setup, pool, reporter, part, ready)
         refuse_other_images(store, setup.dataset, samples)
         _check(jobs, samples, reporter)
         for model in setup.models:  # raises before anything is written
             if true_masks(setup.dataset, config.data, model) is None:
                 find_labels(samples, setup.dataset, config.data, model)
         with begin_run(store, setup, jobs, samples) as manifest:
-            context = RunContext(store, setup, samples, manifest, pool, reporter, {}, part)
+            context = RunContext(store, setup, samples, manifest, pool, reporter, ready, part)
             with count_queries(context):
                 wanted = _execute(context, jobs, on_lens, rule)
             if wanted is not None:
@@ -155,11 +157,14 @@ def _announce(store: Store, setup: RunSetup, jobs: Sequence[Job], reporter: Repo
             reporter.say(f"{job.model.name}: skipping {names}, because {reason}")
 
 
-def _samples(setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter, part: PartFile | None) -> pa.Table:
+def _samples(
+    setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter, part: PartFile | None, ready: Ready
+) -> pa.Table:
+    """Survey the images and say which can't be used; those that can are made ready for the first model."""
     indices = select_indices(setup.dataset, setup.config.data, setup.config.seed)
     advance = reporter.stage("reading images", len(indices), "images")
     objects, masks = required_truth(setup)
-    survey = Survey(setup.dataset, indices, pool, setup.config.execution.strict, objects, masks)
+    survey = Survey(setup.dataset, indices, pool, setup.config.execution.strict, objects, masks, ready.add)
     table = survey.table(advance) if part is None else survey_together(survey, setup, part, advance)
     problems = table["problem"].to_pylist()
     without = 0 if objects is None else problems.count(objects.missing)
