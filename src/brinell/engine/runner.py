@@ -43,12 +43,14 @@ from brinell.runs.store import UNFINISHED, Store
 def execute(
     setup: RunSetup,
     reporter: Reporter | None = None,
-    on_lens: Callable[[Store, str], None] = lambda store, lens: None,
+    on_lens: Callable[[Run, str], None] = lambda run, lens: None,
     early: StoppingRule | None = None,
+    open_run: Callable[[Store], Run] = Run,
 ) -> Run:
     """Execute a run, or what is missing of it, and open it. Of a run in parts, one part, and the rest if it is the last.
 
-    `on_lens` is called when a lens has all its rows. With `early`, images come in a random order until it says stop.
+    `on_lens` is called when a lens has all its rows, with the run as `open_run` opens it: once, since its tables are read
+    then. With `early`, images come in a random order until it says stop.
     """
     reporter = reporter or Silent()
     config, began = setup.config, time.monotonic()
@@ -71,11 +73,13 @@ def execute(
                 find_labels(samples, setup.dataset, config.data, model)
         with begin_run(store, setup, jobs, samples) as manifest:
             context = RunContext(store, setup, samples, manifest, pool, reporter, ready, part)
+            run = open_run(store)
             with count_queries(context):
-                wanted = _execute(context, jobs, on_lens, rule)
+                wanted = _execute(context, jobs, run, on_lens, rule)
             if wanted is not None:
                 _finish(context, wanted, time.monotonic() - began)
-    return Run(store)
+    run.refresh_manifest()
+    return run
 
 
 def _part(store: Store, setup: RunSetup, rule: StoppingRule | None) -> PartFile | None:
@@ -94,7 +98,7 @@ def _part(store: Store, setup: RunSetup, rule: StoppingRule | None) -> PartFile 
 
 
 def _execute(
-    context: RunContext, jobs: Sequence[Job], on_lens: Callable[[Store, str], None], rule: StoppingRule | None
+    context: RunContext, jobs: Sequence[Job], run: Run, on_lens: Callable[[Run, str], None], rule: StoppingRule | None
 ) -> Wanted | None:
     """Measure what is missing, and return the share of the queries that was wanted; None if other parts are not done."""
     store, part = context.store, context.part
@@ -125,10 +129,11 @@ def _execute(
         if part is None:
             for job in mine:
                 measurer.measure(job, wanted)
-        if lens.reader.finish is not None and (advice := lens.reader.finish(Run(store))) is not None:
+        run.refresh()
+        if lens.reader.finish is not None and (advice := lens.reader.finish(run)) is not None:
             context.reporter.say(advice)
-        on_lens(store, lens.name)
-    draw_exhibits(Run(store), context)
+        on_lens(run, lens.name)
+    draw_exhibits(run, context)
     return wanted
 
 
