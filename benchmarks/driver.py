@@ -32,7 +32,7 @@ from brinell.engine.runner import execute
 from brinell.engine.workers import coordinator
 from brinell.engine.workers.processes import Event, Processes
 from brinell.engine.workers.worker import Order, ShardTask
-from brinell.runs.store import Store
+from brinell.runs.run import Run
 
 RESULT = Path(__file__).parent / "results" / "driver.json"
 SMALL, LARGE, WORKERS = 10_000, 100_000, 2
@@ -108,7 +108,7 @@ def run_once(folder: Path, units: int) -> dict[str, Any]:
     )
     before, watch, began, found = resident(), Watch(), time.perf_counter(), dict[str, float]()
 
-    def checked(store: Store, lens: str) -> None:
+    def checked(run: Run, lens: str) -> None:
         found.update(peak=peak(), whole=time.perf_counter() - began)
         if units > SMALL:
             raise Enough

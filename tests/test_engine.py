@@ -28,6 +28,7 @@ from brinell.engine.threads import CORES, batches, halving, one_each_core
 from brinell.engine.units import Countdown
 from brinell.errors import ModelError
 from brinell.lenses.method import Trials
+from brinell.models.model import Model
 from brinell.perturb.difference import difference
 from brinell.perturb.operator import find_operator
 from brinell.run_config import load_config
@@ -355,6 +356,21 @@ def test_on_a_cpu_the_batch_size_is_doubled_only_while_that_pays(monkeypatch: py
     monkeypatch.setattr(tuning, "_measured", {})
     assert tuning.best_batch(brinell.open_model("fake:grey", PLAIN)) == 4
     assert measured == [2, 4, 8]
+
+
+@pytest.mark.parametrize(("most", "best"), [(8, 8), (48, 32), (400, 128)])
+def test_on_an_accelerator_the_batch_size_fits_into_memory(most: int, best: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest size that is tried may be too large, too."""
+
+    def rate(model: Model, batch: int) -> float:
+        if batch > most:
+            raise torch.OutOfMemoryError
+        return min(batch, 128) * 100.0
+
+    monkeypatch.setattr(tuning, "images_per_second", rate)
+    monkeypatch.setattr(tuning, "_measured", {})
+    model = replace(brinell.open_model("fake:grey", PLAIN), device=torch.device("cuda"))
+    assert tuning.best_batch(model) == best
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 20])

@@ -216,6 +216,18 @@ def test_a_run_at_a_url(greys: Path, tmp_path: Path) -> None:
 # ---- another run ----
 
 
+def test_the_tables_of_a_run_are_read_once_in_a_process(
+    greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Findings, pictures and the report share a connection."""
+    connected, plain = list[str](), Store.connect
+    monkeypatch.setattr(Store, "connect", lambda store: connected.append(store.url) or plain(store))
+    run = quick(greys, tmp_path / "run")
+    run.report()
+    assert run.finished
+    assert len(connected) == 1
+
+
 def test_a_large_run_is_read_like_a_small_one(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lenses = [LENS, {"name": "knob", "operators": ["brightness"], "points": 5}]  # with columns of their own
     small = quick(greys, tmp_path / "run", lens=lenses)

@@ -45,6 +45,7 @@ from brinell.models.preprocess import Preprocess
 from brinell.report.page import Shown
 from brinell.results import Run
 from brinell.run_config import RunConfig, load_config, name_data
+from brinell.runs.run import Run as OpenedRun
 from brinell.runs.store import Store
 from brinell.saliency.rerun import run_comparison
 from brinell.types import Interpolation
@@ -140,16 +141,13 @@ def execute_setup(
 
     With `early`, the run may stop before all images are measured.
     """
-    opened: list[Run] = []
 
-    def on_lens(store: Store, lens: str) -> None:
-        opened[:] = opened or [Run(store)]
-        opened[0].refresh(lens)
-        show(opened[0].shown_of(lens))
+    def on_lens(run: OpenedRun, lens: str) -> None:
+        assert isinstance(run, Run)
+        show(run.shown_of(lens))
 
-    store = execute(setup, progress, on_lens, early).store
-    finished = opened[0] if opened else Run(store)
-    finished.refresh()
+    finished = execute(setup, progress, on_lens, early, Run)
+    assert isinstance(finished, Run)
     if setup.config.saliency is not None and finished.finished:
         run_comparison(finished, setup, setup.config.saliency, progress)
         finished.refresh("saliency")

@@ -6,9 +6,10 @@ import stat
 import warnings
 from pathlib import Path
 
+import cv2
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from brinell.errors import UnreadableImage
@@ -52,14 +53,16 @@ def decode(data: bytes, name: str) -> Tensor:
 
 def from_picture(picture: Image.Image, name: str) -> Tensor:
     """Convert a Pillow image to uint8: expand palettes, scale 16 bits to 8, and flatten transparency onto white."""
-    picture = ImageOps.exif_transpose(picture)
+    picture.load()  # the tag may follow the pixels
+    if picture.getexif().get(ExifTags.Base.Orientation, 1) != 1:  # else it would be copied
+        picture = ImageOps.exif_transpose(picture)
     if picture.mode.startswith("I") or picture.mode == "F":
         return from_array(np.asarray(picture), name)
     if picture.mode in {"RGBA", "LA", "PA", "La", "RGBa"} or "transparency" in picture.info:
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
-    grey = picture.mode in {"1", "L"}
-    return _channels_first(np.array(picture.convert("L" if grey else "RGB")), name)
+    mode = "L" if picture.mode in {"1", "L"} else "RGB"
+    return _channels_first(np.array(picture if picture.mode == mode else picture.convert(mode)), name)
 
 
 def from_array(array: np.ndarray, name: str) -> Tensor:
@@ -91,4 +94,14 @@ def _channels_first(array: np.ndarray, name: str) -> Tensor:
     if len(array) == 4:
         alpha = array[3:].astype(np.float32) / 255
         array = np.rint(array[:3] * alpha + 255 * (1 - alpha)).astype(np.uint8)
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(_contiguous(array))
+
+
+def _contiguous(array: np.ndarray) -> np.ndarray:
+    """Return an array (C, H, W) as it is stored plane by plane; OpenCV separates colours faster than NumPy."""
+    pixels = array.transpose(1, 2, 0)
+    if len(array) != 3 or not pixels.flags.c_contiguous:
+        return np.ascontiguousarray(array)
+    planes = np.empty(array.shape, np.uint8)
+    cv2.split(pixels, list(planes))
+    return planes

@@ -14,7 +14,7 @@ from brinell.boxes import Detections, areas
 from brinell.engine.context import RunContext
 from brinell.engine.probes import describe_differences
 from brinell.engine.progress import Reporter
-from brinell.engine.shards import Entry, give_back_freed_memory, load_inputs, one_ahead
+from brinell.engine.shards import Entry, give_back_freed_memory, load_images, one_ahead
 from brinell.engine.threads import CORES, answers_and_detections, masks_of
 from brinell.engine.truth.labels import NO_LABEL, find_labels
 from brinell.engine.truth.masks import true_masks
@@ -79,7 +79,8 @@ class CleanAnswers:
 
         def load(start: int) -> tuple[Sequence[Entry], Tensor]:
             part = entries[start : start + size]
-            return part, load_inputs(context.setup.dataset, part, model.preprocess, context.pool)
+            ready = context.ready.inputs(model.preprocess)
+            return part, load_images(context.setup.dataset, part, model.preprocess, context.pool, ready=ready).inputs
 
         for part, inputs in one_ahead(load, range(0, len(entries), size)):
             if first and not parts:
@@ -92,8 +93,6 @@ class CleanAnswers:
             parts.append(evaluated())
             check.add(detections)
             advance(len(inputs))
-            if model is context.setup.models[0]:
-                context.keep_ready(part, inputs)
             del inputs
             give_back_freed_memory()
         if (warning := check.warning()) is not None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from torch import Tensor
 
 from brinell.engine.progress import Reporter
+from brinell.engine.ready import Ready
 from brinell.engine.setup import RunSetup
-from brinell.engine.shards import Entry
 from brinell.models.model import Model
 from brinell.runs.parts import PartFile, settings_digest
 from brinell.runs.store import Store
@@ -20,7 +18,7 @@ from brinell.runs.store import Store
 
 @dataclass(frozen=True)
 class RunContext:
-    """A run in progress; `ready` are model inputs that needn't be decoded again, by their dataset index."""
+    """A run in progress; `ready` holds model inputs that needn't be decoded again."""
 
     store: Store
     setup: RunSetup
@@ -28,7 +26,7 @@ class RunContext:
     manifest: dict[str, Any]
     pool: ThreadPoolExecutor
     reporter: Reporter
-    ready: dict[int, Tensor]
+    ready: Ready = field(default_factory=Ready)
     part: PartFile | None = None  # the record of the part that this process measures; None: it measures everything
 
     # what every part writes alike, so that it doesn't matter which of them does
@@ -63,8 +61,3 @@ class RunContext:
         """Print a warning, and keep it in the manifest for the report."""
         self.reporter.say(f"warning: {warning}")
         self.manifest.setdefault("warnings", []).append(warning)
-
-    def keep_ready(self, entries: Sequence[Entry], inputs: Tensor) -> None:
-        """Keep the inputs of the first model's first shard, so that it starts without decoding."""
-        room = self.manifest["execution"]["shard"] - len(self.ready)
-        self.ready.update((entry.index, image) for entry, image in zip(entries[:room], inputs, strict=False))

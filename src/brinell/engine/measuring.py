@@ -106,8 +106,7 @@ def _select(images: Images, loaded: list[int], samples: tuple[int, ...]) -> Imag
 
 def _load(context: RunContext, job: Job, entries: list[Entry]) -> Images:
     preprocess, originals = job.model.preprocess, job.method.with_originals
-    first = context.setup.models[0]
-    ready = context.ready if preprocess == first.preprocess and not originals else {}
+    ready = {} if originals else context.ready.inputs(preprocess)
     return load_images(context.setup.dataset, entries, preprocess, context.pool, with_originals=originals, ready=ready)
 
 

@@ -22,6 +22,7 @@ from brinell.engine.parts.part import PartReporter, end_part, gather, units_left
 from brinell.engine.parts.tables import clean_together, survey_together
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.queries import count_queries
+from brinell.engine.ready import Ready
 from brinell.engine.resuming import begin_run, drop_damaged_tables, usable_table
 from brinell.engine.setup import Job, RunSetup, jobs_of, required_truth
 from brinell.engine.shards import worker_count
@@ -42,12 +43,14 @@ from brinell.runs.store import UNFINISHED, Store
 def execute(
     setup: RunSetup,
     reporter: Reporter | None = None,
-    on_lens: Callable[[Store, str], None] = lambda store, lens: None,
+    on_lens: Callable[[Run, str], None] = lambda run, lens: None,
     early: StoppingRule | None = None,
+    open_run: Callable[[Store], Run] = Run,
 ) -> Run:
     """Execute a run, or what is missing of it, and open it. Of a run in parts, one part, and the rest if it is the last.
 
-    `on_lens` is called when a lens has all its rows. With `early`, images come in a random order until it says stop.
+    `on_lens` is called when a lens has all its rows, with the run as `open_run` opens it: once, since its tables are read
+    then. With `early`, images come in a random order until it says stop.
     """
     reporter = reporter or Silent()
     config, began = setup.config, time.monotonic()
@@ -61,19 +64,22 @@ def execute(
     decoding = ThreadPoolExecutor(worker_count(config.execution.workers), "decode")
     with stoppable(), connected(config.execution), torch_alone(), decoding as pool:
         refuse_other_settings(store, config, setup.models)
-        samples = _samples(setup, pool, reporter, part)
+        ready = Ready.for_model(setup.models[0])
+        samples = _samples(setup, pool, reporter, part, ready)
         refuse_other_images(store, setup.dataset, samples)
         _check(jobs, samples, reporter)
         for model in setup.models:  # raises before anything is written
             if true_masks(setup.dataset, config.data, model) is None:
                 find_labels(samples, setup.dataset, config.data, model)
         with begin_run(store, setup, jobs, samples) as manifest:
-            context = RunContext(store, setup, samples, manifest, pool, reporter, {}, part)
+            context = RunContext(store, setup, samples, manifest, pool, reporter, ready, part)
+            run = open_run(store)
             with count_queries(context):
-                wanted = _execute(context, jobs, on_lens, rule)
+                wanted = _execute(context, jobs, run, on_lens, rule)
             if wanted is not None:
                 _finish(context, wanted, time.monotonic() - began)
-    return Run(store)
+    run.refresh_manifest()
+    return run
 
 
 def _part(store: Store, setup: RunSetup, rule: StoppingRule | None) -> PartFile | None:
@@ -92,7 +98,7 @@ def _part(store: Store, setup: RunSetup, rule: StoppingRule | None) -> PartFile 
 
 
 def _execute(
-    context: RunContext, jobs: Sequence[Job], on_lens: Callable[[Store, str], None], rule: StoppingRule | None
+    context: RunContext, jobs: Sequence[Job], run: Run, on_lens: Callable[[Run, str], None], rule: StoppingRule | None
 ) -> Wanted | None:
     """Measure what is missing, and return the share of the queries that was wanted; None if other parts are not done."""
     store, part = context.store, context.part
@@ -123,10 +129,11 @@ def _execute(
         if part is None:
             for job in mine:
                 measurer.measure(job, wanted)
-        if lens.reader.finish is not None and (advice := lens.reader.finish(Run(store))) is not None:
+        run.refresh()
+        if lens.reader.finish is not None and (advice := lens.reader.finish(run)) is not None:
             context.reporter.say(advice)
-        on_lens(store, lens.name)
-    draw_exhibits(Run(store), context)
+        on_lens(run, lens.name)
+    draw_exhibits(run, context)
     return wanted
 
 
@@ -155,11 +162,14 @@ def _announce(store: Store, setup: RunSetup, jobs: Sequence[Job], reporter: Repo
             reporter.say(f"{job.model.name}: skipping {names}, because {reason}")
 
 
-def _samples(setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter, part: PartFile | None) -> pa.Table:
+def _samples(
+    setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter, part: PartFile | None, ready: Ready
+) -> pa.Table:
+    """Survey the images and say which can't be used; those that can are made ready for the first model."""
     indices = select_indices(setup.dataset, setup.config.data, setup.config.seed)
     advance = reporter.stage("reading images", len(indices), "images")
     objects, masks = required_truth(setup)
-    survey = Survey(setup.dataset, indices, pool, setup.config.execution.strict, objects, masks)
+    survey = Survey(setup.dataset, indices, pool, setup.config.execution.strict, objects, masks, ready.add)
     table = survey.table(advance) if part is None else survey_together(survey, setup, part, advance)
     problems = table["problem"].to_pylist()
     without = 0 if objects is None else problems.count(objects.missing)

@@ -22,7 +22,8 @@ from brinell.types import Dataset, id_number, image_id
 A = TypeVar("A")
 B = TypeVar("B")
 
-CHUNK = 8  # images per decoding task: with one image each, threads mostly wait for the queue
+CHUNK = 8  # most images per decoding task: with one image each, threads mostly wait for the queue
+TASKS = 64  # decoding tasks, where there are images enough: each thread gets several
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,12 @@ def in_order(pool: ThreadPoolExecutor, work: Callable[[A], B], items: Iterable[A
         wait(waiting)
 
 
+def chunks(count: int) -> list[slice]:
+    """Return 0..count in parts, one for each decoding task."""
+    size = max(1, min(CHUNK, count // TASKS))
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
 def load_inputs(dataset: Dataset, entries: Sequence[Entry], preprocess: Preprocess, pool: ThreadPoolExecutor) -> Tensor:
     """Return the inputs of entries, uint8 (S, C, H, W). Raise if an image changed since it was first read."""
     return load_images(dataset, entries, preprocess, pool).inputs
@@ -79,15 +86,15 @@ def load_images(
     with_originals: bool = False,
     ready: Mapping[int, Tensor] = {},
 ) -> Images:
-    """Return the inputs of entries and, if requested, the originals.
+    """Return the inputs of entries and, if requested, the originals. Raise if an image changed since it was first read.
 
     Inputs that are `ready`, by their dataset index, are reused.
     """
     originals: dict[int, Tensor] = {}
     inputs = torch.empty(len(entries), preprocess.channels, preprocess.height, preprocess.width, dtype=torch.uint8)
 
-    def load(start: int) -> None:
-        for position, entry in enumerate(entries[start : start + CHUNK], start):
+    def load(part: slice) -> None:
+        for position, entry in enumerate(entries[part], part.start):
             if entry.index in ready:
                 inputs[position] = ready[entry.index]
                 continue
@@ -100,7 +107,7 @@ def load_images(
             if with_originals:
                 originals[position] = preprocess.convert_channels(image)
 
-    for _ in in_order(pool, load, range(0, len(entries), CHUNK), 64):
+    for _ in in_order(pool, load, chunks(len(entries)), 64):
         pass
     return Images(inputs, [originals[position] for position in range(len(originals))])
 

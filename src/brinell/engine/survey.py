@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from torch import Tensor
 
 from brinell.config.data import DataOptions
 from brinell.datasets.objects import ObjectRule
 from brinell.draws import permutation
-from brinell.engine.shards import in_order
+from brinell.engine.shards import chunks, in_order
 from brinell.engine.truth.masks import read_mask
 from brinell.errors import DataError, UnreadableImage
 from brinell.runs.arrow import SAMPLES_TABLE
@@ -30,7 +31,7 @@ def select_indices(dataset: Dataset, options: DataOptions, seed: int) -> list[in
 
 @dataclass(frozen=True)
 class Survey:
-    """How a dataset is surveyed: which of its images, and what is required of them."""
+    """How a dataset is surveyed: which of its images, and what is required of them. `keep` gets each that can be used."""
 
     dataset: Dataset
     indices: list[int]
@@ -38,6 +39,7 @@ class Survey:
     strict: bool
     objects: ObjectRule | None = None
     masks: bool = False
+    keep: Callable[[int, Tensor], None] = lambda index, image: None
 
     def table(self, advance: Callable[[int], None]) -> pa.Table:
         """Return a table of the samples. Images that can't be read, or have none of the required objects or `masks`, are
@@ -50,9 +52,13 @@ class Survey:
         if self.objects is not None:
             self.objects.check(self.dataset)
         records = []
-        for record in in_order(self.pool, self._read_one, indices, 32):
-            records.append(record)
-            advance(1)
+
+        def read(part: slice) -> list[dict[str, Any]]:
+            return [self._read_one(index) for index in indices[part]]
+
+        for some in in_order(self.pool, read, chunks(len(indices)), 64):
+            records += some
+            advance(len(some))
         return pa.Table.from_pylist(records, schema=SAMPLES_TABLE)
 
     def checked(self, table: pa.Table) -> pa.Table:
@@ -74,6 +80,9 @@ class Survey:
         objects = self.objects
         chosen = None if objects is None else objects.index(sample, self.dataset.classes)
         label = sample.label if chosen is None else sample.box_labels[chosen]
+        problem = _missing(objects if chosen is None else None, self.masks and mask is None)
+        if problem is None:
+            self.keep(index, sample.image)
         return {
             "index": index,
             "image": image_id(sample.image),
@@ -82,7 +91,7 @@ class Survey:
             "label_is_index": isinstance(next(iter(sample.box_labels), None) if label is None else label, int),
             "height": sample.image.shape[1],
             "width": sample.image.shape[2],
-            "problem": _missing(objects if chosen is None else None, self.masks and mask is None),
+            "problem": problem,
             "boxes": None if sample.boxes is None else sample.boxes.tolist(),
             "box_labels": None if sample.boxes is None else [str(each) for each in sample.box_labels],
             "object": chosen,

@@ -10,11 +10,12 @@ from torch import Tensor
 from brinell.engine.threads import CORES, answers
 from brinell.models.model import Model
 
-SMALLEST = {"cpu": 2}
+SMALLEST = {"cpu": 2, "cuda": 32}
 LARGEST = {"cpu": 32, "cuda": 1024}
 SHARD = {"cpu": 128, "cuda": 4096}
 GAIN = 1.05  # least speed-up that justifies a larger batch
-SECONDS = 0.5  # measuring time per batch size
+SECONDS = 0.5  # measuring time per batch size on a CPU, whose cores others use, too
+STEADY_SECONDS = 0.1  # the same on an accelerator
 
 
 _measured: dict[tuple[str, ...], tuple[int, float]] = {}  # batch sizes and rates of models in this process
@@ -50,7 +51,10 @@ def _describe(model: Model) -> tuple[str, ...]:
 
 
 def _measure_speed(model: Model) -> tuple[int, float]:
-    """Return the batch size and its rate. On a CPU, the first doubling that gains little is the last."""
+    """Return the batch size and its rate. On a CPU, the first doubling that gains little is the last.
+
+    If not even the smallest size fits into memory, smaller ones are tried.
+    """
     kind = model.device.type
     best, best_rate = 1, 0.0
     size = SMALLEST.get(kind, 8)
@@ -59,7 +63,10 @@ def _measure_speed(model: Model) -> tuple[int, float]:
             rate = images_per_second(model, size)
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
-            break
+            if best_rate or size == 1:
+                break
+            size //= 2
+            continue
         if rate > best_rate * GAIN:
             best, best_rate = size, rate
         elif kind == "cpu":
@@ -72,15 +79,17 @@ def images_per_second(model: Model, batch: int) -> float:
     """Return the number of images that a model processes per second, after one warm-up."""
     pre = model.preprocess
     count = batch * CORES if model.device.type == "cpu" else batch
-    images = torch.full((count, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8)
+    # on an accelerator where runs make their images, too
+    images = torch.full((count, pre.channels, pre.height, pre.width), 128, dtype=torch.uint8, device=model.device)
+    seconds = SECONDS if model.device.type == "cpu" else STEADY_SECONDS
 
     def query() -> Tensor:  # a batch that is too large for an accelerator raises here; it is not halved
-        return answers(model, images, batch) if model.device.type == "cpu" else model.predict(images.to(model.device))
+        return answers(model, images, batch) if model.device.type == "cpu" else model.predict(images)
 
     query()
     start = time.perf_counter()
     rounds = 0
-    while time.perf_counter() - start < SECONDS or rounds < 2:
+    while time.perf_counter() - start < seconds or rounds < 2:
         query()[0, 0].item()  # waits for the device
         rounds += 1
     return rounds * count / (time.perf_counter() - start)

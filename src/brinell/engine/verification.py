@@ -131,7 +131,7 @@ def verify_rows(run: Run, setup: RunSetup, *, sample: int, seed: int = 0, progre
     rows = 0
     problems: list[str] = []
     with stoppable(), torch_alone(), ThreadPoolExecutor(worker_count(setup.config.execution.workers), "decode") as pool:
-        context = RunContext(run.store, setup, samples, run.manifest, pool, reporter, {})
+        context = RunContext(run.store, setup, samples, run.manifest, pool, reporter)
         for job, mine in chosen.items():
             count, found = remeasure(context, run, clean, job, mine)
             rows, problems = rows + count, [*problems, *found]

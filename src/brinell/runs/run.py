@@ -54,8 +54,14 @@ class Run:
 
     def refresh(self) -> None:
         """Read the manifest and the tables again, after something was written."""
+        self.refresh_manifest()
+        for cached in ("connection", "measured", "image_names"):
+            self.__dict__.pop(cached, None)
+
+    def refresh_manifest(self) -> None:
+        """Read the manifest again, after no table was written."""
         self.manifest: dict[str, Any] = self.store.manifest()
-        for cached in ("connection", "measured", "image_names", "lenses", "models"):
+        for cached in ("lenses", "models"):
             self.__dict__.pop(cached, None)
 
     @property

@@ -270,7 +270,7 @@ class Store:
         depth = len(self.path("rows").split("/"))
         first = {file.split("/")[depth]: file for file in reversed(files)}
         own = []
-        for file in first.values():
+        for file in sorted(first.values()):  # the order in which DuckDB would find the columns
             with self.fs.open(file, "rb") as opened:
                 own.append(pq.read_schema(opened).remove_metadata())
         return pa.unify_schemas([ROWS_TABLE, *own])

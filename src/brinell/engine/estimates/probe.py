@@ -205,7 +205,7 @@ def probing(setup: RunSetup, indices: list[int], batches: dict[str, int]) -> Ite
         samples = survey.table(lambda done: None)
         seconds = (time.perf_counter() - began) / len(chosen)
         manifest = {"execution": {"batch": batches, "shard": count}}
-        context = RunContext(Store(setup.config.folder()), setup, samples, manifest, pool, Silent(), {})
+        context = RunContext(Store(setup.config.folder()), setup, samples, manifest, pool, Silent())
         tables = [answer_clean(context, model, lambda done: None) for model in models]
         truth = Truth({}, {})
         for table in tables:

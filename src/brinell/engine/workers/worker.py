@@ -52,7 +52,7 @@ class Worker:
         workers = worker_count(setup.config.execution.workers)
         pool = self._open.enter_context(ThreadPoolExecutor(workers, "decode"))
         samples, clean = store.table("samples"), store.table("clean")
-        context = RunContext(store, setup, samples, manifest, pool, Silent(), {})
+        context = RunContext(store, setup, samples, manifest, pool, Silent())
         self._measurer = Measurer(context, kept_entries(samples, clean), Truth.of(clean))
 
     def measure(self, task: ShardTask) -> None:
