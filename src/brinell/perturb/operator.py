@@ -223,12 +223,13 @@ class Operator(ChangeDefaults):
         return self.function(images, **given)
 
     def _from_clean(self, images: Tensor, levels: Tensor, seed: int, ids: Tensor) -> Tensor:
-        given: dict[str, Any] = {"levels": levels.to(images.device)}
+        given: dict[str, Any] = {"levels": levels.to(images.device, non_blocking=True)}
         if "draws" in self.needs:
             given["draws"] = Draws.of(key(seed, self.name), ids)
-        changed = self.function(images, **given)
-        neutral = (given["levels"] == 0)[:, None, None, None]
-        return torch.where(neutral, images, changed) if bool((levels == 0).any()) else changed
+        changed: Tensor = self.function(images, **given)
+        if not bool((levels == 0).any()):
+            return changed
+        return torch.where((given["levels"] == 0)[:, None, None, None], images, changed)
 
 
 OPERATORS: Registry[Operator] = Registry("operator", group="brinell.operators")
