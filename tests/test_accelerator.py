@@ -13,9 +13,11 @@ from torch import Tensor, nn
 import brinell
 from brinell.config.execution import Execution
 from brinell.draws import Draws, key
+from brinell.kernels import kernels_for
 from brinell.models.preprocess import Preprocess
+from brinell.perturb import exchange
 from brinell.perturb.difference import count_colours, difference, mean_grey
-from brinell.perturb.operator import OPERATORS, Operator
+from brinell.perturb.operator import OPERATORS, Operator, find_operator
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -45,6 +47,42 @@ def test_the_same_pixels_as_on_the_cpu(operator: Operator, channels: int, size: 
         there = operator.at(clean.cuda(), level, seed=9, ids=ids.cuda(), gradient=brighter_is_worse)
         assert there.device.type == "cuda"
         assert torch.equal(there.cpu(), here), f"level {level}: {int((there.cpu() != here).sum())} values differ"
+
+
+LOCAL = ["local_blur", "boxes", "black_lines", "noise", "white_fog", "pixel_exchange", "adjacent_exchange"]
+
+
+@pytest.mark.parametrize("name", LOCAL)
+@pytest.mark.parametrize("variant", ["published", "paper"])
+def test_the_same_pixels_in_large_batches(name: str, variant: str) -> None:
+    """More images than the device works on at once, of odd sides."""
+    operator, clean = find_operator(name, variant), pictures(75, 101, 3, 700)
+    ids = torch.arange(len(clean)) * 31 + 1
+    here = operator.at(clean, 2, seed=1, ids=ids)
+    assert torch.equal(operator.at(clean.cuda(), 2, seed=1, ids=ids.cuda()).cpu(), here)
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["copies", "swaps"])
+@pytest.mark.parametrize("pairs", list(exchange.PAIRS))
+def test_the_same_pixels_where_exchanges_depend_on_each_other(pairs: str, swap: bool) -> None:
+    clean, ids = pictures(9, 7, 3, 64), torch.arange(64)
+    here = exchange._exchange(clean, Draws.of(3, ids), 500, pairs, swap=swap)
+    there = exchange._exchange(clean.cuda(), Draws.of(3, ids.cuda()), 500, pairs, swap=swap)
+    assert torch.equal(there.cpu(), here)
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_the_host_never_waits_for_a_step(name: str) -> None:
+    operator, clean, ids = find_operator(name), pictures(64, 48, 3).cuda(), torch.arange(6).cuda()
+    if kernels_for("exchange", clean) is None:
+        pytest.skip("needs Triton")
+    first = operator.at(clean, 2, seed=1, ids=ids)  # compiles
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        again = operator.at(clean, 2, seed=1, ids=ids)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(again, first)
 
 
 @pytest.mark.parametrize("how", ["nearest", "bilinear", "bicubic", "lanczos"])

@@ -256,7 +256,7 @@ def rows_of(samples: Tensor, device: torch.device) -> Tensor | slice:
     first, count = int(samples[0]), len(samples)
     if torch.equal(samples, torch.arange(first, first + count)):
         return slice(first, first + count)
-    return samples.to(device)
+    return samples.to(device, non_blocking=True)
 
 
 def to_whole_levels(images: Tensor) -> Tensor:

@@ -204,7 +204,7 @@ class Operator(ChangeDefaults):
             if bool(due.all()):
                 images = self._step(images, slice(None), step, seed, ids, gradient)
             elif bool(due.any()):
-                rows = due.nonzero()[:, 0].to(images.device)
+                rows = due.nonzero()[:, 0].to(images.device, non_blocking=True)
                 images = images.index_copy(0, rows, self._step(images[rows], rows, step, seed, ids[rows], gradient))
         return images
 
@@ -223,6 +223,7 @@ class Operator(ChangeDefaults):
         return self.function(images, **given)
 
     def _from_clean(self, images: Tensor, levels: Tensor, seed: int, ids: Tensor) -> Tensor:
+        # non-blocking, as the host would otherwise wait until the device has done all it was told before
         given: dict[str, Any] = {"levels": levels.to(images.device, non_blocking=True)}
         if "draws" in self.needs:
             given["draws"] = Draws.of(key(seed, self.name), ids)
