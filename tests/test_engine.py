@@ -354,18 +354,31 @@ def test_on_a_cpu_the_batch_size_is_doubled_only_while_that_pays(monkeypatch: py
 
 
 @pytest.mark.parametrize(("most", "best"), [(8, 8), (48, 32), (400, 128)])
-def test_on_an_accelerator_the_batch_size_fits_into_memory(most: int, best: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The smallest size that is tried may be too large, too."""
+def test_on_an_accelerator_the_batch_size_fits_into_memory(
+    most: int, best: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The smallest size that is tried may be too large, too. The next process knows."""
+    measured = list[int]()
 
     def rate(model: Model, batch: int) -> float:
+        measured.append(batch)
         if batch > most:
             raise torch.OutOfMemoryError
         return min(batch, 128) * 100.0
 
-    monkeypatch.setattr(tuning, "images_per_second", rate)
-    monkeypatch.setattr(tuning, "_measured", {})
     model = replace(brinell.open_model("fake:grey", PLAIN), device=torch.device("cuda"))
+    monkeypatch.setenv("BRINELL_CACHE", str(tmp_path))
+    monkeypatch.setattr(tuning, "images_per_second", rate)
+    for first in (True, False):
+        monkeypatch.setattr(tuning, "_measured", {})
+        assert tuning.measured_speed(model) == (best, 100.0 * best)
+        assert bool(measured) == first
+        measured.clear()
+    [record] = tmp_path.glob("speeds/*.json")
+    record.write_text('{"batch": "many"}')
+    monkeypatch.setattr(tuning, "_measured", {})
     assert tuning.best_batch(model) == best
+    assert measured
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 20])

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from brinell.caching import cache_folder
 from brinell.engine.threads import CORES, answers
+from brinell.models.exports import read_record, write_record
 from brinell.models.model import Model
+from brinell.versions import package_version
 
 SMALLEST = {"cpu": 2, "cuda": 32}
 LARGEST = {"cpu": 32, "cuda": 1024}
 SHARD = {"cpu": 128, "cuda": 4096}
 GAIN = 1.05  # least speed-up that justifies a larger batch
-SECONDS = 0.5  # measuring time per batch size on a CPU, whose cores others use, too
+SECONDS = 0.3  # measuring time per batch size on a CPU, whose cores others use, too
 STEADY_SECONDS = 0.1  # the same on an accelerator
 
 
@@ -28,11 +34,34 @@ def best_batch(model: Model) -> int:
 
 
 def measured_speed(model: Model) -> tuple[int, float]:
-    """Return the best batch size of a model and its images per second, measured once in a process."""
+    """Return the best batch size of a model and its images per second, measured once in a process.
+
+    On an accelerator, which seldom does other work meanwhile, it is measured once for all: a model that compiles itself
+    takes seconds for every size.
+    """
     own = _describe(model)
     if own not in _measured:
-        _measured[own] = _measure_speed(model)
+        record = _record(own) if model.device.type == "cuda" else None
+        known = None if record is None else _read_speed(record)
+        _measured[own] = known or _measure_speed(model)
+        if record is not None and known is None:
+            batch, rate = _measured[own]
+            write_record(record, {"batch": batch, "images_per_second": rate})
     return _measured[own]
+
+
+def _record(described: tuple[str, ...]) -> Path:
+    """Return the file of the cache that keeps the speed of a model on this machine's accelerator."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    facts = [*described, device, package_version("torch"), package_version("brinell")]
+    return cache_folder() / "speeds" / f"{hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()}.json"
+
+
+def _read_speed(record: Path) -> tuple[int, float] | None:
+    """Return a batch size and its rate from a record; None if there is none, or if it is damaged."""
+    found = read_record(record) or {}
+    batch, rate = found.get("batch"), found.get("images_per_second")
+    return (batch, rate) if isinstance(batch, int) and isinstance(rate, float) and batch > 0 < rate else None
 
 
 def measured_rate(model: Model, batch: int) -> float:
