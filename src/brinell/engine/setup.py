@@ -21,6 +21,7 @@ from brinell.errors import BrinellError, ConfigError, LabelError
 from brinell.lenses.lens import LENSES, Lens
 from brinell.lenses.method import Method, Size
 from brinell.models.compile_choice import expecting
+from brinell.models.device import wake
 from brinell.models.model import Model
 from brinell.models.sources import check_model, open_model
 from brinell.perturb.change import Change
@@ -89,6 +90,7 @@ class Job:
 
 def assemble(config: RunConfig, models: Sequence[Model | None] | None = None, dataset: Any = None) -> RunSetup:
     """Open what a config names; objects that are given replace names. Models, which take longest, come last."""
+    wake(config.execution)
     given = [None] * len(config.models) if models is None else models
     for options in config.lenses:
         list(LENSES[options.name].method.changes(options))  # raises if an operator doesn't exist
