@@ -18,6 +18,7 @@ from brinell.models.preprocess import Preprocess
 from brinell.perturb import exchange
 from brinell.perturb.difference import count_colours, difference, mean_grey
 from brinell.perturb.operator import OPERATORS, Operator, find_operator
+from devices import never_waiting
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -77,11 +78,8 @@ def test_the_host_never_waits_for_a_step(name: str) -> None:
     if kernels_for("exchange", clean) is None:
         pytest.skip("needs Triton")
     first = operator.at(clean, 2, seed=1, ids=ids)  # compiles
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with never_waiting():
         again = operator.at(clean, 2, seed=1, ids=ids)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
     assert torch.equal(again, first)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from brinell.kernels import kernels_for
 from brinell.perturb import codec, colour
+from devices import never_waiting
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -68,16 +68,6 @@ def test_the_same_levels_as_on_the_cpu(
     assert torch.equal(operator(images.cuda(), levels.cuda()).cpu(), operator(images, levels))
 
 
-@contextmanager
-def waits_forbidden() -> Iterator[None]:
-    mode = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(mode)
-
-
 def test_nothing_waits_for_the_device() -> None:
     images, levels = pictures(64, 48, 3, 8).cuda(), torch.arange(1, 9, device="cuda")
 
@@ -89,5 +79,5 @@ def test_nothing_waits_for_the_device() -> None:
         codec.jpeg_cumulative(images, 3)
 
     change()  # tables are brought to the device once
-    with waits_forbidden():
+    with never_waiting():
         change()
