@@ -28,6 +28,10 @@ def global_blur(images: Tensor) -> Tensor:
     """Blur once more with a 5×5 box filter (border reflect-101, rounded to whole grey levels)."""
     if images.device.type == "cpu":
         return _blur_by_opencv(images)
+    kernels = kernels_for("box_blur", images)
+    if kernels is not None:
+        made: Tensor = kernels.blur(images)
+        return made
     framed = pad(images.to(torch.float32), (2, 2, 2, 2), mode="reflect")
     return _round_mean_of_25(avg_pool2d(framed, 5, stride=1, divisor_override=1)).to(torch.uint8)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from brinell.errors import ConfigError
 from brinell.resizing.local import Local
 from brinell.resizing.repaint import Repainter
+from brinell.resizing.resample import to_device
 
 if TYPE_CHECKING:
     from brinell.perturb.steps import StepCache
@@ -256,7 +257,7 @@ def rows_of(samples: Tensor, device: torch.device) -> Tensor | slice:
     first, count = int(samples[0]), len(samples)
     if torch.equal(samples, torch.arange(first, first + count)):
         return slice(first, first + count)
-    return samples.to(device, non_blocking=True)
+    return to_device(samples, device)
 
 
 def to_whole_levels(images: Tensor) -> Tensor:

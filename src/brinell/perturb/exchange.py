@@ -71,6 +71,8 @@ def swap_pixels(images: Tensor, draws: Draws) -> Tensor:
 def adjacent_exchange(images: Tensor, draws: Draws) -> Tensor:
     """Copy the colour of a neighbour to (w-1)(h-1)/2 more pixels: ten times as many as the paper's text says."""
     height, width = images.shape[-2:]
+    if min(height, width) == 1:  # the published code draws from all rows and columns but the last
+        return images.clone()
     return _exchange(images, draws, _published_count(height, width, share=2), "published neighbours")
 
 
