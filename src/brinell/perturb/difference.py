@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from brinell.kernels import kernels_for
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -34,6 +36,9 @@ def difference(clean: Tensor, changed: Tensor) -> Difference:
 
     Distances of uint8 images come from sums of whole numbers, so that every device gives the same.
     """
+    kernels = kernels_for("difference", changed) if changed.dtype == torch.uint8 else None
+    if kernels is not None:
+        return Difference(*kernels.distances(clean, changed).unbind())
     if clean.device.type != "cpu":
         return _by_norms(clean, changed)
     return _by_floats(clean, changed) if changed.is_floating_point() else _by_bytes(clean, changed)
@@ -89,7 +94,7 @@ def _sum_in_runs(gaps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_norms(clean: Tensor, changed: Tensor) -> Difference:
-    """Measure on an accelerator: norms read the gaps once and sum in float64."""
+    """Measure floats on an accelerator, or bytes on one without kernels: norms read the gaps once and sum in float64."""
     whole = not changed.is_floating_point()
     # float16 holds -255..255 exactly
     gap = (changed.to(torch.float16).sub_(clean) if whole else changed - clean).flatten(2)
@@ -128,6 +133,10 @@ def no_difference(count: int, device: torch.device) -> Difference:
 
 def mean_grey(images: Tensor) -> Tensor:
     """Return the mean of all values of each image, 0..255."""
+    kernels = kernels_for("difference", images) if images.dtype == torch.uint8 else None
+    if kernels is not None:
+        means: Tensor = kernels.mean_grey(images)
+        return means
     return images.flatten(1).sum(1, dtype=torch.float32) / images[0].numel()
 
 
@@ -135,7 +144,15 @@ def count_colours(images: Tensor) -> Tensor:
     """Return the number of distinct colours of each image."""
     if images.device.type == "cpu" and images.shape[1] <= 3:
         return torch.tensor([_colours_of(image) for image in images.flatten(2).numpy()])
-    return _count_in_tensors(images)
+    return _count_on_a_device(images)
+
+
+def _count_on_a_device(images: Tensor) -> Tensor:
+    kernels = kernels_for("colours", images) if images.shape[1] <= 3 else None  # a table has 32 KiB for three channels
+    if kernels is None:
+        return _count_in_tensors(images)
+    counts: Tensor = kernels.count_posterised(images)
+    return counts if int(counts.min()) > 0 else _count_distinct(_pack(images.flatten(2).to(torch.int64), 8))
 
 
 def _count_in_tensors(images: Tensor) -> Tensor:
