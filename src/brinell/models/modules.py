@@ -236,7 +236,7 @@ def _accelerated(module: nn.Module, preprocess: Preprocess, fingerprint: str, ex
     record = record_name(module, fingerprint, preprocess, execution.precision, device)
     ways = Ways(copy.deepcopy(module), lambda each: _placed(each, execution), lambda each: torch_forward(each, execution))
     eager = torch_forward(_placed(module, execution), execution)
-    images = preprocess.normalise(probe_images(preprocess).to(device))
+    images = preprocess.normalise(probe_images(preprocess).to(device), _format(execution))
     chosen = accelerated(ways, eager, images, record, execution.precision, expected(), execution.batch)
     return Running(chosen.forward, chosen.way, speed=chosen.speed, takes=_format(execution))
 
