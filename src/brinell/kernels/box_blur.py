@@ -32,9 +32,9 @@ def _blur(images, made, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
     top = tl.program_id(1) * ROWS
     place = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
     column = tl.minimum(place, width - 1)
-    # sums of five along the four rows before
-    first = tl.full((COLUMNS,), 0, tl.int32)
-    second, third, fourth = first, first, first
+    # sums of five along the four rows before; Triton 3.6 takes names of one value for one variable of the loop
+    first, second = tl.full((COLUMNS,), 0, tl.int32), tl.full((COLUMNS,), 0, tl.int32)
+    third, fourth = tl.full((COLUMNS,), 0, tl.int32), tl.full((COLUMNS,), 0, tl.int32)
     for row in range(top - 2, tl.minimum(top + ROWS, height) + 2):
         fifth = _five_along(images + plane + _reflect(row, height) * width, column, width)
         # a mean of 25 whole numbers is never half-way between two
