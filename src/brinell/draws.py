@@ -107,8 +107,8 @@ class Draws:
         kernels = kernels_for("draws", self.keys)
         if kernels is None:
             return None
-        names = {"offset": _signed(purpose * _PURPOSE_STRIDE, 32), "stride": _GOLDEN32, "factors": _FACTORS}
-        drawn: Tensor = kernels.draw(self.keys, count, kind, **names, bound=bound, low=low)
+        first = _signed(purpose * _PURPOSE_STRIDE, 32)
+        drawn: Tensor = kernels.draw(self.keys, first, count, kind, bound=bound, low=low)
         return drawn
 
 

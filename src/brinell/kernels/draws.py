@@ -1,4 +1,4 @@
-"""Triton kernels that hash names into random numbers: `brinell.draws` says how, and gives the constants."""
+"""Triton kernels that make the random numbers of `brinell.draws`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from brinell.kernels.hashed_draws import draw_bits_from
+
 TILE = 1024  # numbers of a program
 KEYS = 256
 _UNIT = tl.constexpr(2.0**-32)
@@ -17,72 +19,44 @@ Kind = Literal["bits", "below", "uniform"]
 DTYPES = {"bits": torch.int32, "below": torch.int64, "uniform": torch.float64}
 
 
-@triton.jit(do_not_specialize=["offset", "count", "bound", "low"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["first", "count", "bound", "low"])  # type: ignore[untyped-decorator]
 def _draw(  # type: ignore[no-untyped-def]  # Triton reads annotations itself
     keys,
     drawn,
-    offset,
+    first,
     count,
     bound,
     low,
     KIND: tl.constexpr,
-    STRIDE: tl.constexpr,
-    FIRST: tl.constexpr,
-    SECOND: tl.constexpr,
-    THIRD: tl.constexpr,
     TILE: tl.constexpr,
 ):
     image = tl.program_id(0)
     element = tl.program_id(1) * TILE + tl.arange(0, TILE)
-    key = tl.load(keys + image)
-    x = element.to(tl.uint32) * STRIDE + (key.to(tl.uint32) + offset.to(tl.uint32))
-    x ^= x >> 17
-    x = x * FIRST + (key >> 32).to(tl.uint32)
-    x ^= x >> 11
-    x *= SECOND
-    x ^= x >> 15
-    x *= THIRD
-    x ^= x >> 14
+    bits = draw_bits_from(tl.load(keys + image), element, first.to(tl.uint32))
     if KIND == "bits":
-        number = x.to(tl.int32, bitcast=True)
+        number = bits.to(tl.int32, bitcast=True)
     elif KIND == "below":
-        number = ((x.to(tl.int64) * bound.to(tl.int64)) >> 32) + low.to(tl.int64)
+        number = ((bits.to(tl.int64) * bound.to(tl.int64)) >> 32) + low.to(tl.int64)
     else:
-        number = (x.to(tl.float64) + 0.5) * _UNIT
+        number = (bits.to(tl.float64) + 0.5) * _UNIT
     tl.store(drawn + image.to(tl.int64) * count + element, number, mask=element < count)
 
 
-def draw(
-    keys: Tensor,
-    count: int,
-    kind: Kind,
-    *,
-    offset: int,
-    stride: int,
-    factors: tuple[int, int, int],
-    bound: int = 0,
-    low: int = 0,
-) -> Tensor:
+def draw(keys: Tensor, first: int, count: int, kind: Kind, *, bound: int = 0, low: int = 0) -> Tensor:
     """Return `count` random numbers per key, int64 (B,): bits (int32), whole numbers (int64) or uniform ones (float64).
 
-    Counters are `stride` apart and begin at an `offset`, a signed number of 32 bits; whole numbers are in
-    [low, low + bound).
+    The purpose is told by its `first` counter, as a signed number of 32 bits; whole numbers are in [low, low + bound).
     """
     drawn = torch.empty(len(keys), count, dtype=DTYPES[kind], device=keys.device)
-    first, second, third = factors
     with torch.cuda.device_of(keys):  # type: ignore[no-untyped-call]
         _draw[len(keys), triton.cdiv(count, TILE)](
             keys.contiguous(),
             drawn,
-            offset,
+            first,
             count,
             bound,
             low,
             KIND=kind,
-            STRIDE=stride,
-            FIRST=first,
-            SECOND=second,
-            THIRD=third,
             TILE=TILE,
         )
     return drawn
