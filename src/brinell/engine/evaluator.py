@@ -209,14 +209,16 @@ class Evaluator:
         images = change.images(self.renderer, samples, parameters, None if trials.fields is None else trials.fields[part])
         # before the model answers, while the images are in the core's cache
         apart = difference(self._clean_inputs(samples, rows), images) if change.compares else None
+        grey = mean_grey(images) if "grey" in change.measures else None
+        colours = count_colours(images) if "colours" in change.measures else None
         answer, detections, *_ = self._find(images, samples, change, parameters)
         broken = self.criterion(answer)
         return Outcome(
             verdict=answer.verdict,
             broken=broken,
             difference=apart or no_difference(len(images), images.device),
-            grey=mean_grey(images) if "grey" in change.measures else None,
-            colours=count_colours(images) if "colours" in change.measures else None,
+            grey=grey,
+            colours=colours,
             detections=detections,
             cause=self._causes(answer, broken),
             overlap=answer.masks,
@@ -231,6 +233,8 @@ class Evaluator:
 
     def _clean_inputs(self, samples: Tensor, rows: Tensor | slice) -> Tensor:
         """Return what changed images are compared with: their inputs, or the one that all of them are of."""
+        if isinstance(rows, slice):
+            return self.renderer.inputs[rows]
         first, inputs = int(samples[0]), self.renderer.inputs
         return inputs[first : first + 1] if bool((samples == first).all()) else inputs[rows]
 

@@ -42,15 +42,11 @@ def difference(clean: Tensor, changed: Tensor) -> Difference:
 def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
     """Measure on a CPU, image by image: OpenCV's norms of bytes are many times faster than sums in torch."""
     pairs = zip(clean.expand_as(changed).flatten(2).numpy(), changed.flatten(2).numpy(), strict=True)
-    pixels, l0, linf, total, squares = torch.tensor([_gap_of(*pair) for pair in pairs], dtype=torch.float64).unbind(1)
-    height, width = changed.shape[2:]
-    return _from_sums(
-        changed=pixels.float() / (height * width),
-        l0=l0.float(),
-        linf=linf,
-        sums=(total, squares),
-        values=changed[0].numel(),
-    )
+    pixels, l0, linf, total, squares = np.array([_gap_of(*pair) for pair in pairs]).T
+    share, values = pixels.astype(np.float32) / np.float32(changed.shape[2:].numel()), changed[0].numel()
+    # in NumPy, which takes less time per call; otherwise as in `_from_sums`
+    l1, l2, mae, mse = total / 255, np.sqrt(squares) / 255, total / (255 * values), squares / (255**2 * values)
+    return Difference(*torch.from_numpy(np.array([share, l0, l1, l2, linf / 255, mae, mse], np.float32)).unbind())
 
 
 def _gap_of(clean: np.ndarray, changed: np.ndarray) -> tuple[float, ...]:

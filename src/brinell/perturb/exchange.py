@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
+from brinell.perturb.exchange_on_host import replay
 from brinell.perturb.operator import Facts, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 
@@ -71,7 +72,16 @@ def _random_pairs(images: Tensor, draws: Draws, count: int) -> tuple[Tensor, Ten
 @step_operator("adjacent_exchange", _exchange_facts(_ADJACENT, partial(_published_count, share=2)))
 def adjacent_exchange(images: Tensor, draws: Draws) -> Tensor:
     """Copy the colour of a neighbour to (w-1)(h-1)/2 more pixels: ten times as many as the paper's text says."""
+    if images.device.type == "cpu":
+        keys = draws.keys[:, None]
+        return torch.stack([_exchange_on_host(image, Draws(key)) for image, key in zip(images, keys, strict=True)])
     return _replay(images, *_published_neighbours(images, draws))
+
+
+def _exchange_on_host(image: Tensor, draws: Draws) -> Tensor:
+    """Return one image (C, H, W) after its copies: alone, because it fits into a core's cache, and a batch does not."""
+    targets, sources = (pixels[0].numpy() for pixels in _published_neighbours(image, draws))
+    return torch.from_numpy(replay(image.flatten(1).numpy(), targets, sources)).view(image.shape)
 
 
 @step_operator("adjacent_exchange", _exchange_facts(_ADJACENT, _twentieth), variant="paper")
@@ -104,16 +114,16 @@ def _published_neighbours(images: Tensor, draws: Draws) -> tuple[Tensor, Tensor]
     height, width = images.shape[-2:]
     count = _published_count(height, width, share=2)
     x, y = draws.below(0, count, width - 1), draws.below(1, count, height - 1)
-    bits = draws.bits(2, count).to(torch.int64)
+    bits, target = draws.bits(2, count), y * width + x
     dx = _offset(bits & 0xFFFF, x)
     dy = _offset((bits >> 16) & 0xFFFF, y)
-    return y * width + x, (y + dy) * width + (x + dx)
+    return target, target + dy.mul_(width).add_(dx)
 
 
 def _offset(bits16: Tensor, position: Tensor) -> Tensor:
     """Return -1, 0 or 1 (in the first row or column 0 or 1) from 16 random bits."""
-    edge = (position == 0).to(torch.int64)
-    return ((bits16 * (3 - edge)) >> 16) - 1 + edge
+    edge = (position == 0).to(torch.int32)
+    return (3 - edge).mul_(bits16).bitwise_right_shift_(16).add_(edge).sub_(1)
 
 
 def _both_ways(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, int]:
