@@ -300,8 +300,7 @@ class Evaluator:
         """Return the model's answer to a group of images, in batches of equal size."""
         if len(images) <= self.batch or self._group == self.batch:
             return self.model.answer(images)
-        parts = images.tensor_split(-(-len(images) // self.batch))
-        return torch.cat([self.model.predict(part) for part in parts]), None
+        return self.model.predict_in_batches(images, self.batch), None
 
     def _find_masks(self, images: Tensor, rows: Tensor | slice, labels: Tensor, move: Move | None) -> Found:
         with in_turn(self.model.device):
