@@ -173,8 +173,22 @@ class Model:
                 return self.pixel_shares(self.segmenter.segment(images)[:count]), None
             if self.embedder is not None:
                 return self.embedder.scores(self.embedder.embed(images)[:count]), None
-            scores = check_scores(self.forward(images), len(images), self.outputs, self.name)[:count]
-            return (scores if self.probabilities else scores.softmax(1)), None
+            return self._probabilities(self.forward(images), len(images))[:count], None
+
+    def predict_in_batches(self, inputs: Tensor, most: int) -> Tensor:
+        """Return a classifier's probabilities for inputs on a CPU, which it gets in batches of at most `most`.
+
+        What follows the network is done once: between two passes, every call into torch takes long.
+        """
+        with torch.inference_mode():
+            batches = inputs.tensor_split(-(-len(inputs) // most))
+            scores = [self.forward(self.preprocess.normalise(batch)) for batch in batches]
+            return self._probabilities(torch.cat(scores), len(inputs))
+
+    def _probabilities(self, raw: Tensor, count: int) -> Tensor:
+        """Return the scores of so many images as probabilities."""
+        scores = check_scores(raw, count, self.outputs, self.name)
+        return scores if self.probabilities else scores.softmax(1)
 
     def segment(self, inputs: Tensor) -> Tensor:
         """Return a segmenter's masks, int16 (N, H, W), for inputs on its device."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -254,9 +255,9 @@ class Change(Protocol):
 
 def rows_of(samples: Tensor, device: torch.device) -> Tensor | slice:
     """Return samples as an index; consecutive ones as a slice, which copies nothing."""
-    first, count = int(samples[0]), len(samples)
-    if torch.equal(samples, torch.arange(first, first + count)):
-        return slice(first, first + count)
+    first, last = int(samples[0]), int(samples[-1])
+    if last - first == len(samples) - 1 and bool((np.diff(samples.numpy()) == 1).all()):
+        return slice(first, last + 1)
     return to_device(samples, device)
 
 

@@ -47,15 +47,11 @@ def difference(clean: Tensor, changed: Tensor) -> Difference:
 def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
     """Measure on a CPU, image by image: OpenCV's norms of bytes are many times faster than sums in torch."""
     pairs = zip(clean.expand_as(changed).flatten(2).numpy(), changed.flatten(2).numpy(), strict=True)
-    pixels, l0, linf, total, squares = torch.tensor([_gap_of(*pair) for pair in pairs], dtype=torch.float64).unbind(1)
-    height, width = changed.shape[2:]
-    return _from_sums(
-        changed=pixels.float() / (height * width),
-        l0=l0.float(),
-        linf=linf,
-        sums=(total, squares),
-        values=changed[0].numel(),
-    )
+    pixels, l0, linf, total, squares = np.array([_gap_of(*pair) for pair in pairs]).T
+    share, values = pixels.astype(np.float32) / np.float32(changed.shape[2:].numel()), changed[0].numel()
+    # in NumPy, which takes less time per call; otherwise as in `_from_sums`
+    l1, l2, mae, mse = total / 255, np.sqrt(squares) / 255, total / (255 * values), squares / (255**2 * values)
+    return Difference(*torch.from_numpy(np.array([share, l0, l1, l2, linf / 255, mae, mse], np.float32)).unbind())
 
 
 def _gap_of(clean: np.ndarray, changed: np.ndarray) -> tuple[float, ...]:
@@ -167,16 +163,11 @@ def _count_in_tensors(images: Tensor) -> Tensor:
 
 
 def _colours_of(image: np.ndarray) -> int:
-    """Return the number of distinct colours of one image (C, N), as `_count_in_tensors` does, but faster on a CPU."""
-    used = [cv2.calcHist([channel], [0], None, [256], [0, 256]) > 0 for channel in image]
-    if max(int(values.reshape(32, 8).sum(1).max()) for values in used) > 1:
-        return int(_count_distinct(_pack(torch.from_numpy(image).to(torch.int64)[None], 8)))
-    code = np.zeros(image.shape[1], np.uint16)
-    for channel in image:
-        code = code << 5 | channel >> 3
-    table = np.zeros(32 ** len(image), bool)
-    table[code] = True
-    return int(np.count_nonzero(table))
+    """Return the number of distinct colours of one image of up to three channels (C, N): sorted, which NumPy does fast."""
+    channels = [image[channel % len(image)] for channel in range(4)]
+    colours = cv2.merge(channels).view(np.uint32).ravel()
+    colours.sort()
+    return int(np.count_nonzero(colours[1:] != colours[:-1])) + 1
 
 
 def _pack(values: Tensor, bits: int) -> Tensor:
