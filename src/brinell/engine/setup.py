@@ -16,6 +16,7 @@ from brinell.criteria.criterion import Criterion, find_criterion
 from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.datasets.sources import open_dataset
 from brinell.engine.shards import Entry
+from brinell.engine.threads import torch_alone
 from brinell.engine.truth.masks import has_masks
 from brinell.errors import BrinellError, ConfigError, LabelError
 from brinell.lenses.lens import LENSES, Lens
@@ -115,7 +116,8 @@ def _compares_vectors(options: ModelOptions) -> bool:
 
 def _open_model(options: ModelOptions, config: RunConfig, images: int) -> Model:
     LOG.info("Loading %s …", options.label)
-    with expecting(rough_passes(config, images), _runtime_before(options, config)):
+    # a few images need one core alone; several would share each operation, and wait for those that do other work
+    with expecting(rough_passes(config, images), _runtime_before(options, config)), torch_alone():
         return open_model(options, config.execution)
 
 
