@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -105,7 +106,7 @@ def runtimes(given: argparse.Namespace, execution: Execution) -> dict[str, Any]:
 
     device, dtype = select_device(execution), DTYPES[execution.precision]
     found: dict[str, dict[str, Any]] = {}
-    for name in NETWORKS:
+    for name in given.networks.split(","):
         module = models.get_model(name).eval().requires_grad_(False)
         place = partial(_place, device=device, dtype=dtype)
         ways = Ways(module.to(device), place, lambda each: torch_forward(each, execution))
@@ -113,11 +114,12 @@ def runtimes(given: argparse.Namespace, execution: Execution) -> dict[str, Any]:
         images = torch.zeros(given.batch, 3, 224, 224, device=device, dtype=dtype)
         images = images.contiguous(memory_format=torch.channels_last)
         found[name] = {"torch": asdict(measure_way(eager, images))}
-        for way in set(GAINS) - {"torch"}:
+        for way in [name for name in GAINS if name != "torch"]:
             try:
                 found[name][way] = asdict(measure_way(ways.make(way, eager, given.batch), images))
             except ValueError:
                 found[name][way] = None  # it has nothing to fuse
+        print(name, found[name], file=sys.stderr, flush=True)
     return {"device": torch.cuda.get_device_name(), "precision": given.precision, "batch": given.batch, "networks": found}
 
 
@@ -148,6 +150,7 @@ def main() -> None:
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--eager", action="store_true")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--networks", default=",".join(NETWORKS))
     given = parser.parse_args()
     execution = Execution(device=given.device, precision=given.precision, batch=given.batch)
     if given.what == "runtimes":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -16,7 +17,9 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_variable] = "1"
 os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have it; a console keeps the width that it starts with
 
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import cv2
@@ -151,3 +154,25 @@ def nudenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"needs the package {NUDENET} from the package index: {done.stderr.strip()[-200:]}")
     with zipfile.ZipFile(wheels[0]) as wheel:
         return Path(wheel.extract("nudenet/320n.onnx", folder))
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the interpreter run Triton's own functions, such as `tl.sum`, too, although Triton is loaded already."""
+    triton = pytest.importorskip("triton", reason="needs Triton, which comes with torch for CUDA")
+    interpreter = importlib.import_module("triton.runtime.interpreter")
+    made: dict[int, object] = {}  # the interpreter recognises some functions by their identity
+    for module in (triton.language.standard, triton.language):
+        for name, value in vars(module).items():
+            if isinstance(value, triton.JITFunction):
+                found = made.setdefault(id(value), interpreter.InterpretedFunction(value.fn))
+                monkeypatch.setattr(module, name, found)
+
+
+@pytest.fixture
+def interpreted(library: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Load a module of `brinell.kernels` whose kernels run on a CPU, in Triton's interpreter."""
+    pytest.importorskip("triton", reason="needs Triton, which comes with torch for CUDA")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    importlib.reload(importlib.import_module("brinell.kernels.hashed_draws"))  # which kernels call
+    return lambda name: importlib.reload(importlib.import_module(f"brinell.kernels.{name}"))

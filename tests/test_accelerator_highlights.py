@@ -126,4 +126,4 @@ def test_a_run_with_saliency(precision: str, tmp_path: Path) -> None:
         quiet=True,
     )
     assert run.rows("select count(*) from rows where operator = 'highlight:exact'").fetchall() == [(8 * 101,)]
-    assert run.findings()["saliency"].layers == {"Sequential": "3"}  # type: ignore[union-attr]
+    assert run.findings()["saliency"].layers == {"Sequential": "2, after 3"}  # type: ignore[union-attr]

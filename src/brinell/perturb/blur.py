@@ -66,12 +66,10 @@ _LOCAL = Facts("local blur", "blurred boxes", lambda level, h, w: level * (w + h
 @step_operator("local_blur", _LOCAL)
 def local_blur(images: Tensor, draws: Draws) -> Tensor:
     """Blur w + h more rectangles with sides of 2 to 10 pixels, each with a 5×5 box filter within its own border."""
-    if images.device.type == "cpu":
-        return _blur_on_host(images, draws)
     if kernels := kernels_for("patches", images):
         made: Tensor = kernels.blur_patches(images, draws.keys, sum(images.shape[-2:]), mean=False)
         return made
-    return _blur_in_tensors(images, draws)
+    return (_blur_on_host if images.device.type == "cpu" else _blur_in_tensors)(images, draws)
 
 
 def _blur_in_tensors(images: Tensor, draws: Draws) -> Tensor:

@@ -74,12 +74,7 @@ def adjacent_exchange(images: Tensor, draws: Draws) -> Tensor:
     height, width = images.shape[-2:]
     if min(height, width) == 1:  # the published code draws from all rows and columns but the last
         return images.clone()
-    count = _published_count(height, width, share=2)
-    if images.device.type == "cpu":
-        keys = draws.keys[:, None]
-        each = zip(images, keys, strict=True)
-        return torch.stack([_exchange_on_host(image, Draws(key), count) for image, key in each])
-    return _exchange(images, draws, count, "published neighbours")
+    return _exchange(images, draws, _published_count(height, width, share=2), "published neighbours")
 
 
 def _exchange_on_host(image: Tensor, draws: Draws, count: int) -> Tensor:
@@ -103,6 +98,9 @@ def _exchange(images: Tensor, draws: Draws, count: int, pairs: str, *, swap: boo
     if kernels := kernels_for("exchange", images):
         made: Tensor = kernels.exchange(images, draws.keys, count, pairs, swap=swap)
         return made
+    if images.device.type == "cpu" and pairs == "published neighbours":  # many for a CPU; fewer are faster in tensors
+        each = zip(images, draws.keys[:, None], strict=True)
+        return torch.stack([_exchange_on_host(image, Draws(key), count) for image, key in each])
     first, second = PAIRS[pairs](draws, count, *images.shape[-2:])
     return _replay(images, *(_both_ways(first, second) if swap else (first, second)))
 
