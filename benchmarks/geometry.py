@@ -33,7 +33,6 @@ from brinell.motion.groups import GROUPS
 from brinell.perturb.motion import Motion
 
 IMAGES = 64
-BLOCK = 8  # images processed together on an accelerator
 RESULTS = Path(__file__).parent / "results" / "geometry_accelerator.json"
 # seconds per image in the paper (ManiFool, CVPR 2018), by ManiFool and by Manitest
 TABLE = {
@@ -102,16 +101,17 @@ def search(model: Model, images: Tensor, group: str, method: Any, **options: Any
     return found | {name: float(rows[name].float().mean()) for name in ("queries", "gradients") if name in rows}
 
 
-def measure_on_accelerator(execution: Execution, images: int, budget: float) -> dict[str, Any]:
+def measure_on_accelerator(execution: Execution, images: int, block: int, budget: float) -> dict[str, Any]:
     """Measure images per second of ManiFool and of random motions with a ResNet-50 at 224, similarity and affine.
 
-    Images are processed in blocks; a search that has used its share of the `budget` of seconds starts no further block.
+    Images are processed in blocks; a search that has used its share of the `budget` of seconds starts no further block. A
+    run's units have up to 250 images: the larger a block, the fewer batches are filled up at the end of its search.
     """
     began = time.perf_counter()
     pictures = _pictures(images)
     model = _resnet(execution, pictures)
     name = torch.cuda.get_device_name(0) if model.device.type == "cuda" else model.device.type
-    found: dict[str, Any] = {"device": name, "precision": execution.precision, "block": BLOCK}
+    found: dict[str, Any] = {"device": name, "precision": execution.precision, "block": block}
     search(model, pictures[:2], "similarity", "manifool", max_steps=2)  # warms up
     print(f"ready after {time.perf_counter() - began:.1f} s", flush=True)
     searches = [(group, method) for group in ("similarity", "affine") for method in ("manifool", "random")]
@@ -119,7 +119,7 @@ def measure_on_accelerator(execution: Execution, images: int, budget: float) -> 
         share = (budget - (time.perf_counter() - began)) / left
         blocks: list[tuple[int, dict[str, float]]] = []
         took = 0.0
-        for some in torch.split(pictures, BLOCK):
+        for some in torch.split(pictures, block):
             if took and took * (1 + 1 / len(blocks)) > share:
                 break
             blocks.append((len(some), search(model, some, group, method)))
@@ -206,6 +206,8 @@ if __name__ == "__main__":
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "tf32"])
     parser.add_argument("--images", type=int, default=48)
+    parser.add_argument("--block", type=int, default=48, help="images processed together")
     parser.add_argument("--seconds", type=float, default=75)
     given = parser.parse_args()
-    measure_on_accelerator(Execution(device=given.device, precision=given.precision), given.images, given.seconds)
+    execution = Execution(device=given.device, precision=given.precision)
+    measure_on_accelerator(execution, given.images, given.block, given.seconds)
