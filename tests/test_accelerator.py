@@ -11,11 +11,17 @@ import torch
 from torch import Tensor, nn
 
 import brinell
+from brinell import draws as drawing
 from brinell.config.execution import Execution
 from brinell.draws import Draws, key
-from brinell.models.preprocess import Preprocess
-from brinell.perturb.difference import count_colours, difference, mean_grey
-from brinell.perturb.operator import OPERATORS, Operator
+from brinell.kernels import kernels_for
+from brinell.models import preprocess as preprocessing
+from brinell.models.preprocess import Format, Preprocess
+from brinell.perturb import difference as measuring
+from brinell.perturb import exchange
+from brinell.perturb.difference import Difference, count_colours, difference, mean_grey
+from brinell.perturb.operator import OPERATORS, Operator, find_operator
+from devices import never_waiting
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -47,6 +53,39 @@ def test_the_same_pixels_as_on_the_cpu(operator: Operator, channels: int, size: 
         assert torch.equal(there.cpu(), here), f"level {level}: {int((there.cpu() != here).sum())} values differ"
 
 
+LOCAL = ["local_blur", "boxes", "black_lines", "noise", "white_fog", "pixel_exchange", "adjacent_exchange"]
+
+
+@pytest.mark.parametrize("name", LOCAL)
+@pytest.mark.parametrize("variant", ["published", "paper"])
+def test_the_same_pixels_in_large_batches(name: str, variant: str) -> None:
+    """More images than the device works on at once, of odd sides."""
+    operator, clean = find_operator(name, variant), pictures(75, 101, 3, 700)
+    ids = torch.arange(len(clean)) * 31 + 1
+    here = operator.at(clean, 2, seed=1, ids=ids)
+    assert torch.equal(operator.at(clean.cuda(), 2, seed=1, ids=ids.cuda()).cpu(), here)
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["copies", "swaps"])
+@pytest.mark.parametrize("pairs", list(exchange.PAIRS))
+def test_the_same_pixels_where_exchanges_depend_on_each_other(pairs: str, swap: bool) -> None:
+    clean, ids = pictures(9, 7, 3, 64), torch.arange(64)
+    here = exchange._exchange(clean, Draws.of(3, ids), 500, pairs, swap=swap)
+    there = exchange._exchange(clean.cuda(), Draws.of(3, ids.cuda()), 500, pairs, swap=swap)
+    assert torch.equal(there.cpu(), here)
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_the_host_never_waits_for_a_step(name: str) -> None:
+    operator, clean, ids = find_operator(name), pictures(64, 48, 3).cuda(), torch.arange(6).cuda()
+    if kernels_for("exchange", clean) is None:
+        pytest.skip("needs Triton")
+    first = operator.at(clean, 2, seed=1, ids=ids)  # compiles
+    with never_waiting():
+        again = operator.at(clean, 2, seed=1, ids=ids)
+    assert torch.equal(again, first)
+
+
 @pytest.mark.parametrize("how", ["nearest", "bilinear", "bicubic", "lanczos"])
 @pytest.mark.parametrize("short_side", [None, 40])
 @pytest.mark.parametrize("size", [*SIZES, (299, 500)], ids=str)
@@ -55,23 +94,100 @@ def test_the_same_canvases_as_on_the_cpu(how: Any, short_side: int | None, size:
     assert torch.equal(pre.inputs(images.cuda()).cpu(), pre.inputs(images))
 
 
-def test_the_same_draws_as_on_the_cpu() -> None:
+@pytest.fixture(params=[True, False], ids=["kernels", "tensors"])
+def with_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    for module in (drawing, measuring, preprocessing):
+        if not request.param:
+            monkeypatch.setattr(module, "kernels_for", lambda name, tensor: None)
+    if request.param and kernels_for("probe", torch.zeros(1, device="cuda")) is None:
+        pytest.skip("needs Triton")
+    return bool(request.param)
+
+
+def test_the_same_draws_as_on_the_cpu(with_kernels: bool) -> None:
     ids = torch.arange(-50, 50) * (1 << 40)
-    here, there = (Draws.of(key(3, "law"), where, 5) for where in (ids, ids.cuda()))
-    assert torch.equal(here.bits(2, 1000), there.bits(2, 1000).cpu())
-    assert torch.equal(here.between(1, 1000, -7, 1000), there.between(1, 1000, -7, 1000).cpu())
+    for name in (key(3, "law"), 1):
+        for step in (0, 5, torch.arange(100)):
+            given = step.cuda() if isinstance(step, Tensor) else step
+            here, there = Draws.of(name, ids, step), Draws.of(name, ids.cuda(), given)
+            assert torch.equal(here.keys, there.keys.cpu())
+    for count in (1, 1000, 3000):
+        assert torch.equal(here.bits(2, count), there.bits(2, count).cpu())
+        assert torch.equal(here.below(2, count, 50176), there.below(2, count, 50176).cpu())
+        assert torch.equal(here.between(1, count, -7, 1000), there.between(1, count, -7, 1000).cpu())
+        assert torch.equal(here.uniform(0, count), there.uniform(0, count).cpu())
 
 
-def test_the_same_distances_as_on_the_cpu() -> None:
-    for side in (64, 224, 448):
-        clean = pictures(side, side - 16, 3)
+def assert_same_distances(there: Difference, here: Difference, *, to_the_bit: bool) -> None:
+    for name in ("l0", "l1", "l2", "linf", "mae", "mse", *(["changed"] if to_the_bit else [])):
+        assert torch.equal(getattr(there, name).cpu(), getattr(here, name)), name
+    torch.testing.assert_close(there.changed.cpu(), here.changed)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_same_distances_as_on_the_cpu(with_kernels: bool, channels: int) -> None:
+    for size in ((1, 1), (8, 8), (31, 13), (64, 48), (224, 224), (299, 299), (448, 432)):
+        clean = pictures(*size, channels)
         changed = clean.flip(0)
-        here, there = difference(clean, changed), difference(clean.cuda(), changed.cuda())
-        for name in ("l0", "l1", "l2", "linf", "mae", "mse"):
-            assert torch.equal(getattr(there, name).cpu(), getattr(here, name)), name
-        torch.testing.assert_close(there.changed.cpu(), here.changed)
-    torch.testing.assert_close(mean_grey(changed.cuda()).cpu(), mean_grey(changed))
-    assert torch.equal(count_colours(changed.cuda()).cpu(), count_colours(changed))
+        for first in (clean, clean[1:2]):
+            here, there = difference(first, changed), difference(first.cuda(), changed.cuda())
+            assert_same_distances(there, here, to_the_bit=with_kernels)
+        grey, total = mean_grey(changed.cuda()).cpu(), changed.flatten(1).sum(1)
+        torch.testing.assert_close(grey, mean_grey(changed))
+        if with_kernels:  # sums of floats depend on their order above 2**24
+            assert torch.equal(grey, total.float() / changed[0].numel())
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [*SIZES, (299, 299)], ids=str)
+def test_the_same_numbers_of_colours_as_on_the_cpu(with_kernels: bool, size: tuple[int, int], channels: int) -> None:
+    clean = pictures(*size, channels)
+    ids = torch.arange(len(clean))
+    for images in (clean, *(find_operator("posterise").at(clean, level, seed=0, ids=ids) for level in (1, 15, 30))):
+        assert torch.equal(count_colours(images.cuda()).cpu(), count_colours(images))
+
+
+@pytest.mark.parametrize("bgr", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_the_same_normalised_images_as_on_the_cpu(
+    with_kernels: bool, memory: torch.memory_format, dtype: torch.dtype, bgr: bool
+) -> None:
+    preprocess = Preprocess(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), bgr=bgr)
+    grey, form = Preprocess(channels=1, mean=(0.5,), std=(0.3,)), Format(dtype, memory)
+    values = (torch.arange(3 * 31 * 256) * 7919 % 256).to(torch.uint8).view(1, 3, 31, 256)
+    for given in (values, *(pictures(*size, 3) for size in (*SIZES, (299, 299)))):
+        found = preprocess.normalise(given.cuda(), form)
+        assert found.dtype == dtype and form.convert(found) is found
+        assert torch.equal(found.cpu(), preprocess.normalise(given, form))
+        assert torch.equal(grey.normalise(given[:, :1].cuda(), form).cpu(), grey.normalise(given[:, :1], form))
+
+
+def test_the_host_never_waits_for_what_all_batches_share() -> None:
+    clean, ids = pictures(64, 48, 3).cuda(), torch.arange(6).cuda()
+    if kernels_for("difference", clean) is None:
+        pytest.skip("needs Triton")
+
+    def share() -> list[Tensor]:
+        draws, form = Draws.of(3, ids), Format(torch.bfloat16, torch.channels_last)
+        drawn = [draws.bits(0, 9), draws.below(1, 9, 5), draws.uniform(2, 9), draws.between(3, 9, 4, 8)]
+        return [difference(clean, clean.flip(0)).l2, mean_grey(clean), Preprocess().normalise(clean, form), *drawn]
+
+    first = share()  # compiles
+    with never_waiting():
+        again = share()
+    assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_scores_do_not_depend_on_how_images_are_normalised(precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 8, 5, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+    execution = Execution(device="cuda", precision=precision, runtime="torch")
+    model, inputs = brinell.wrap(network, mean=(0.4, 0.5, 0.6), execution=execution), pictures(224, 224, 3, 4).cuda()
+    found = [model.predict(inputs[:count]) for count in (1, 3, 4)]
+    monkeypatch.setattr(preprocessing, "kernels_for", lambda name, tensor: None)
+    assert all(torch.equal(one, model.predict(inputs[: len(one)])) for one in found)
 
 
 class Hungry(nn.Module):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from brinell.datasets.decode import decode, from_array, read_image
+from brinell.datasets.decode import decode, from_array, from_picture, read_image
 from brinell.errors import UnreadableImage
 from brinell.types import image_id
 from test_datasets import picture, save_images
@@ -112,3 +112,16 @@ def test_only_regular_files_are_read(tmp_path: Path, kind: str) -> None:
         path.symlink_to("/dev/zero" if kind == "device" else path)
     with pytest.raises(UnreadableImage, match=r"not a regular file|symbolic links"):
         read_image(path)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 3), (500, 375), (3000, 1500)])
+@pytest.mark.parametrize("shares", [True, False])
+def test_pixels_are_the_same_whether_pillow_shares_its_memory_or_not(
+    size: tuple[int, int], shares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large pictures lie in several pieces, and older versions share nothing."""
+    pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    if not shares:
+        monkeypatch.delattr(Image.Image, "__arrow_c_array__", raising=False)
+    found = from_picture(Image.fromarray(pixels), "picture")
+    assert np.array_equal(found.numpy(), pixels.transpose(2, 0, 1))

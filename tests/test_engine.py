@@ -16,8 +16,10 @@ from rich.console import Console
 from torch import Tensor, nn
 
 import brinell
+from brinell.api import open_setup
 from brinell.criteria.criterion import find_criterion
 from brinell.engine import progress, tuning, units
+from brinell.engine import setup as assembling
 from brinell.engine.estimates.plan import plan
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.probes import REPEATED
@@ -347,6 +349,16 @@ def test_the_speed_of_a_model_is_measured_once(greys: Path, tmp_path: Path, monk
     execution = brinell.Execution(runtime="torch", batch=3)
     brinell.run("fake:grey", greys, lens=lenses, out=tmp_path / "run", execution=execution)
     assert measured == [3]
+
+
+def test_models_are_opened_on_one_core(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, opening took ten times as long on two."""
+    threads, plain = list[int](), assembling.open_model
+    monkeypatch.setattr(assembling, "open_model", lambda *given: threads.append(torch.get_num_threads()) or plain(*given))
+    before = torch.get_num_threads()
+    open_setup("fake:grey", greys, {"lens": "profile", "out": tmp_path / "run"}, PLAIN)
+    assert threads == [1]
+    assert torch.get_num_threads() == before
 
 
 def test_on_a_cpu_the_batch_size_is_doubled_only_while_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:

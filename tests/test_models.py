@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from brinell.models.device import select_device
 from brinell.models.export import export_forward
 from brinell.models.exports import weights_fingerprint
 from brinell.models.model import pad_batch
-from brinell.models.preprocess import Preprocess
+from brinell.models.preprocess import Format, Preprocess
 from conftest import PLAIN
 
 
@@ -128,7 +130,7 @@ def test_on_a_cpu_modules_run_in_onnxruntime() -> None:
     pytest.importorskip("onnxscript", reason="needs the onnx extra")
     exact = brinell.wrap(small(), size=16, execution=PLAIN).predict(pixels())
     fast = brinell.wrap(small(), size=16)
-    assert fast.facts["runtime"] == "onnxruntime"
+    assert fast.facts["runtime"] == "onnxruntime" and fast.takes == Format()
     for count in (1, 5):
         assert torch.allclose(fast.predict(pixels()[:count]), exact[:count], atol=1e-5)
     assert fast.gradient(pixels(), torch.zeros(5, dtype=torch.int64)).abs().max() > 0, "gradients still come from torch"
@@ -207,6 +209,25 @@ def test_batches_are_padded_to_the_next_power_of_two() -> None:
         padded = pad_batch(images)
         assert len(padded) == size
         assert torch.equal(padded[:count], images) and bool((padded[count:] == count - 1).all())
+
+
+@pytest.mark.parametrize(("precision", "channels_last"), [("fp32", True), ("fp32", False), ("bf16", True)])
+def test_images_are_normalised_in_the_format_of_the_module(precision: Any, channels_last: bool) -> None:
+    given, seen = [], []
+
+    class Seeing(Small):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            seen.append(images)
+            return super().forward(images)
+
+    execution = Execution(device="cpu", precision=precision, channels_last=channels_last, runtime="torch")
+    model = brinell.wrap(Seeing(), size=16, mean=(0.4, 0.5, 0.6), execution=execution)
+    watched = replace(model, forward=lambda images: given.append(images) or model.forward(images))
+    probabilities = watched.predict(pixels())
+    assert given[0] is seen[-1], "nothing was left to convert"
+    assert given[0].dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    assert given[0].is_contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+    assert torch.equal(replace(model, takes=Format()).predict(pixels()), probabilities)
 
 
 def test_wrapping_does_not_change_the_user_s_module() -> None:

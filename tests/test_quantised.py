@@ -16,6 +16,7 @@ import brinell
 from brinell.cli.main import main
 from brinell.errors import ConfigError
 from brinell.models.export import export
+from brinell.models.preprocess import Format
 from brinell.models.quantise import fp8_module, round_to_fp8
 from conftest import PLAIN
 
@@ -71,6 +72,7 @@ def test_a_module(tmp_path: Path) -> None:
         assert torch.allclose(model.predict(inputs), plain.predict(inputs), atol=0.02)
         assert model.fingerprint != plain.fingerprint
     assert int8.differentiable is None and fp8.differentiable is not None
+    assert int8.takes == Format()
     assert brinell.open_model(f"{source}&quantise=int8", PLAIN).fingerprint == int8.fingerprint
     with pytest.raises(ConfigError, match="calibration is an option of quantise=int8"):
         brinell.open_model(f"{source}&quantise=fp8&calibration={tmp_path}")

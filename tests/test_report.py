@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 import brinell
 from brinell.errors import ModelError
+from brinell.report.figures import start_drawing
 from brinell.report.section import to_csv
 from conftest import PLAIN
 
@@ -172,6 +173,11 @@ def test_an_unfinished_run_says_so(greys: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError):
         brinell.run(model, greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
     assert "This run is not finished." in Path(brinell.Run(tmp_path / "run").report()).read_text()
+
+
+def test_the_renderer_of_charts_starts_without_a_chart() -> None:
+    """Commands start it in the background, where an error would not be seen."""
+    start_drawing()
 
 
 def test_findings_need_neither_torch_nor_what_shows_them() -> None:

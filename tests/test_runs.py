@@ -19,6 +19,7 @@ from PIL import Image
 import brinell
 from brinell.cli.main import main
 from brinell.errors import DataError, LabelError, RunError, UnreadableImage
+from brinell.runs.store import Store
 from conftest import PLAIN
 
 # a server that has the package imported, and forks a process for each command: a real one, ready at once

@@ -136,9 +136,11 @@ def execute_setup(
     progress: Reporter,
     show: Callable[[Shown], None] = lambda shown: None,
     early: StoppingRule | None = None,
+    begin: Callable[[], None] = lambda: None,
 ) -> Run:
     """Execute a run, then compare saliency if its config asks for it. `show` gets each lens's findings as they come.
 
+    `begin` is called once all images are read, before models are queried: the processor has time from then on.
     With `early`, the run may stop before all images are measured.
     """
 
@@ -146,7 +148,11 @@ def execute_setup(
         assert isinstance(run, Run)
         show(run.shown_of(lens))
 
-    finished = execute(setup, progress, on_lens, early, Run)
+    def open_run(store: Store) -> Run:
+        begin()
+        return Run(store)
+
+    finished = execute(setup, progress, on_lens, early, open_run)
     assert isinstance(finished, Run)
     if setup.config.saliency is not None and finished.finished:
         run_comparison(finished, setup, setup.config.saliency, progress)

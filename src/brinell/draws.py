@@ -9,7 +9,7 @@ Names are hashed in two stages. `key` hashes words to 64 bits on the host; `Draw
 that key with triple32 (Wellons, "Prospecting for hash functions", 2018: three multiply-xorshift rounds, bias under 0.021),
 adding one half of the key before the first round and the other half after it. int32 and int64 arithmetic wraps the same way
 on every device; masks make right shifts logical. On a CPU the same is computed in NumPy, whose unsigned integers need no
-masks.
+masks, and on CUDA devices in one kernel.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from functools import lru_cache
 import numpy as np
 import torch
 from torch import Tensor
+
+from brinell.kernels import kernels_for
 
 _LOW32 = 0xFFFFFFFF
 _GOLDEN64 = 0x9E3779B97F4A7C15
@@ -63,25 +65,51 @@ class Draws:
 
     @staticmethod
     def of(key: int, images: Tensor, step: int | Tensor = 0) -> Draws:
-        """Return the streams of a batch of image ids, int64 (B,), under a key, at one step or one step per image."""
+        """Return the streams of a batch of image ids, int64 (B,), under a key, at one step or one int64 step per image."""
+        kernels = kernels_for("draws", images)
+        if kernels is not None:
+            return Draws(kernels.keys_of(images, key, step, stride=_GOLDEN64))
         offset = (step + 1) * _signed(_GOLDEN64, 64) if isinstance(step, Tensor) else _signed(_GOLDEN64 * (step + 1), 64)
         return Draws(_mix64(_mix64(images + offset) ^ key))
 
     def bits(self, purpose: int, count: int) -> Tensor:
         """Return 32 random bits per element, int32 (B, count)."""
+        drawn = self._by_kernel("bits", purpose, count)
+        if drawn is not None:
+            return drawn
         return (_bits_on_host if self.keys.device.type == "cpu" else _bits_in_tensors)(self.keys, purpose, count)
 
     def below(self, purpose: int, count: int, bound: int) -> Tensor:
         """Return uniform integers in [0, bound), int64 (B, count); the bias is below bound / 2**32."""
-        return self.bits(purpose, count).to(torch.int64).bitwise_and_(_LOW32).mul_(bound).bitwise_right_shift_(32)
+        return self._whole(purpose, count, bound)
 
     def uniform(self, purpose: int, count: int) -> Tensor:
         """Return uniform numbers in (0, 1), float64 (B, count)."""
+        drawn = self._by_kernel("uniform", purpose, count)
+        if drawn is not None:
+            return drawn
         return (self.bits(purpose, count).to(torch.int64).bitwise_and_(_LOW32).to(torch.float64) + 0.5) / 2**32
 
     def between(self, purpose: int, count: int, low: int, high: int) -> Tensor:
         """Return uniform integers in [low, high], like the papers' randint, int64 (B, count)."""
-        return self.below(purpose, count, high - low + 1).add_(low)
+        return self._whole(purpose, count, high - low + 1, low)
+
+    def _whole(self, purpose: int, count: int, bound: int, low: int = 0) -> Tensor:
+        """Return uniform integers in [low, low + bound), int64 (B, count)."""
+        drawn = self._by_kernel("below", purpose, count, bound, low)
+        if drawn is not None:
+            return drawn
+        drawn = self.bits(purpose, count).to(torch.int64).bitwise_and_(_LOW32).mul_(bound).bitwise_right_shift_(32)
+        return drawn.add_(low) if low else drawn
+
+    def _by_kernel(self, kind: str, purpose: int, count: int, bound: int = 0, low: int = 0) -> Tensor | None:
+        """Return draws of a kind, or None where there are no kernels."""
+        kernels = kernels_for("draws", self.keys)
+        if kernels is None:
+            return None
+        first = _signed(purpose * _PURPOSE_STRIDE, 32)
+        drawn: Tensor = kernels.draw(self.keys, first, count, kind, bound=bound, low=low)
+        return drawn
 
 
 def _bits_in_tensors(keys: Tensor, purpose: int, count: int) -> Tensor:

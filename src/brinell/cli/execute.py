@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from brinell.cli.ask import ask_to_start
@@ -81,7 +83,7 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
         setup = assemble(config)
         if confirm is not None:
             confirm(setup, progress)
-        finished = execute_setup(setup, progress, show)
+        finished = execute_setup(setup, progress, show, begin=Thread(target=_prepare_report).start)
     if not finished.finished:  # a part, and others are not done
         return
     say(
@@ -92,6 +94,16 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
     )
     if server is not None:
         say(describe_tracked(finished.track(server)))
+
+
+def _prepare_report() -> None:
+    """Do what a report takes a second for, whatever it says, in the background of a run."""
+    from brinell.report.figures import start_drawing
+    from brinell.report.page import template
+
+    with suppress(Exception):  # if charts can't be drawn, the report says why
+        start_drawing()
+        template("report.html")
 
 
 def _holds_answers(store: Store) -> bool:

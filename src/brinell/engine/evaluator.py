@@ -30,7 +30,8 @@ from brinell.perturb.difference import count_colours, difference, mean_grey, no_
 
 A = TypeVar("A")
 SMALL = 4  # images that keep a core nearly as busy as many do
-GROUP = 8  # images that a core changes and compares at a time
+GROUP = 16  # images that a core changes and compares at a time: what a call costs is shared by so many
+AT_ONCE = 8  # images for each core that searches may ask for before they are sure to need them
 
 
 class Evaluator:
@@ -91,7 +92,8 @@ class Evaluator:
         count, _, height, width = self.renderer.inputs.shape
         # an accelerator that waits for the last of few batches waits long
         side_by_side = CORES if self.model.device.type == "cpu" else 8
-        full = self._group * side_by_side if self.model.service is None else 1  # paid queries are never made ahead
+        each = max(self.batch, AT_ONCE) if self._small_batches else self.batch
+        full = each * side_by_side if self.model.service is None else 1  # paid queries are never made ahead
         originals = self.renderer.originals
         sizes = torch.tensor([original.shape[1:] for original in originals]) if originals else None
         ids = self.renderer.ids.cpu()
@@ -175,9 +177,14 @@ class Evaluator:
 
         On a CPU, networks are fastest with few images, whose activations stay in the cache, and operators with more.
         """
+        return max(self.batch, GROUP) if self._small_batches else self.batch
+
+    @property
+    def _small_batches(self) -> bool:
+        """Whether the model gets a group of images in several batches: plain classifiers on a CPU."""
         model = self.model
         plain = model.task == "classification" and model.embedder is None and model.service is None
-        return max(self.batch, GROUP) if plain and model.device.type == "cpu" else self.batch
+        return plain and model.device.type == "cpu"
 
     def _refuse_nan(self, trials: Trials, unknown: Tensor) -> None:
         if bool(unknown.any()):
@@ -209,14 +216,16 @@ class Evaluator:
         images = change.images(self.renderer, samples, parameters, None if trials.fields is None else trials.fields[part])
         # before the model answers, while the images are in the core's cache
         apart = difference(self._clean_inputs(samples, rows), images) if change.compares else None
+        grey = mean_grey(images) if "grey" in change.measures else None
+        colours = count_colours(images) if "colours" in change.measures else None
         answer, detections, *_ = self._find(images, samples, change, parameters)
         broken = self.criterion(answer)
         return Outcome(
             verdict=answer.verdict,
             broken=broken,
             difference=apart or no_difference(len(images), images.device),
-            grey=mean_grey(images) if "grey" in change.measures else None,
-            colours=count_colours(images) if "colours" in change.measures else None,
+            grey=grey,
+            colours=colours,
             detections=detections,
             cause=self._causes(answer, broken),
             overlap=answer.masks,
@@ -231,6 +240,8 @@ class Evaluator:
 
     def _clean_inputs(self, samples: Tensor, rows: Tensor | slice) -> Tensor:
         """Return what changed images are compared with: their inputs, or the one that all of them are of."""
+        if isinstance(rows, slice):
+            return self.renderer.inputs[rows]
         first, inputs = int(samples[0]), self.renderer.inputs
         return inputs[first : first + 1] if bool((samples == first).all()) else inputs[rows]
 
@@ -289,8 +300,7 @@ class Evaluator:
         """Return the model's answer to a group of images, in batches of equal size."""
         if len(images) <= self.batch or self._group == self.batch:
             return self.model.answer(images)
-        parts = images.tensor_split(-(-len(images) // self.batch))
-        return torch.cat([self.model.predict(part) for part in parts]), None
+        return self.model.predict_in_batches(images, self.batch), None
 
     def _find_masks(self, images: Tensor, rows: Tensor | slice, labels: Tensor, move: Move | None) -> Found:
         with in_turn(self.model.device):

@@ -24,6 +24,7 @@ from brinell.engine.shards import Entry, Images, give_back_freed_memory, id_numb
 from brinell.engine.truth.masks import true_masks
 from brinell.engine.truth.objects import Truth
 from brinell.engine.units import JobProgress, fix_unit_size, record_units
+from brinell.engine.writing import Writer
 from brinell.lenses.method import Columns
 
 SCORES = ("confidence", "rank", "probability")  # columns that a model without scores doesn't have
@@ -71,29 +72,30 @@ def _measure_stage(context: RunContext, job: Job, kept: list[Entry], truth: Trut
         samples = sorted({sample for part in parts[number] for sample in part.samples})
         return number, samples, _load(context, job, [shards[number][sample] for sample in samples])
 
-    for number, loaded, images in one_ahead(load, parts):
-        shard, evaluators = shards[number], dict[tuple[int, ...], Evaluator]()
-        for part in parts[number]:
-            if not part.samples:  # none of its images was chosen
-                write_rows(
-                    context.store,
-                    part,
-                    shard,
-                    torch.zeros(0),
-                    {"sample": torch.zeros(0, dtype=torch.int64)},
-                    job.lens.reader,
-                )
-                progress.finish(part.unit, 0)
-                continue
-            if part.samples not in evaluators:
-                entries, own = [shard[sample] for sample in part.samples], _select(images, loaded, part.samples)
-                evaluators[part.samples] = make_evaluator(context, job, entries, own, truth, batch, progress.queried)
-            evaluator = evaluators[part.samples]
-            before = evaluator.queries
-            _measure_part(context, job, evaluator, part, shard, most[part.unit])
-            progress.finish(part.unit, evaluator.queries - before)
-            batch = evaluator.batch  # what memory allowed here holds for the next shard
-        del evaluators, images  # or they would stay until the next ones are loaded
+    with Writer() as writer:
+        for number, loaded, images in one_ahead(load, parts):
+            shard, evaluators = shards[number], dict[tuple[int, ...], Evaluator]()
+            for part in parts[number]:
+                if not part.samples:  # none of its images was chosen
+                    write_rows(
+                        context.store,
+                        part,
+                        shard,
+                        torch.zeros(0),
+                        {"sample": torch.zeros(0, dtype=torch.int64)},
+                        job.lens.reader,
+                    )
+                    progress.finish(part.unit, 0)
+                    continue
+                if part.samples not in evaluators:
+                    entries, own = [shard[sample] for sample in part.samples], _select(images, loaded, part.samples)
+                    evaluators[part.samples] = make_evaluator(context, job, entries, own, truth, batch, progress.queried)
+                evaluator = evaluators[part.samples]
+                before = evaluator.queries
+                writer(_measure_part(context, job, evaluator, part, shard, most[part.unit]))
+                progress.finish(part.unit, evaluator.queries - before)
+                batch = evaluator.batch  # what memory allowed here holds for the next shard
+            del evaluators, images  # or they would stay until the next ones are loaded
 
 
 def _select(images: Images, loaded: list[int], samples: tuple[int, ...]) -> Images:
@@ -138,8 +140,8 @@ def make_evaluator(
 
 def _measure_part(
     context: RunContext, job: Job, evaluator: Evaluator, part: Part, shard: Sequence[Entry], most: int
-) -> None:
-    """Measure one change and write its rows. What a long unit has computed is kept in a journal while it runs."""
+) -> Callable[[], None]:
+    """Measure one change, and return what writes its rows. What a long unit has computed is in a journal until then."""
     store, began = context.store, time.perf_counter()
     journal = Journal(store, part.unit, trials=most > (job.method.trials_per_unit or most), share=(part.done, part.share))
     try:
@@ -152,10 +154,15 @@ def _measure_part(
         columns["seconds"] = _constant(columns, (time.perf_counter() - began) / len(part.samples))
     if not job.model.scores:
         columns = {name: column for name, column in columns.items() if name not in SCORES}
-    refuse_replaced(store, context.manifest)
-    write_rows(store, part, shard, evaluator.labels.cpu(), columns, job.lens.reader)
-    journal.clear()
-    give_back_freed_memory()
+    labels = evaluator.labels.cpu()
+
+    def write() -> None:
+        refuse_replaced(store, context.manifest)
+        write_rows(store, part, shard, labels, columns, job.lens.reader)
+        journal.clear()
+        give_back_freed_memory()
+
+    return write
 
 
 def _constant(columns: Columns, value: float) -> Tensor:

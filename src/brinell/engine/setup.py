@@ -16,11 +16,13 @@ from brinell.criteria.criterion import Criterion, find_criterion
 from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.datasets.sources import open_dataset
 from brinell.engine.shards import Entry
+from brinell.engine.threads import torch_alone
 from brinell.engine.truth.masks import has_masks
 from brinell.errors import BrinellError, ConfigError, LabelError
 from brinell.lenses.lens import LENSES, Lens
 from brinell.lenses.method import Method, Size
 from brinell.models.compile_choice import expecting
+from brinell.models.device import wake
 from brinell.models.model import Model
 from brinell.models.sources import check_model, open_model
 from brinell.perturb.change import Change
@@ -89,6 +91,7 @@ class Job:
 
 def assemble(config: RunConfig, models: Sequence[Model | None] | None = None, dataset: Any = None) -> RunSetup:
     """Open what a config names; objects that are given replace names. Models, which take longest, come last."""
+    wake(config.execution)
     given = [None] * len(config.models) if models is None else models
     for options in config.lenses:
         list(LENSES[options.name].method.changes(options))  # raises if an operator doesn't exist
@@ -113,7 +116,8 @@ def _compares_vectors(options: ModelOptions) -> bool:
 
 def _open_model(options: ModelOptions, config: RunConfig, images: int) -> Model:
     LOG.info("Loading %s …", options.label)
-    with expecting(rough_passes(config, images), _runtime_before(options, config)):
+    # a few images need one core alone; several would share each operation, and wait for those that do other work
+    with expecting(rough_passes(config, images), _runtime_before(options, config)), torch_alone():
         return open_model(options, config.execution)
 
 

@@ -90,7 +90,7 @@ def _follow_pixels(  # type: ignore[no-untyped-def]
     heads += image * area
     records += image * writes
     write = tl.load(heads + pixel, mask=real, other=0)
-    origin, source = pixel, pixel
+    origin, source = pixel, tl.full((BLOCK,), 0, tl.int32)
     # the first write that comes too late, and the last one found that doesn't (0: none)
     late, last = tl.full((BLOCK,), 0x7FFFFFFF, tl.int32), tl.full((BLOCK,), 0, tl.int32)
     while tl.max(write, 0) > 0:

@@ -19,7 +19,13 @@ _FACTOR_3 = tl.constexpr(0x31848BAB)
 @triton.jit  # type: ignore[untyped-decorator]
 def draw_bits(key, element, PURPOSE: tl.constexpr):  # type: ignore[no-untyped-def]  # Triton reads annotations itself
     """Return 32 random bits per element, uint32: `Draws.bits`."""
-    x = tl.cast(element, tl.uint32) * _GOLDEN + ((PURPOSE * _STRIDE) & 0xFFFFFFFF) + key.to(tl.uint32)
+    return draw_bits_from(key, element, (PURPOSE * _STRIDE) & 0xFFFFFFFF)
+
+
+@triton.jit
+def draw_bits_from(key, element, first):  # type: ignore[no-untyped-def]
+    """Return the same for the purpose whose `first` counter is given, uint32."""
+    x = tl.cast(element, tl.uint32) * _GOLDEN + first + key.to(tl.uint32)
     x = (x ^ (x >> 17)) * _FACTOR_1 + (key >> 32).to(tl.uint32)
     x = (x ^ (x >> 11)) * _FACTOR_2
     x = (x ^ (x >> 15)) * _FACTOR_3

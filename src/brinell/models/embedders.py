@@ -44,7 +44,7 @@ def embedder_from_module(module: nn.Module, options: ModelOptions, execution: Ex
     running = fastest_forward(vectors, description, fingerprint, execution)
     facts = make_facts(description, execution, running.facts | (FP8_FACTS if quantised else {}), code)
     model = make_embedder(running.forward, description, options, device=device, fingerprint=fingerprint, facts=facts)
-    model = replace(model, speed=running.speed)
+    model = replace(model, speed=running.speed, takes=running.takes)
     assert model.embedder is not None
     if model.embedder.head is None:
         return model

@@ -16,7 +16,7 @@ from brinell.errors import ModelError
 from brinell.masks import class_shares
 from brinell.models.detection import BoxScores, Detector
 from brinell.models.embedding import Embedder
-from brinell.models.preprocess import Preprocess
+from brinell.models.preprocess import PLAIN, Format, Preprocess
 from brinell.models.segmentation import Segmenter
 
 Forward = Callable[[Tensor], Tensor]
@@ -118,14 +118,15 @@ class Speed:
 class Model:
     """A classifier, detector or segmenter on its device.
 
-    `forward` maps normalised float32 images (N, C, H, W) to scores (N, K); `differentiable` does the same with gradients,
-    if the model has them. `facts` (source, runtime, precision and so on) are stored in the manifest. A model without
-    `scores` only names a class: its output is 1 for that class and 0 for all others. A model with a `service` is queried
-    over HTTP, which may cost money. A model with a `detector` can also be used as a classifier: a class's score is that of
-    its best detection in the image, or 0 if there is none. With a `segmenter`, it is the share of pixels that the class
-    has. With an `embedder`, classes are those of its gallery, or there is only one. `internals` give access to a torch
-    model's layers. A model that is `whole_only` takes images in whole grey levels, such as files; others take floats, too.
-    The `speed` is known where choosing a runtime has measured it.
+    `forward` maps normalised float32 images (N, C, H, W), or those of the format it `takes`, to scores (N, K);
+    `differentiable` does the same with gradients, if the model has them. `facts` (source, runtime, precision and so on)
+    are stored in the manifest. A model without `scores` only names a class: its output is 1 for that class and 0 for
+    all others. A model with a `service` is queried over HTTP, which may cost money. A model with a `detector` can also
+    be used as a classifier: a class's score is that of its best detection in the image, or 0 if there is none. With a
+    `segmenter`, it is the share of pixels that the class has. With an `embedder`, classes are those of its gallery, or
+    there is only one. `internals` give access to a torch model's layers. A model that is `whole_only` takes images in
+    whole grey levels, such as files; others take floats, too. The `speed` is known where choosing a runtime has measured
+    it.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Model:
     internals: Internals | None = None
     whole_only: bool = False
     speed: Speed | None = None
+    takes: Format = PLAIN
 
     @property
     def task(self) -> Task:
@@ -163,9 +165,7 @@ class Model:
     def answer(self, inputs: Tensor) -> tuple[Tensor, Detections | None]:
         """Return probabilities, and for a detector the detections they come from."""
         with torch.inference_mode():
-            images, count = self.preprocess.normalise(inputs), len(inputs)
-            if self.device.type != "cpu":
-                images = pad_batch(images)
+            images, count = self._images(inputs), len(inputs)
             if self.detector is not None:
                 detections = self.detector.detect(images).at(slice(count))
                 return detections.class_scores(self.outputs), detections
@@ -173,24 +173,39 @@ class Model:
                 return self.pixel_shares(self.segmenter.segment(images)[:count]), None
             if self.embedder is not None:
                 return self.embedder.scores(self.embedder.embed(images)[:count]), None
-            scores = check_scores(self.forward(images), len(images), self.outputs, self.name)[:count]
-            return (scores if self.probabilities else scores.softmax(1)), None
+            return self._probabilities(self.forward(images), len(images))[:count], None
+
+    def predict_in_batches(self, inputs: Tensor, most: int) -> Tensor:
+        """Return a classifier's probabilities for inputs on a CPU, which it gets in batches of at most `most`.
+
+        What follows the network is done once: between two passes, every call into torch takes long.
+        """
+        with torch.inference_mode():
+            batches = inputs.tensor_split(-(-len(inputs) // most))
+            scores = [self.forward(self.preprocess.normalise(batch)) for batch in batches]
+            return self._probabilities(torch.cat(scores), len(inputs))
+
+    def _probabilities(self, raw: Tensor, count: int) -> Tensor:
+        """Return the scores of so many images as probabilities."""
+        scores = check_scores(raw, count, self.outputs, self.name)
+        return scores if self.probabilities else scores.softmax(1)
 
     def segment(self, inputs: Tensor) -> Tensor:
         """Return a segmenter's masks, int16 (N, H, W), for inputs on its device."""
         assert self.segmenter is not None
         with torch.inference_mode():
-            images = self.preprocess.normalise(inputs)
-            full = images if self.device.type == "cpu" else pad_batch(images)
-            return self.segmenter.segment(full)[: len(inputs)]
+            return self.segmenter.segment(self._images(inputs))[: len(inputs)]
 
     def embed(self, inputs: Tensor) -> Tensor:
         """Return an embedder's vectors, float32 (N, D), of length 1, for inputs on its device."""
         assert self.embedder is not None
         with torch.inference_mode():
-            images = self.preprocess.normalise(inputs)
-            full = images if self.device.type == "cpu" else pad_batch(images)
-            return self.embedder.embed(full)[: len(inputs)]
+            return self.embedder.embed(self._images(inputs))[: len(inputs)]
+
+    def _images(self, inputs: Tensor) -> Tensor:
+        """Return inputs as what `forward` takes, on an accelerator in a padded batch."""
+        full = inputs if self.device.type == "cpu" else pad_batch(inputs)  # now, while a value is a byte
+        return self.preprocess.normalise(full, self.takes)
 
     def pixel_shares(self, masks: Tensor) -> Tensor:
         """Return a segmenter's scores, float32 (N, K): the share of the pixels that each class has."""

@@ -28,7 +28,7 @@ from brinell.models.exports import weights_fingerprint
 from brinell.models.model import Description, Forward, Internals, Model, Speed, pad_batch
 from brinell.models.onnx import file_fingerprint, open_session, session_forward
 from brinell.models.options import select_classes, select_preprocess
-from brinell.models.preprocess import Preprocess
+from brinell.models.preprocess import PLAIN, Format, Preprocess
 from brinell.models.probe import make_classifier, make_detector, make_segmenter, probe, probe_images
 from brinell.models.quantise import FP8_FACTS, INT8_FACTS, fp8_module, is_dynamic, quantise_file
 from brinell.models.runtimes import EXPORTED, processor_forward
@@ -73,8 +73,8 @@ def from_quantised(
         raise ConfigError(f"{options.source} is a torch detector, which quantise=int8 can't export; use quantise=fp8")
     model = from_module(module, description, execution.model_copy(update={"runtime": "torch"}), decoding)
     forward, fingerprint = int8_forward(module, description, options, execution)
-    facts = {**model.facts, **INT8_FACTS}
-    return replace(model, forward=forward, differentiable=None, internals=None, fingerprint=fingerprint, facts=facts)
+    model = replace(model, forward=forward, fingerprint=fingerprint, facts={**model.facts, **INT8_FACTS})
+    return replace(model, differentiable=None, internals=None, takes=PLAIN)
 
 
 def int8_forward(
@@ -109,7 +109,7 @@ def from_module(
     facts = make_facts(description, execution, running.facts, code_digest(module))
     model = make_classifier(running.forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
     internals = Internals(module, log_probabilities if probed.probabilities else differentiable)
-    return replace(model, differentiable=differentiable, internals=internals, speed=running.speed)
+    return replace(model, differentiable=differentiable, internals=internals, speed=running.speed, takes=running.takes)
 
 
 def _quantised_segmenter(module: nn.Module, description: Description, options: ModelOptions, execution: Execution) -> Model:
@@ -144,7 +144,8 @@ def segmenter_from_module(
         return shares(images).clamp(min=1e-30).log()
 
     graded = shares if reading.differentiable else None
-    return replace(model, differentiable=graded, internals=Internals(module, log_shares), speed=running.speed)
+    internals = Internals(module, log_shares)
+    return replace(model, differentiable=graded, internals=internals, speed=running.speed, takes=running.takes)
 
 
 def make_facts(
@@ -180,17 +181,21 @@ def _detector_from_module(module: nn.Module, decoding: Decoding, description: De
 
     facts = make_facts(description, execution, {"runtime": EAGER}, code_digest(module))
     model = make_detector(heads, decoding, description, device=device, fingerprint=fingerprint, facts=facts)
-    return replace(model, internals=Internals(module, boxes=boxes))
+    return replace(model, internals=Internals(module, boxes=boxes), takes=_format(execution))
 
 
 @dataclass(frozen=True)
 class Running:
-    """How a module runs: its forward pass, the runtime's name, why it is not a faster one, and its speed if measured."""
+    """How a module runs: its forward pass, the runtime's name, why it is not a faster one, and its speed if measured.
+
+    The forward pass `takes` images in one format as they are.
+    """
 
     forward: Forward
     runtime: str
     slower: str | None = None
     speed: Speed | None = None
+    takes: Format = PLAIN
 
     @property
     def facts(self) -> dict[str, str]:
@@ -218,11 +223,11 @@ def fastest_forward(
             slower = str(error)
     if device.type == "cuda" and execution.runtime == "auto" and not execution.compile:
         return _accelerated(module, preprocess, fingerprint, execution)
-    run = torch_forward(_placed(module, execution), execution)
+    run, runtime = torch_forward(_placed(module, execution), execution), EAGER
     if execution.compile:
         compiled = torch_forward(compile_module(module), execution)
-        return Running(lambda images: compiled(pad_batch(images))[: len(images)], COMPILED)
-    return Running(run, EAGER, slower)
+        run, runtime = lambda images: compiled(pad_batch(images))[: len(images)], COMPILED
+    return Running(run, runtime, slower, takes=_format(execution))
 
 
 def _accelerated(module: nn.Module, preprocess: Preprocess, fingerprint: str, execution: Execution) -> Running:
@@ -231,28 +236,31 @@ def _accelerated(module: nn.Module, preprocess: Preprocess, fingerprint: str, ex
     record = record_name(module, fingerprint, preprocess, execution.precision, device)
     ways = Ways(copy.deepcopy(module), lambda each: _placed(each, execution), lambda each: torch_forward(each, execution))
     eager = torch_forward(_placed(module, execution), execution)
-    images = preprocess.normalise(probe_images(preprocess).to(device))
+    images = preprocess.normalise(probe_images(preprocess).to(device), _format(execution))
     chosen = accelerated(ways, eager, images, record, execution.precision, expected(), execution.batch)
-    return Running(chosen.forward, chosen.way, speed=chosen.speed)
+    return Running(chosen.forward, chosen.way, speed=chosen.speed, takes=_format(execution))
 
 
 def _placed(module: nn.Module, execution: Execution) -> nn.Module:
     """Move a module to the run's device, precision and memory format, in place."""
-    layout = torch.channels_last if execution.channels_last else torch.contiguous_format
-    placed: nn.Module = module.to(select_device(execution), DTYPES[execution.precision]).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
+    form = _format(execution)
+    placed: nn.Module = module.to(select_device(execution), form.dtype).to(memory_format=form.memory)  # type: ignore[call-overload]  # missing in torch's stubs
     return placed
 
 
 def torch_forward(module: Forward, execution: Execution) -> Forward:
     """Return a function that converts images to a module's precision and memory format, and runs it."""
-    dtype = DTYPES[execution.precision]
-    layout = torch.channels_last if execution.channels_last else torch.contiguous_format
+    form = _format(execution)
 
     def forward(images: Tensor) -> Tensor:
         with tf32(execution.precision == "tf32"):
-            return module(images.to(dtype, memory_format=layout))
+            return module(form.convert(images))
 
     return forward
+
+
+def _format(execution: Execution) -> Format:
+    return Format(DTYPES[execution.precision], torch.channels_last if execution.channels_last else torch.contiguous_format)
 
 
 class _Tf32:

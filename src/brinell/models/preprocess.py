@@ -13,11 +13,27 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from brinell.kernels import kernels_for
 from brinell.masks import IGNORED, resize_masks
 from brinell.resizing.local import Local
 from brinell.resizing.repaint import Repainter
 from brinell.resizing.resample import resize
 from brinell.types import Interpolation
+
+
+@dataclass(frozen=True)
+class Format:
+    """The precision and memory format of images."""
+
+    dtype: torch.dtype = torch.float32
+    memory: torch.memory_format = torch.contiguous_format
+
+    def convert(self, images: Tensor) -> Tensor:
+        """Return images in this format: the same tensor, if they are."""
+        return images.to(self.dtype, memory_format=self.memory)
+
+
+PLAIN = Format()
 
 
 @dataclass(frozen=True)
@@ -128,12 +144,17 @@ class Preprocess:
         shift[:2, 2] = torch.tensor([left - (wide - 1) / 2, top - (tall - 1) / 2])
         return shift.inverse() @ matrices @ shift
 
-    def normalise(self, inputs: Tensor) -> Tensor:
-        """Return model inputs (N, C, H, W), uint8 or float in 0..255, as normalised float32 images."""
+    def normalise(self, inputs: Tensor, form: Format = PLAIN) -> Tensor:
+        """Return model inputs (N, C, H, W), uint8 or float in 0..255, as normalised images, computed in float32."""
         scale, shift = _scale_and_shift(self.mean, self.std, inputs.device)
+        kernels = kernels_for("normalise", inputs) if inputs.dtype == torch.uint8 else None
+        if kernels is not None:
+            images = torch.empty(inputs.shape, dtype=form.dtype, device=inputs.device, memory_format=form.memory)
+            kernels.normalise(inputs, images, scale, shift, bgr=self.bgr)
+            return images
         if inputs.requires_grad or inputs.device.type != "cpu":
-            return self._swap(inputs * scale + shift)
-        return self._swap(inputs.to(torch.float32, copy=True).mul_(scale).add_(shift))
+            return form.convert(self._swap(inputs * scale + shift))
+        return form.convert(self._swap(inputs.to(torch.float32, copy=True).mul_(scale).add_(shift)))
 
     def denormalise(self, images: Tensor) -> Tensor:
         """Return normalised images as model inputs in whole grey levels, uint8: the inverse of `normalise`."""

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from brinell.errors import ConfigError
 from brinell.resizing.local import Local
 from brinell.resizing.repaint import Repainter
+from brinell.resizing.resample import to_device
 
 if TYPE_CHECKING:
     from brinell.perturb.steps import StepCache
@@ -253,10 +255,10 @@ class Change(Protocol):
 
 def rows_of(samples: Tensor, device: torch.device) -> Tensor | slice:
     """Return samples as an index; consecutive ones as a slice, which copies nothing."""
-    first, count = int(samples[0]), len(samples)
-    if torch.equal(samples, torch.arange(first, first + count)):
-        return slice(first, first + count)
-    return samples.to(device)
+    first, last = int(samples[0]), int(samples[-1])
+    if last - first == len(samples) - 1 and bool((np.diff(samples.numpy()) == 1).all()):
+        return slice(first, last + 1)
+    return to_device(samples, device)
 
 
 def to_whole_levels(images: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""JPEG compression (Swingler 2022): OpenCV's codec on a CPU, equal tensor code elsewhere.
+"""JPEG compression (Swingler 2022): OpenCV's codec on a CPU, equal kernels or tensor code elsewhere.
 
 The paper starts at quality 31, below what anyone uses, and its code swaps red and blue. The standard variant goes through
 the whole range of qualities with the channels in their order.
@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from brinell.perturb.dct import jpeg_in_tensors
+from brinell.kernels import kernels_for
+from brinell.perturb.dct import constants, jpeg_in_tensors
 from brinell.perturb.operator import Facts, level_operator, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 
@@ -54,7 +55,7 @@ def jpeg_as_written(images: Tensor, levels: Tensor) -> Tensor:
 @step_operator("jpeg", _jpeg_facts(quality), variant="cumulative")
 def jpeg_cumulative(images: Tensor, step: int) -> Tensor:
     """Compress the image of the level below as JPEG, one quality step lower, with red and blue swapped."""
-    return jpeg(images, torch.full((len(images),), step + 1))
+    return jpeg(images, torch.full((len(images),), step + 1, device=images.device))
 
 
 @level_operator("jpeg", _jpeg_facts(standard_quality), variant="standard")
@@ -64,16 +65,26 @@ def jpeg_standard(images: Tensor, levels: Tensor) -> Tensor:
 
 
 def _qualities(levels: Tensor, quality: Quality) -> Tensor:
-    return torch.tensor([quality(level) for level in range(32)], device=levels.device)[levels.clamp(max=31)]
+    return _quality_table(quality, levels.device)[levels.clamp(max=31)]
+
+
+@cache
+def _quality_table(quality: Quality, device: torch.device) -> Tensor:
+    return torch.tensor([quality(level) for level in range(32)], device=device)
 
 
 def compress(images: Tensor, qualities: Tensor, *, swapped: bool) -> Tensor:
     """Return images after JPEG compression at qualities (B,); with red and blue `swapped` inside the codec."""
-    return (_compress_by_codec if images.device.type == "cpu" else _compress_in_tensors)(images, qualities, swapped)
+    if images.device.type == "cpu":
+        return _compress_by_codec(images, qualities, swapped)
+    qualities = qualities.to(images.device, non_blocking=True)
+    if (kernels := kernels_for("jpeg", images)) is not None:
+        made: Tensor = kernels.compress(images, qualities, constants(images.device), swapped=swapped)
+        return made
+    return _compress_in_tensors(images, qualities, swapped)
 
 
 def _compress_in_tensors(images: Tensor, qualities: Tensor, swapped: bool) -> Tensor:
-    qualities = qualities.to(images.device)
     return jpeg_in_tensors(images.flip(1), qualities).flip(1) if swapped else jpeg_in_tensors(images, qualities)
 
 

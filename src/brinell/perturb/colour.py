@@ -16,6 +16,8 @@ from brinell.kernels import kernels_for
 from brinell.perturb.operator import Facts, level_operator, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 
+Value = Callable[[Tensor, Tensor], Tensor]  # of bins, by index and number of bins
+
 
 @step_operator(
     "white_fog",
@@ -69,7 +71,11 @@ def fade_white(images: Tensor) -> Tensor:
 
 
 def _scale_by_tenths(images: Tensor, count: int) -> Tensor:
-    return _look_up(_tenths_table(count, images.device), images.to(torch.int32))
+    table = _tenths_table(count, images.device)
+    if (kernels := kernels_for("colour", images)) is not None:
+        made: Tensor = kernels.look_up(images, table[None])
+        return made
+    return _look_up(table, images.to(torch.int32))
 
 
 @cache
@@ -90,6 +96,9 @@ def fade_grey(images: Tensor) -> Tensor:
     """
     if images.shape[1] == 1:
         return images.clone()
+    if (kernels := kernels_for("colour", images)) is not None:
+        made: Tensor = kernels.fade_grey(images, _hsv_tables(images.device).in_order())
+        return made
     if images.device.type != "cpu":
         return _fade_colours(images)
     # one after the other, because a core's cache holds what one image needs
@@ -156,6 +165,10 @@ class _HsvTables:
     faded: Tensor
     ramps: tuple[Tensor, Tensor, Tensor]
 
+    def in_order(self) -> tuple[Tensor, ...]:
+        """Return all tables."""
+        return self.per_value, self.per_spread, self.faded, *self.ramps
+
 
 @cache
 def _hsv_tables(device: torch.device) -> _HsvTables:
@@ -193,13 +206,13 @@ def bins(level: int) -> int:
 @level_operator("posterise", _POSTERISE)
 def posterise(images: Tensor, levels: Tensor) -> Tensor:
     """Reduce each channel by one value: b equal bins, bin i becomes i·255/(b-1), so black and white stay."""
-    return _posterise(images, levels, lambda index, count: index * 255 // (count - 1))
+    return _posterise(images, levels, _from_black)
 
 
 @level_operator("posterise", _POSTERISE, variant="paper")
 def posterise_as_written(images: Tensor, levels: Tensor) -> Tensor:
     """Reduce each channel by one value: b equal bins, bin i becomes (i+1)·255/b (rounded down), so black is lost."""
-    return _posterise(images, levels, lambda index, count: (index + 1) * 255 // count)
+    return _posterise(images, levels, _above_black)
 
 
 @step_operator("posterise", _POSTERISE, variant="cumulative")
@@ -208,10 +221,30 @@ def posterise_cumulative(images: Tensor, step: int) -> Tensor:
     return posterise(images, torch.full((len(images),), step + 1, device=images.device))
 
 
-def _posterise(images: Tensor, levels: Tensor, value: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Look up every value in its image's table of bins [i·255/b, (i+1)·255/b); the last bin includes 255."""
-    count = (32 - levels).clamp(min=2)[:, None]
-    index = torch.minimum(torch.arange(256, device=images.device) * count // 255, count - 1)
-    tables = value(index, count).to(torch.uint8)
+def _from_black(index: Tensor, count: Tensor) -> Tensor:
+    return index * 255 // (count - 1)
+
+
+def _above_black(index: Tensor, count: Tensor) -> Tensor:
+    return (index + 1) * 255 // count
+
+
+def _posterise(images: Tensor, levels: Tensor, value: Value) -> Tensor:
+    """Look up every value in its image's table of bins."""
+    if (kernels := kernels_for("colour", images)) is not None:
+        made: Tensor = kernels.look_up(images, _tables_of_all_levels(value, images.device), levels)
+        return made
     offset = torch.arange(0, 256 * len(images), 256, dtype=torch.int32, device=images.device)[:, None, None, None]
-    return _look_up(tables.flatten(), images.to(torch.int32).add_(offset))
+    return _look_up(_bin_tables(levels, value).flatten(), images.to(torch.int32).add_(offset))
+
+
+def _bin_tables(levels: Tensor, value: Value) -> Tensor:
+    """Return tables (B, 256), uint8, of bins [i·255/b, (i+1)·255/b) at levels (B,); the last bin includes 255."""
+    count = (32 - levels).clamp(min=2)[:, None]
+    index = torch.minimum(torch.arange(256, device=levels.device) * count // 255, count - 1)
+    return value(index, count).to(torch.uint8)
+
+
+@cache
+def _tables_of_all_levels(value: Value, device: torch.device) -> Tensor:
+    return _bin_tables(torch.arange(31), value).to(device)

@@ -128,6 +128,13 @@ def _table(base: list[list[int]], qualities: Tensor) -> Tensor:
     return ((entries * scale + 50) // 100).clamp(1, 255).to(torch.float64)
 
 
+@cache
+def constants(device: torch.device) -> Tensor:
+    """Return the matrix of one pass of the integer DCT and both base tables, int32 (3, 8, 8), as kernels need them."""
+    tables = torch.tensor([_LUMINANCE, _CHROMINANCE], dtype=torch.int32)
+    return torch.cat([_matrix(torch.device("cpu")).to(torch.int32)[None], tables]).to(device)
+
+
 def _fix(value: float) -> int:
     """Return a constant with 13 fractional bits."""
     return math.floor(value * 8192 + 0.5)

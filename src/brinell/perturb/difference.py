@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from brinell.kernels import kernels_for
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -34,6 +36,9 @@ def difference(clean: Tensor, changed: Tensor) -> Difference:
 
     Distances of uint8 images come from sums of whole numbers, so that every device gives the same.
     """
+    kernels = kernels_for("difference", changed) if changed.dtype == torch.uint8 else None
+    if kernels is not None:
+        return Difference(*kernels.distances(clean, changed).unbind())
     if clean.device.type != "cpu":
         return _by_norms(clean, changed)
     return _by_floats(clean, changed) if changed.is_floating_point() else _by_bytes(clean, changed)
@@ -42,15 +47,11 @@ def difference(clean: Tensor, changed: Tensor) -> Difference:
 def _by_bytes(clean: Tensor, changed: Tensor) -> Difference:
     """Measure on a CPU, image by image: OpenCV's norms of bytes are many times faster than sums in torch."""
     pairs = zip(clean.expand_as(changed).flatten(2).numpy(), changed.flatten(2).numpy(), strict=True)
-    pixels, l0, linf, total, squares = torch.tensor([_gap_of(*pair) for pair in pairs], dtype=torch.float64).unbind(1)
-    height, width = changed.shape[2:]
-    return _from_sums(
-        changed=pixels.float() / (height * width),
-        l0=l0.float(),
-        linf=linf,
-        sums=(total, squares),
-        values=changed[0].numel(),
-    )
+    pixels, l0, linf, total, squares = np.array([_gap_of(*pair) for pair in pairs]).T
+    share, values = pixels.astype(np.float32) / np.float32(changed.shape[2:].numel()), changed[0].numel()
+    # in NumPy, which takes less time per call; otherwise as in `_from_sums`
+    l1, l2, mae, mse = total / 255, np.sqrt(squares) / 255, total / (255 * values), squares / (255**2 * values)
+    return Difference(*torch.from_numpy(np.array([share, l0, l1, l2, linf / 255, mae, mse], np.float32)).unbind())
 
 
 def _gap_of(clean: np.ndarray, changed: np.ndarray) -> tuple[float, ...]:
@@ -89,7 +90,7 @@ def _sum_in_runs(gaps: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_norms(clean: Tensor, changed: Tensor) -> Difference:
-    """Measure on an accelerator: norms read the gaps once and sum in float64."""
+    """Measure floats on an accelerator, or bytes on one without kernels: norms read the gaps once and sum in float64."""
     whole = not changed.is_floating_point()
     # float16 holds -255..255 exactly
     gap = (changed.to(torch.float16).sub_(clean) if whole else changed - clean).flatten(2)
@@ -128,6 +129,10 @@ def no_difference(count: int, device: torch.device) -> Difference:
 
 def mean_grey(images: Tensor) -> Tensor:
     """Return the mean of all values of each image, 0..255."""
+    kernels = kernels_for("difference", images) if images.dtype == torch.uint8 else None
+    if kernels is not None:
+        means: Tensor = kernels.mean_grey(images)
+        return means
     return images.flatten(1).sum(1, dtype=torch.float32) / images[0].numel()
 
 
@@ -135,7 +140,15 @@ def count_colours(images: Tensor) -> Tensor:
     """Return the number of distinct colours of each image."""
     if images.device.type == "cpu" and images.shape[1] <= 3:
         return torch.tensor([_colours_of(image) for image in images.flatten(2).numpy()])
-    return _count_in_tensors(images)
+    return _count_on_a_device(images)
+
+
+def _count_on_a_device(images: Tensor) -> Tensor:
+    kernels = kernels_for("colours", images) if images.shape[1] <= 3 else None  # a table has 32 KiB for three channels
+    if kernels is None:
+        return _count_in_tensors(images)
+    counts: Tensor = kernels.count_posterised(images)
+    return counts if int(counts.min()) > 0 else _count_distinct(_pack(images.flatten(2).to(torch.int64), 8))
 
 
 def _count_in_tensors(images: Tensor) -> Tensor:
@@ -150,16 +163,11 @@ def _count_in_tensors(images: Tensor) -> Tensor:
 
 
 def _colours_of(image: np.ndarray) -> int:
-    """Return the number of distinct colours of one image (C, N), as `_count_in_tensors` does, but faster on a CPU."""
-    used = [cv2.calcHist([channel], [0], None, [256], [0, 256]) > 0 for channel in image]
-    if max(int(values.reshape(32, 8).sum(1).max()) for values in used) > 1:
-        return int(_count_distinct(_pack(torch.from_numpy(image).to(torch.int64)[None], 8)))
-    code = np.zeros(image.shape[1], np.uint16)
-    for channel in image:
-        code = code << 5 | channel >> 3
-    table = np.zeros(32 ** len(image), bool)
-    table[code] = True
-    return int(np.count_nonzero(table))
+    """Return the number of distinct colours of one image of up to three channels (C, N): sorted, which NumPy does fast."""
+    channels = [image[channel % len(image)] for channel in range(4)]
+    colours = cv2.merge(channels).view(np.uint32).ravel()
+    colours.sort()
+    return int(np.count_nonzero(colours[1:] != colours[:-1])) + 1
 
 
 def _pack(values: Tensor, bits: int) -> Tensor:

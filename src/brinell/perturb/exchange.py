@@ -10,6 +10,7 @@ from torch import Tensor
 
 from brinell.draws import Draws
 from brinell.kernels import kernels_for
+from brinell.perturb.exchange_on_host import replay
 from brinell.perturb.operator import Facts, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 
@@ -71,7 +72,20 @@ def swap_pixels(images: Tensor, draws: Draws) -> Tensor:
 def adjacent_exchange(images: Tensor, draws: Draws) -> Tensor:
     """Copy the colour of a neighbour to (w-1)(h-1)/2 more pixels: ten times as many as the paper's text says."""
     height, width = images.shape[-2:]
-    return _exchange(images, draws, _published_count(height, width, share=2), "published neighbours")
+    if min(height, width) == 1:  # the published code draws from all rows and columns but the last
+        return images.clone()
+    count = _published_count(height, width, share=2)
+    if images.device.type == "cpu":
+        keys = draws.keys[:, None]
+        each = zip(images, keys, strict=True)
+        return torch.stack([_exchange_on_host(image, Draws(key), count) for image, key in each])
+    return _exchange(images, draws, count, "published neighbours")
+
+
+def _exchange_on_host(image: Tensor, draws: Draws, count: int) -> Tensor:
+    """Return one image (C, H, W) after its copies: alone, because it fits into a core's cache, and a batch does not."""
+    targets, sources = (pixels[0].numpy() for pixels in _published_neighbours(draws, count, *image.shape[1:]))
+    return torch.from_numpy(replay(image.flatten(1).numpy(), targets, sources)).view(image.shape)
 
 
 @step_operator("adjacent_exchange", _exchange_facts(_ADJACENT, _twentieth), variant="paper")
@@ -115,16 +129,16 @@ def _neighbours(draws: Draws, count: int, height: int, width: int) -> tuple[Tens
 def _published_neighbours(draws: Draws, count: int, height: int, width: int) -> tuple[Tensor, Tensor]:
     """Draw pixels in [0, w-2] × [0, h-2], and for each one a pixel of its 3×3 neighbourhood inside the image."""
     x, y = draws.below(0, count, width - 1), draws.below(1, count, height - 1)
-    bits = draws.bits(2, count).to(torch.int64)
+    bits, target = draws.bits(2, count), y * width + x
     dx = _offset(bits & 0xFFFF, x)
     dy = _offset((bits >> 16) & 0xFFFF, y)
-    return y * width + x, (y + dy) * width + (x + dx)
+    return target, target + dy.mul_(width).add_(dx)
 
 
 def _offset(bits16: Tensor, position: Tensor) -> Tensor:
     """Return -1, 0 or 1 (in the first row or column 0 or 1) from 16 random bits."""
-    edge = (position == 0).to(torch.int64)
-    return ((bits16 * (3 - edge)) >> 16) - 1 + edge
+    edge = (position == 0).to(torch.int32)
+    return (3 - edge).mul_(bits16).bitwise_right_shift_(16).add_(edge).sub_(1)
 
 
 # how the two pixels of an exchange are drawn

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from brinell.draws import Draws, key
 from brinell.errors import ConfigError
+from brinell.perturb.levels import blend
 from brinell.perturb.papers import ZHONG_2020
-from brinell.perturb.property import PROPERTIES, Property, PropertyFacts, per_image, pixel_property
+from brinell.perturb.property import PROPERTIES, Property, PropertyFacts, pixel_property
 from brinell.perturb.weather import POINTS
 from brinell.pictures import open_picture
 
@@ -52,8 +53,7 @@ _FACTS = PropertyFacts(
 
 def _add_frost(images: Tensor, severities: Tensor, template: Template) -> Tensor:
     clear = CLEAR + (CLEAR_LEAST - CLEAR) * severities[:, 0]
-    ice = template(images) * per_image(_weight(severities), images)
-    return images.mul_(per_image(clear, images)).add_(ice)
+    return blend(images, clear, _weight(severities), template(images))
 
 
 @pixel_property("frost", _FACTS)
@@ -69,8 +69,7 @@ _FROM_NOTHING = PropertyFacts(
 
 def _add_frost_from_nothing(images: Tensor, severities: Tensor, template: Template) -> Tensor:
     share = severities[:, 0]
-    ice = template(images) * per_image(FROST_MOST * share, images)
-    return images.mul_(per_image(1 - (CLEAR - CLEAR_LEAST) * share, images)).add_(ice)
+    return blend(images, 1 - (CLEAR - CLEAR_LEAST) * share, FROST_MOST * share, template(images))
 
 
 @pixel_property("frost", _FROM_NOTHING, variant="standard")

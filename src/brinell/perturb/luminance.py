@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from brinell.perturb.levels import blend
 from brinell.perturb.papers import ZHONG_2020
-from brinell.perturb.property import PropertyFacts, per_image, pixel_property
+from brinell.perturb.property import PropertyFacts, pixel_property
 
 _TWO_SIDED = ("lighter", "darker")
 
@@ -32,7 +33,7 @@ def _whole_levels(severities: Tensor, height: int = 0, width: int = 0) -> Tensor
 )
 def brightness(images: Tensor, severities: Tensor) -> Tensor:
     """Multiply every value by a factor: 1.508 at the first step up, 0.998 at the first step down."""
-    return images.mul_(per_image(_factor(severities), images))
+    return blend(images, _factor(severities))
 
 
 @pixel_property(
@@ -42,7 +43,7 @@ def brightness(images: Tensor, severities: Tensor) -> Tensor:
 )
 def brightness_in_stops(images: Tensor, severities: Tensor) -> Tensor:
     """Multiply every value by a factor, up to 8 stops (× 256 or 1/256); the first step is 1.1 % in either direction."""
-    return images.mul_(per_image(_exposure(severities), images))
+    return blend(images, _exposure(severities))
 
 
 @pixel_property(
@@ -54,7 +55,7 @@ def brightness_in_stops(images: Tensor, severities: Tensor) -> Tensor:
 )
 def brightness_as_written(images: Tensor, severities: Tensor) -> Tensor:
     """Add up to 255 whole grey levels to every value, or subtract them (Eq. 1)."""
-    return images.add_(per_image(_whole_levels(severities), images))
+    return blend(images, weight=_whole_levels(severities))
 
 
 @pixel_property(
@@ -63,4 +64,4 @@ def brightness_as_written(images: Tensor, severities: Tensor) -> Tensor:
 def contrast(images: Tensor, severities: Tensor) -> Tensor:
     """Blend every value with mid-grey: (1 - e)·x + e·127.5 (Eq. 2)."""
     share = severities[:, 0]
-    return images.mul_(per_image(1 - share, images)).add_(per_image(share * 127.5, images))
+    return blend(images, 1 - share, share * 127.5)

@@ -13,21 +13,31 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
+from brinell.kernels import kernels_for
+from brinell.perturb.levels import blend, per_image
 from brinell.perturb.papers import ZHONG_2020
-from brinell.perturb.property import PropertyFacts, per_image, pixel_property
+from brinell.perturb.property import PropertyFacts, pixel_property
 
 
 def _signed_uniform(draws: Draws, shape: torch.Size) -> Tensor:
     """Draw uniform numbers in [-1, 1)."""
-    return (draws.bits(0, shape[1:].numel()) >> 8).to(torch.float32).mul_(2.0**-23).view(shape)
+    bits = draws.bits(0, shape[1:].numel())
+    kernels = kernels_for("noise", bits)
+    field: Tensor = (bits >> 8).to(torch.float32).mul_(2.0**-23) if kernels is None else kernels.signed_uniform(bits)
+    return field.view(shape)
 
 
 def _normal(draws: Draws, shape: torch.Size) -> Tensor:
     """Draw normal numbers, two from each 32 bits."""
     count = shape[1:].numel()
     bits = draws.bits(0, (count + 1) // 2)
-    halves = torch.cat([bits & 0xFFFF, (bits >> 16).bitwise_and_(0xFFFF)], 1)[:, :count]
-    return normal_quantiles(bits.device).index_select(0, halves.flatten()).view(shape)
+    table, kernels = normal_quantiles(bits.device), kernels_for("noise", bits)
+    if kernels is not None:
+        field: Tensor = kernels.look_up(bits, table, count)
+    else:
+        halves = torch.cat([bits & 0xFFFF, (bits >> 16).bitwise_and_(0xFFFF)], 1)[:, :count]
+        field = table.index_select(0, halves.flatten())
+    return field.view(shape)
 
 
 @cache
@@ -43,7 +53,7 @@ def normal_quantiles(device: torch.device) -> Tensor:
 )
 def uniform_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """Add uniform noise: x + e·U(-e, e), an amplitude of e² of the range (Eq. 6)."""
-    return images.add_(_signed_uniform(draws, images.shape).mul_(per_image(255 * severities[:, 0] ** 2, images)))
+    return blend(images, 1, 255 * severities[:, 0] ** 2, _signed_uniform(draws, images.shape))
 
 
 @pixel_property(
@@ -59,7 +69,7 @@ def uniform_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
 def gaussian_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """Add Gaussian noise: x + e·N(0, (e/√3)²), the standard deviation of the uniform noise, e²/√3 of the range."""
     deviation = 255 * severities[:, 0] ** 2 / math.sqrt(3)
-    return images.add_(_normal(draws, images.shape).mul_(per_image(deviation, images)))
+    return blend(images, 1, deviation, _normal(draws, images.shape))
 
 
 @pixel_property(
@@ -69,7 +79,7 @@ def gaussian_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
 )
 def gaussian_noise_as_written(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """Add Gaussian noise: x + e·N(0, (e·C)²) for the range C, a standard deviation of e² of the range (Eq. 7)."""
-    return images.add_(_normal(draws, images.shape).mul_(per_image(255 * severities[:, 0] ** 2, images)))
+    return blend(images, 1, 255 * severities[:, 0] ** 2, _normal(draws, images.shape))
 
 
 @pixel_property(
@@ -83,8 +93,7 @@ def blended_noise(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """
     share = severities[:, 0]
     # 127.5 + 127.5·[-1, 1) is [0, 255)
-    field = _signed_uniform(draws, images.shape).add_(1).mul_(per_image(127.5 * share, images))
-    return images.mul_(per_image(1 - share, images)).add_(field)
+    return blend(images, 1 - share, 127.5 * share, _signed_uniform(draws, images.shape).add_(1))
 
 
 @pixel_property(
@@ -98,4 +107,4 @@ def salt_and_pepper(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     # u < e/2 and u ≥ 1 - e/2, rescaled from [0, 1) to [-1, 1)
     bound = per_image(1 - severities[:, 0], images)
     salt, pepper = (field >= bound).to(torch.float32), (field < -bound).to(torch.float32)
-    return images.add_(salt.sub_(pepper).mul_(255))
+    return blend(images, 1, 255, salt.sub_(pepper))

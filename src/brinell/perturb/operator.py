@@ -27,6 +27,7 @@ from brinell.draws import Draws, key
 from brinell.errors import ConfigError, ModelError
 from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Gradient, Renderer, Size, Slider, rows_of
 from brinell.registry import DEFAULT_VARIANT, Registry, find_variant
+from brinell.resizing.resample import to_device
 from brinell.units import format_amount
 
 Amount = Callable[[int, int, int], float]
@@ -204,7 +205,7 @@ class Operator(ChangeDefaults):
             if bool(due.all()):
                 images = self._step(images, slice(None), step, seed, ids, gradient)
             elif bool(due.any()):
-                rows = due.nonzero()[:, 0].to(images.device)
+                rows = to_device(due.nonzero()[:, 0], images.device)
                 images = images.index_copy(0, rows, self._step(images[rows], rows, step, seed, ids[rows], gradient))
         return images
 
@@ -223,12 +224,13 @@ class Operator(ChangeDefaults):
         return self.function(images, **given)
 
     def _from_clean(self, images: Tensor, levels: Tensor, seed: int, ids: Tensor) -> Tensor:
-        given: dict[str, Any] = {"levels": levels.to(images.device)}
+        given: dict[str, Any] = {"levels": to_device(levels, images.device)}
         if "draws" in self.needs:
             given["draws"] = Draws.of(key(seed, self.name), ids)
-        changed = self.function(images, **given)
-        neutral = (given["levels"] == 0)[:, None, None, None]
-        return torch.where(neutral, images, changed) if bool((levels == 0).any()) else changed
+        changed: Tensor = self.function(images, **given)
+        if not bool((levels == 0).any()):
+            return changed
+        return torch.where((given["levels"] == 0)[:, None, None, None], images, changed)
 
 
 OPERATORS: Registry[Operator] = Registry("operator", group="brinell.operators")

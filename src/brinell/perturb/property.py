@@ -37,8 +37,11 @@ from torch import Tensor
 from brinell.draws import Draws, key
 from brinell.errors import ConfigError
 from brinell.perturb.change import ActsOn, ChangeDefaults, Examples, Layout, Renderer, Size, Slider, rows_of
+from brinell.perturb.levels import per_image as per_image  # for the functions of plugins
+from brinell.perturb.levels import to_whole
 from brinell.perturb.warp import warp
 from brinell.registry import DEFAULT_VARIANT, Registry, VariantId, find_variant
+from brinell.resizing.resample import to_device
 from brinell.units import format_amount
 
 NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
@@ -49,11 +52,6 @@ Amount = Callable[[Tensor, int, int], Tensor]
 # number of points, height and width to severities (K, P) from weak to strong
 Grid = Callable[[int, int, int], Tensor]
 Function = Callable[..., Tensor]
-
-
-def per_image(values: Tensor, images: Tensor) -> Tensor:
-    """Return host values (B,) on the images' device, as float32 (B, 1, 1, 1)."""
-    return values.to(torch.float32).to(images.device)[:, None, None, None]
 
 
 def evenly(points: int, height: int, width: int) -> Tensor:
@@ -226,19 +224,14 @@ class Property(ChangeDefaults):
         else:
             given: dict[str, Any] = {}
             if self.stochastic:
-                step = 0 if fields is None else fields.to(images.device)
+                step = 0 if fields is None else to_device(fields, images.device)
                 given["draws"] = Draws.of(key(seed, self.name), ids, step)
-            changed = self.function(images.to(torch.float32), severities, **given).clamp_(0, 255)
-        changed = to_bytes(changed.round_()) if self.whole else changed
+            changed = self.function(images.to(torch.float32), severities, **given)
+        changed = to_whole(changed) if self.whole else changed.clamp_(0, 255)
         neutral = (severities == 0).all(1)
         if not bool(neutral.any()):
             return changed
-        return torch.where(neutral.to(images.device)[:, None, None, None], images.to(changed.dtype), changed)
-
-
-def to_bytes(levels: Tensor) -> Tensor:
-    """Return whole grey levels as uint8, by int16: torch converts floats to bytes several times slower on a CPU."""
-    return levels.to(torch.int16).to(torch.uint8)
+        return torch.where(to_device(neutral, images.device)[:, None, None, None], images.to(changed.dtype), changed)
 
 
 PROPERTIES: Registry[Property] = Registry("property", group="brinell.properties")

@@ -2,6 +2,7 @@
 
 A blur along an axis is a product with one matrix (n, n) per image, which includes the reflected border. Matrices and grey
 levels are whole numbers with sums below 2²⁴, so products are exact in float32 and the same for every batch and device.
+Where there are Triton kernels, they are products of bytes.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from brinell.kernels import kernels_for
+from brinell.perturb.levels import per_image
 from brinell.perturb.papers import ZHONG_2020
-from brinell.perturb.property import NEARLY, PropertyFacts, per_image, pixel_property
+from brinell.perturb.property import NEARLY, PropertyFacts, pixel_property
+from brinell.resizing.resample import to_device
 
 _FIRST, _SECOND = 16, 12  # bits of the weights in the two passes of a Gaussian blur
 _SIGMA = 0.2  # of the longer side, at severity 1
@@ -36,7 +40,7 @@ def motion_blur(images: Tensor, severities: Tensor) -> Tensor:
     anchor, k//2: such a blur also shifts the image down by one pixel.
     """
     length = _length(severities, *images.shape[2:])
-    shifted = (length % 4 == 2).nonzero()[:, 0].to(images.device)
+    shifted = to_device((length % 4 == 2).nonzero()[:, 0], images.device)
     images[shifted] = torch.cat([images[shifted, :, 1:2], images[shifted, :, :-1]], 2)
     return _line_mean(images, length, -1)
 
@@ -73,9 +77,10 @@ def gaussian_blur(images: Tensor, severities: Tensor) -> Tensor:
     Weights have 16 bits along rows and 12 along columns, with 4 fractional bits in between, which is within about 0.02
     grey levels of the exact result.
     """
-    sigma = _sigma(severities, *images.shape[2:])
-    rows = _weighted_sums(images, gaussian_weights(sigma, _FIRST), -1, edge_twice=True).mul_(2.0**-_SECOND).round_()
-    return _weighted_sums(rows, gaussian_weights(sigma, _SECOND), -2, edge_twice=True).mul_(2.0**-_FIRST)
+    tails = _tails(_sigma(severities, *images.shape[2:]))
+    rows = _weighted_sums(images, _whole_weights(*tails, _FIRST), -1, edge_twice=True, unit=2.0**-_SECOND).round_()
+    columns = _whole_weights(*tails, _SECOND)
+    return _weighted_sums(rows, columns, -2, edge_twice=True, unit=2.0**-_FIRST, depth=8 + _FIRST - _SECOND)
 
 
 def gaussian_weights(sigma: Tensor, bits: int) -> Tensor:
@@ -83,19 +88,40 @@ def gaussian_weights(sigma: Tensor, bits: int) -> Tensor:
 
     Cumulative sums from outside are rounded, so that rounding errors don't add up.
     """
+    return _whole_weights(*_tails(sigma), bits)
+
+
+def _tails(sigma: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cumulative sums of Gaussians from offset reach to 0, (B, reach+1), and the sum of all weights, (B, 1)."""
     end = (_TRUNCATE * sigma + 0.5).floor()[:, None]
-    offset = torch.arange(max(1, int(end.max())) + 1, dtype=torch.float64)
-    density = (-0.5 * (offset / sigma.clamp(min=1e-6)[:, None]) ** 2).exp() * (offset <= end)
-    tails = density.flip(1).cumsum(1).flip(1)
-    tails = (tails * (2.0**bits / (2 * tails[:, :1] - density[:, :1]))).round()
-    side = tails[:, 1:] - torch.nn.functional.pad(tails[:, 2:], (0, 1))
-    middle = 2.0**bits - 2 * tails[:, 1:2]
-    return torch.cat([side.flip(1), middle, side], 1)
+    offset = torch.arange(max(1, int(end.max())), -1, -1, dtype=torch.float64)
+    density = (offset / sigma.clamp(min=1e-6)[:, None]).square_().mul_(-0.5).exp_().mul_(offset <= end)
+    tails = density.cumsum(1)
+    return tails, 2 * tails[:, -1:] - density[:, -1:]
 
 
-def _weighted_sums(images: Tensor, weights: Tensor, axis: int, *, edge_twice: bool) -> Tensor:
-    """Return sums of each pixel's neighbours along an axis, with weights (B, 2·reach+1)."""
+def _whole_weights(tails: Tensor, total: Tensor, bits: int) -> Tensor:
+    tails = (tails * (2.0**bits / total)).round_()
+    side = torch.cat([tails[:, :1], tails[:, 1:-1] - tails[:, :-2]], 1)
+    middle = 2.0**bits - 2 * tails[:, -2:-1]
+    return torch.cat([side, middle, side.flip(1)], 1)
+
+
+def _weighted_sums(
+    images: Tensor, weights: Tensor, axis: int, *, edge_twice: bool, unit: float = 1.0, depth: int = 8
+) -> Tensor:
+    """Return sums of each pixel's neighbours along an axis, times a power of two.
+
+    Weights, on the host, are whole numbers (B, 2·reach+1); images are whole numbers of `depth` bits, with sums below 2²⁴.
+    """
     side, reach = images.shape[axis], weights.shape[1] // 2
+    kernels = kernels_for("smear", images)
+    if kernels is not None:
+        circle = _circle(to_device(weights.to(torch.int32), images.device), side, edge_twice)
+        # a pixel's weight is a sum over both of its mirror images and over turns of the circle
+        most = 2 * int(weights.max()) * -(-weights.shape[1] // circle.shape[1])
+        sums: Tensor = kernels.weighted_sums(images, circle, axis, reach=reach, bits=(depth, most.bit_length()), unit=unit)
+        return sums
     matrix = _fold_border(weights.to(images.device, torch.float32), side, edge_twice)
     # one large product is faster on an accelerator
     size = _BLOCK if reach < side // 3 and images.device.type == "cpu" else side
@@ -107,7 +133,16 @@ def _weighted_sums(images: Tensor, weights: Tensor, axis: int, *, edge_twice: bo
             parts.append(exact_product(source.flatten(1, 2), block.mT).view(*images.shape[:3], -1))
         else:
             parts.append(exact_product(block[:, None], source))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
+    found = parts[0] if len(parts) == 1 else torch.cat(parts, axis)
+    return found if unit == 1 else found.mul_(unit)
+
+
+def _circle(weights: Tensor, side: int, edge_twice: bool) -> Tensor:
+    """Return weights of offsets modulo the period of a reflected axis, (B, period)."""
+    reach = weights.shape[1] // 2
+    period = 2 * side if edge_twice else 2 * side - 2
+    circle = weights.new_zeros(len(weights), period)
+    return circle.index_add_(1, torch.arange(-reach, reach + 1, device=weights.device) % period, weights)
 
 
 def _fold_border(weights: Tensor, side: int, edge_twice: bool) -> Tensor:
@@ -115,10 +150,8 @@ def _fold_border(weights: Tensor, side: int, edge_twice: bool) -> Tensor:
 
     Pixels outside are reflected at the border as often as needed; the pixel at the edge is repeated if `edge_twice`.
     """
-    reach = weights.shape[1] // 2
-    period = 2 * side if edge_twice else 2 * side - 2
-    circle = weights.new_zeros(len(weights), period)
-    circle.index_add_(1, torch.arange(-reach, reach + 1, device=weights.device) % period, weights)
+    circle = _circle(weights, side, edge_twice)
+    period = circle.shape[1]
     step = torch.arange(2 * side - 1, device=weights.device)
     # direct sources lie along one diagonal, mirrored ones along the other
     matrix = circle[:, (step - side + 1) % period].unfold(1, side, 1).flip(1)

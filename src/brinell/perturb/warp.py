@@ -12,6 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample, pad
 
+from brinell.kernels import kernels_for
+from brinell.resizing.resample import to_device
+
 PARTS = 256  # positions are rounded to this fraction of a pixel
 
 
@@ -20,6 +23,11 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
 
     The result is float32, in 0 to 255.
     """
+    kernels = kernels_for("warp", images)
+    if kernels is not None:
+        back = _backwards(matrices)
+        made: Tensor = kernels.warp(images, to_device(back.contiguous(), images.device), flat=_is_flat(back), parts=PARTS)
+        return made
     height, width = images.shape[2:]
     # grid_sample divides by the sides, which is exact for powers of two
     tall, wide = _power_of_two(height), _power_of_two(width)
@@ -29,17 +37,27 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     return moved
 
 
+def _backwards(matrices: Tensor) -> Tensor:
+    """Return inverses in parts of a pixel, float64 (B, 3, 3): on the host, so that all devices use the same inverse."""
+    inverse: Tensor = torch.linalg.inv(matrices.cpu())
+    return inverse * PARTS
+
+
+def _is_flat(back: Tensor) -> bool:
+    """Return whether motions are affine."""
+    return not bool(back[:, 2, :2].any())
+
+
 def sampling_grid(matrices: Tensor, height: int, width: int, device: torch.device) -> Tensor:
     """Return the source position of each pixel of the moved image, in `grid_sample`'s coordinates on an image padded to
     powers of two: float32 (B, H, W, 2), from -1 to 1 between the edges.
     """
-    # inverted on the host, so that all devices use the same inverse
-    back: Tensor = torch.linalg.inv(matrices.cpu()) * PARTS
+    back = _backwards(matrices)
     x = torch.arange(width, dtype=torch.float64)[None, :, None]
     y = torch.arange(height, dtype=torch.float64)[None, :, None]
     across = (back[:, None, :, 0] * x).to(device)
     down = (back[:, None, :, 1] * y + back[:, None, :, 2]).to(device)
-    position = source_positions(across, down, flat=not bool(back[:, 2, :2].any()), unit=PARTS, behind=-2.0 * PARTS)
+    position = source_positions(across, down, flat=_is_flat(back), unit=PARTS, behind=-2.0 * PARTS)
     # two pixels outside everything is black already
     parts = position.round_().clamp_(-2 * PARTS, 2 * PARTS * (max(height, width) + 1)).to(torch.float32)
     sides = torch.tensor([_power_of_two(width), _power_of_two(height)], dtype=torch.float32, device=device)

@@ -12,8 +12,11 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
+from brinell.kernels import kernels_for
+from brinell.perturb.levels import PerImage, blend, per_image
 from brinell.perturb.papers import ZHONG_2020
-from brinell.perturb.property import PropertyFacts, per_image, pixel_property
+from brinell.perturb.property import PropertyFacts, pixel_property
+from brinell.resizing.resample import to_device
 
 POINTS = 999  # the authors' 1000 severities without 0
 FLAKES = 100  # at severity 1
@@ -44,10 +47,14 @@ def fog(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
     """
     decay = DECAY + (DECAY_LEAST - DECAY) * severities[:, 0]
     # the authors multiply the random term by its own width, so it falls with the square
-    white = per_image(255 * _thickness(severities), images)
+    return add_fog(images, 255 * _thickness(severities), draw_plasma(draws, images, 1 / decay**2))
+
+
+def add_fog(images: Tensor, white: PerImage, plasma: Tensor) -> Tensor:
+    """Add fog F times p and rescale to keep the brightest value m: (x + p·F)·m/(m + p)."""
     brightest = images.amax((1, 2, 3), keepdim=True)
-    plasma = draw_plasma(draws, images, 1 / decay**2).mul_(white)
-    return images.add_(plasma).mul_(brightest / (brightest + white))
+    most = brightest + (per_image(white, images) if isinstance(white, Tensor) else white)
+    return blend(images, 1, white, plasma).mul_(brightest / most)
 
 
 @pixel_property(
@@ -62,8 +69,7 @@ def fog_from_nothing(images: Tensor, severities: Tensor, draws: Draws) -> Tensor
     for images that reach white (m = 1) it starts at e = 0.5.
     """
     share = severities[:, 0]
-    plasma = draw_plasma(draws, images, torch.full_like(share, STANDARD_RATIO)).mul_(per_image(255 * share, images))
-    return images.mul_(per_image(1 - share, images)).add_(plasma)
+    return blend(images, 1 - share, 255 * share, draw_plasma(draws, images, torch.full_like(share, STANDARD_RATIO)))
 
 
 @pixel_property(
@@ -76,8 +82,7 @@ def fog_as_written(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
 
     The paper gives no values; κ = 3.5 and γ = 1 are those of the authors' code at e = 1.
     """
-    plasma = draw_plasma(draws, images, severities[:, 0])
-    return images.add_(plasma.mul_(per_image(255 * FOG_MOST * severities[:, 0], images)))
+    return blend(images, 1, 255 * FOG_MOST * severities[:, 0], draw_plasma(draws, images, severities[:, 0]))
 
 
 def draw_plasma(draws: Draws, images: Tensor, ratio: Tensor) -> Tensor:
@@ -88,20 +93,27 @@ def draw_plasma(draws: Draws, images: Tensor, ratio: Tensor) -> Tensor:
     """
     height, width = images.shape[2:]
     octaves = (max(height, width) - 1).bit_length()
-    noise: Any = (draws.bits(0, 4**octaves - 1) >> 8).to(torch.float32)
-    widths: Any = (ratio[:, None] ** torch.arange(octaves)).to(torch.float32).to(images.device)
-    corners: Any = torch.zeros(len(images), 1, 1, device=images.device)
-    empty: Callable[..., Any] = partial(torch.empty, device=images.device)
-    on_host = images.device.type == "cpu"
+    bits = draws.bits(0, 4**octaves - 1)
+    widths = to_device((ratio[:, None] ** torch.arange(octaves)).to(torch.float32), images.device)
+    kernels = kernels_for("weather", bits)
+    found: Tensor = _fill_octaves(bits, widths) if kernels is None else kernels.plasma(bits, widths)
+    low, high = found.amin((1, 2))[:, None, None, None], found.amax((1, 2))[:, None, None, None]
+    return (found[:, None, :height, :width] - low).div_(high - low)
+
+
+def _fill_octaves(bits: Tensor, widths: Any) -> Tensor:
+    """Return maps from random bits, int32 (B, 4**octaves - 1), and the widths of random terms, (B, octaves)."""
+    noise: Any = (bits >> 8).to(torch.float32)
+    corners: Any = torch.zeros(len(bits), 1, 1, device=bits.device)
+    empty: Callable[..., Any] = partial(torch.empty, device=bits.device)
+    on_host = bits.device.type == "cpu"
     if on_host:  # small steps cost less in NumPy
         noise, widths, corners, empty = noise.numpy(), widths.numpy(), corners.numpy(), partial(np.empty, dtype=np.float32)
-    for octave in range(octaves):
+    for octave in range(widths.shape[1]):
         side = 2**octave
         term = noise[:, side**2 - 1 : 4 * side**2 - 1].reshape(-1, 3, side, side) * widths[:, octave, None, None, None]
         corners = _fill_in(corners, term, empty)
-    found: Tensor = torch.from_numpy(corners) if on_host else corners
-    low, high = found.amin((1, 2))[:, None, None, None], found.amax((1, 2))[:, None, None, None]
-    return (found[:, None, :height, :width] - low).div_(high - low)
+    return torch.from_numpy(corners) if on_host else corners
 
 
 def _fill_in(corners: Any, term: Any, empty: Callable[..., Any]) -> Any:
@@ -146,19 +158,30 @@ def snow(images: Tensor, severities: Tensor, draws: Draws) -> Tensor:
 
     The n-th flake of an image always has the same position.
     """
-    batch, _, height, width = images.shape
+    height, width = images.shape[2:]
     flake, length = flake_counts(height, width)
-    rows, columns = flake.nonzero(as_tuple=True)
     top = draws.below(0, FLAKES, height - len(flake))
     left = draws.below(1, FLAKES, max(1, width - len(flake)))
-    offsets = (rows * width + columns).to(images.device)
-    pixels = (top * width + left)[:, :, None] + offsets
-    fallen = torch.arange(FLAKES) < _flakes(severities)[:, None]
-    values = fallen.to(torch.float32).to(images.device)[:, :, None] * flake[rows, columns].to(images.device)
+    fallen, kernels = _flakes(severities), kernels_for("weather", images)
+    if kernels is None:
+        counts = _lay_flakes(top, left, fallen, flake, (height, width))
+    else:
+        fallen, flake = (to_device(each, images.device) for each in (fallen.to(torch.int32), flake))
+        counts = kernels.lay_flakes(top, left, fallen, flake, (height, width))
+    return blend(images, 1, 255 / length, counts)
+
+
+def _lay_flakes(top: Tensor, left: Tensor, fallen: Tensor, flake: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return the sums of the first flakes of each image where they lie, (B, 1, H, W), from corners (B, FLAKES)."""
+    height, width = size
+    rows, columns = flake.nonzero(as_tuple=True)
+    pixels = (top * width + left)[:, :, None] + (rows * width + columns).to(top.device)
+    there = (torch.arange(FLAKES) < fallen[:, None]).to(torch.float32).to(top.device)
+    values = there[:, :, None] * flake[rows, columns].to(top.device)
     # sums of whole numbers don't depend on their order
-    counts = torch.zeros(batch, height * width, device=images.device)
+    counts = torch.zeros(len(top), height * width, device=top.device)
     counts.scatter_add_(1, pixels.flatten(1), values.flatten(1))
-    return images.add_(counts.view(batch, 1, height, width).mul_(255 / length))
+    return counts.view(-1, 1, height, width)
 
 
 @cache

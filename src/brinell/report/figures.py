@@ -53,6 +53,12 @@ def draw_svg(chart: Chart, *, legend: bool = True) -> str:
     return text
 
 
+def start_drawing() -> None:
+    """Import what charts are drawn with and draw an empty one, which starts the renderer: over half a second."""
+    importlib.import_module("altair")
+    importlib.import_module("vl_convert").vegalite_to_svg({"data": {"values": []}, "mark": "point"})
+
+
 def _wrap_title(spec: dict[str, Any]) -> None:
     """Give a title that is wider than its limit several lines; otherwise its end would be cut off."""
     title = spec.get("title")

@@ -105,7 +105,8 @@ def round_to_bytes(sums: Tensor) -> Tensor:
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:
     """Copy host values to a device without waiting for it."""
-    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
+    pinned = values.pin_memory() if device.type == "cuda" and not values.is_cuda else values
+    return pinned.to(device, non_blocking=True)
 
 
 @lru_cache(256)

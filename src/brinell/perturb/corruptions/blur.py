@@ -233,8 +233,8 @@ def zoom_blur(images: Tensor, constants: Row) -> Tensor:
     factors = np.arange(1, end, step)  # the published list, rounding errors of its length included
     planes = images.flatten(0, 1)
     total = (_zoom_one_by_one if images.device.type == "cpu" else _zoom_together)(planes, factors[1:].tolist())
-    # twice: the image itself, and the enlargement by 1
-    return images.mul_(2).add_(total.view(images.shape)).div_(len(factors) + 1)
+    # twice: the image itself, and the enlargement by 1; by a tensor, as CUDA multiplies by the inverse of a number
+    return images.mul_(2).add_(total.view(images.shape)).div_(images.new_full((), len(factors) + 1))
 
 
 def _zoom_together(planes: Tensor, factors: list[float]) -> Tensor:

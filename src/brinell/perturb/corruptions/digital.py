@@ -101,7 +101,7 @@ def saturate(images: Tensor, constants: Row) -> Tensor:
 )
 def jpeg_compression(images: Tensor, constants: Row) -> Tensor:
     """Compress as JPEG."""
-    qualities = torch.full((len(images),), int(constants[0]))
+    qualities = torch.full((len(images),), int(constants[0]), device=images.device)
     return compress(images, qualities, swapped=False)
 
 

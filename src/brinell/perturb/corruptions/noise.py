@@ -10,7 +10,7 @@ from torch import Tensor
 from brinell.draws import Draws
 from brinell.perturb.corruptions.fields import halves, normal
 from brinell.perturb.corruptions.severity import EXTRA, Constants, Corruption, Row, corruption
-from brinell.perturb.property import to_bytes
+from brinell.perturb.levels import to_bytes
 
 _BITS = 12  # of a draw that select the number of photons
 _MANY = 1000  # photons of a white pixel, from which on their number counts as normal

@@ -26,9 +26,11 @@ import torch
 from torch import Tensor
 
 from brinell.draws import Draws
+from brinell.perturb.levels import to_bytes, to_whole
 from brinell.perturb.operator import Facts, level_operator
 from brinell.perturb.papers import HENDRYCKS_2019, MINTUN_2021
-from brinell.perturb.property import Category, PropertyFacts, pixel_property, to_bytes
+from brinell.perturb.property import Category, PropertyFacts, pixel_property
+from brinell.resizing.resample import to_device
 
 STRONGEST = 5  # the highest published severity
 POINTS = 50  # of a search: tenths of a severity
@@ -155,7 +157,7 @@ def _as_operator(function: Function, facts: Corruption) -> Any:
         for rows, row in _groups(severities, images, facts.constants):
             given = images[rows] if facts.bytes else images[rows].to(torch.float32)
             part = _call(function, given, row, draws, rows)
-            made[rows] = part if part.dtype == torch.uint8 else to_bytes(part.clamp_(0, 255).round_())
+            made[rows] = part if part.dtype == torch.uint8 else to_whole(part)
         return made
 
     def change_alike(images: Tensor, levels: Tensor) -> Tensor:
@@ -197,4 +199,4 @@ def _groups(severities: Sequence[float], images: Tensor, constants: Constants) -
         else:
             members = torch.tensor([index for index, value in enumerate(severities) if value == severity])
             for start in range(0, len(members), size):
-                yield members[start : start + size].to(images.device), row
+                yield to_device(members[start : start + size], images.device), row

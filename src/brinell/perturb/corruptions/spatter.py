@@ -56,12 +56,12 @@ def spatter(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     field = normal(draws, 0, torch.Size([batch, height, width])).mul_(deviation).add_(mean).cpu().double().numpy()
     layers = each_image(images.device, lambda one: (_mud if muddy else _water)(one, *rest), field)
     layer = torch.from_numpy(np.stack(layers)).to(torch.float32).to(images.device)[:, None]
-    colour = torch.tensor(_MUD if muddy else _WATER, device=images.device)
-    if channels == 1:
-        colour = (colour * torch.tensor(_LUMA, device=images.device)).sum(0, keepdim=True)
+    colour = torch.tensor(_MUD if muddy else _WATER)
+    if channels == 1:  # on the host: devices add three numbers in different orders
+        colour = (colour * torch.tensor(_LUMA)).sum(0, keepdim=True)
     if muddy:
         images.mul_(1 - layer)
-    return images.add_(layer * colour[:, None, None])
+    return images.add_(layer * colour.to(images.device)[:, None, None])
 
 
 def _mud(field: np.ndarray, sigma: float, threshold: float, spread: float) -> np.ndarray:

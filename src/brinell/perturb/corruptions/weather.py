@@ -10,7 +10,7 @@ from brinell.draws import Draws
 from brinell.perturb.corruptions.fields import normal, zoom
 from brinell.perturb.corruptions.motion import blur_along, draw_angles
 from brinell.perturb.corruptions.severity import Constants, Corruption, Row, corruption
-from brinell.perturb.weather import draw_plasma
+from brinell.perturb.weather import add_fog, draw_plasma
 
 _LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue
 
@@ -31,11 +31,9 @@ _LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue
 def fog(images: Tensor, constants: Row, draws: Draws) -> Tensor:
     """Add fog, a plasma, and rescale to keep the brightest value."""
     thickness, decay = constants
-    white = 255 * thickness
-    brightest = images.amax((1, 2, 3), keepdim=True)
     # the published code multiplies the random term by its own width, so it falls with the square
     ratio = torch.full((len(images),), 1 / decay**2, dtype=torch.float64)
-    return images.add_(draw_plasma(draws, images, ratio).mul_(white)).mul_(brightest / (brightest + white))
+    return add_fog(images, 255 * thickness, draw_plasma(draws, images, ratio))
 
 
 @corruption(
