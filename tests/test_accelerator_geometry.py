@@ -14,6 +14,7 @@ from brinell.criteria.criterion import find_criterion
 from brinell.engine.evaluator import Evaluator
 from brinell.lenses.geometry.lens import measure
 from brinell.lenses.geometry.options import GeometryOptions, SearchMethod
+from brinell.motion import paths
 from brinell.motion.frames import Frames
 from brinell.motion.geodesic import geodesic_scores, trace_rays
 from brinell.motion.groups import GROUPS, Group
@@ -43,6 +44,31 @@ def test_the_same_motions_as_on_the_cpu(group: Group) -> None:
     way = motion / motion.norm(dim=1, keepdim=True)
     rays = [trace_rays(frames, group, way, torch.tensor([0.1, 0.3])).reach.cpu() for frames in (here, there)]
     assert torch.allclose(*rays, rtol=1e-2)
+
+
+@groups
+def test_the_kernel_measures_the_paths_of_moved_images(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With smaller images on the same canvas; and what it finds for an image does not depend on the others."""
+    sizes = torch.tensor([[70, 90], [70, 41], [33, 90], [64, 64]])
+    frames = Frames.of(torch.nn.functional.pad(pictures(4, 3, 70).float(), (0, 20)).cuda() / 255, sizes)
+    motion = torch.randn(4, group.dimension, generator=torch.Generator().manual_seed(2), dtype=torch.float64) * 0.02
+    motion *= torch.tensor([0.02 if part in ("b31", "b32") else 1.0 for part in group.parts])  # the horizon is far
+    along, wanted = 10 * motion, torch.tensor([0.1, 0.3, 0.5])
+    directions = motion / motion.norm(dim=1, keepdim=True)
+    assert isinstance(paths.paths_along(frames, group, directions), paths.FusedPaths)
+    fused = geodesic_scores(frames, group, along), trace_rays(frames, group, directions, wanted)
+    steps = torch.linspace(0, 0.5, 150, dtype=torch.float64)[1:].repeat(4, 1)
+    together = paths.paths_along(frames, group, directions).advance(steps)
+    for row in range(4):
+        index = torch.tensor([row])
+        alone = paths.paths_along(frames.select(index), group, directions[index])
+        assert torch.equal(alone.advance(steps[index]), together[index])
+    monkeypatch.setattr(paths, "kernels_for", lambda name, tensor: None)
+    made = geodesic_scores(frames, group, along), trace_rays(frames, group, directions, wanted)
+    assert torch.allclose(fused[0], made[0], rtol=1e-3, atol=1e-5)
+    assert (fused[1].reached == made[1].reached).float().mean() > 0.9
+    both = fused[1].reached & made[1].reached
+    assert torch.allclose(fused[1].reach[both], made[1].reach[both], rtol=1e-2, atol=1e-5)
 
 
 class Net(nn.Module):
@@ -99,3 +125,33 @@ def test_the_same_findings_as_on_the_cpu(method: SearchMethod) -> None:
     assert means[0] == pytest.approx(means[1], rel=0.1)
     if method in ("random", "grid"):  # these follow no slope
         assert (found[0]["status"].codes == found[1]["status"].codes).float().mean() >= 0.8
+
+
+@pytest.mark.parametrize("method", ["manifool", "random"])
+def test_findings_depend_on_their_image_alone(method: SearchMethod) -> None:
+    """They are the same again, and without the other images."""
+    group, images = GROUPS["similarity"], pictures(8)
+    options = GeometryOptions(operators=(group.name,), draws=3, radii=(0.2, 0.5), max_steps=12)
+    model = brinell.wrap(Net(), size=40, short_side=48, name="net", execution=Execution(device="cuda", runtime="torch"))
+
+    def find(chosen: slice) -> list[tuple[Any, ...]]:
+        some = images[chosen]
+        bench = Evaluator.of(
+            model,
+            model.preprocess.inputs(some),
+            torch.arange(8)[chosen],
+            torch.zeros(len(some), dtype=torch.int64),
+            criterion=find_criterion("misclassification"),
+            seed=0,
+            batch=64,
+            originals=list(some),
+        )
+        columns: Any = bench.drive(measure(bench.shard(), Motion(group, method, searching=True), options))
+        names = ("status", "score", "motion", "prediction")
+        values = (columns[name].codes if name == "status" else columns[name].values for name in names)
+        return list(zip(*(each.tolist() for each in values), strict=True))
+
+    whole = find(slice(None))
+    assert find(slice(None)) == whole
+    rows = len(whole) // 8
+    assert find(slice(5, 7)) == whole[5 * rows : 7 * rows]

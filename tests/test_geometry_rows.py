@@ -14,7 +14,11 @@ import torch
 
 import brinell
 from brinell.cli.main import main
+from brinell.criteria.criterion import find_criterion
+from brinell.engine import tasks
+from brinell.engine.evaluator import Evaluator
 from brinell.engine.tasks import TaskRunner
+from brinell.lenses.method import Done, Stage, Task
 from golden.record import LENET, RESNET
 
 METHODS = ("manifool", "random", "manitest", "grid")
@@ -116,6 +120,25 @@ def test_rows_of_photographs_do_not_depend_on_the_sizes_of_the_others(photograph
         assert len(apart) == 5 * len(order)
 
 
+def test_batches_are_smaller_where_positions_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only on accelerators; either way the last batch is filled up, and what is done for it does not count."""
+    model = brinell.wrap(Seen(), size=28, name="seen", execution=brinell.Execution(device="cpu", runtime="torch"))
+    images, labels = torch.zeros(3, 3, 28, 28, dtype=torch.uint8), torch.zeros(3, dtype=torch.int64)
+    criterion = find_criterion("misclassification")
+    bench = Evaluator.of(model, images, torch.arange(3), labels, criterion=criterion, seed=0, batch=8)
+    sizes: list[int] = []
+
+    def do(stage: Stage, part: torch.Tensor) -> Done:
+        sizes.append(len(part))
+        return {"position": part}
+
+    for share, few, expected in ((1, True, [16]), (4, False, [16]), (4, True, [4] * 4)):
+        monkeypatch.setattr(tasks, "_FEW", {"cpu": share})
+        done = bench.run(Task(torch.arange(3).repeat(5), do, few=few))
+        assert torch.equal(done["position"], torch.arange(15)) and sizes == expected
+        sizes.clear()
+
+
 # ---- interrupted ----
 
 _STOPPED = """
@@ -165,12 +188,12 @@ def test_an_interrupted_search_resumes_inside_its_unit(
     assert not list(run.glob("rows/**/*.parquet"))
     assert list(run.glob("unfinished/**/tasks-*.npz"))
 
-    tasks, own = [], TaskRunner.run
-    monkeypatch.setattr(TaskRunner, "run", lambda self, task: [own(self, task), tasks.append(task)][0])
+    done, own = [], TaskRunner.run
+    monkeypatch.setattr(TaskRunner, "run", lambda self, task: [own(self, task), done.append(task)][0])
     main([*given, str(run)])
-    resumed, tasks = tasks, []
+    resumed, done = done, []
     main([*given, str(whole)])
-    assert len(resumed) == len(tasks) - 13, "13 tasks were done before the run was stopped"
+    assert len(resumed) == len(done) - 13, "13 tasks were done before the run was stopped"
     assert not (run / "unfinished").exists()
     sql = "select * exclude (seconds) from rows order by image"
     assert brinell.Run(run).rows(sql).fetchall() == brinell.Run(whole).rows(sql).fetchall()

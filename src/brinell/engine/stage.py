@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 
 from brinell.engine.moving import MovingImages
+from brinell.engine.threads import in_turn
 from brinell.errors import ModelError
 from brinell.lenses.method import NO_ANSWER
 from brinell.models.model import Model, pad_batch
+from brinell.models.modules import tf32
 from brinell.motion.frames import Frames
 
 
@@ -36,7 +38,8 @@ class Stage:
                 values = model.predict(model.preprocess.denormalise(seen))
             else:
                 full = seen if model.device.type == "cpu" else pad_batch(seen)
-                values = model.forward(full).to(torch.float32)[: len(seen)]
+                with in_turn(model.device):
+                    values = model.forward(full).to(torch.float32)[: len(seen)]
             best, labels = values.max(1)
             if model.detector is not None:
                 labels = labels.masked_fill(best <= 0, -1)
@@ -49,7 +52,8 @@ class Stage:
         if model.differentiable is None:
             raise ModelError(f"model {model.name} has no gradients; ManiFool needs a torch classifier")
         plus, minus = (which.to(images.device)[:, None] for which in (plus, minus))
-        with torch.enable_grad():
+        # the backward pass has the model's precision, too: the setting of the forward pass ends with it
+        with torch.enable_grad(), in_turn(model.device), tf32(model.facts.get("precision") == "tf32"):
             images = images.detach().requires_grad_()
             seen = self.moving.crop(images, samples)
             values = model.differentiable(seen if model.device.type == "cpu" else pad_batch(seen))

@@ -136,13 +136,15 @@ class Task:
     `do` gets the stage and positions in `samples`, and returns a row for each. All its batches have one size and hold
     images of one canvas; where too few positions are left, the last one is repeated. So a row depends on its own image
     alone, even if the last bits of a sum depend on the size of the batch. `queries`: the images go through the model.
-    `batch` is for work that is not on images, in place of the engine's size.
+    `batch` is for work that is not on images, in place of the engine's size. With `few`, batches are smaller on an
+    accelerator: for work that takes long for each position, of which a search's last steps have few.
     """
 
     samples: Tensor
     do: Callable[[Stage, Tensor], Done]
     queries: bool = False
     batch: int | None = None
+    few: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,12 @@ from torch import Tensor
 from brinell.motion.frames import Frames
 from brinell.motion.groups import Group, half_turns
 from brinell.motion.jacobian import jacobian_gram
+from brinell.motion.paths import Paths, lengths_of, paths_along
 
 ETA = 0.05
 MIN_CHANGE = 0.02
 _REFINEMENTS = 4
-_STRIDE = 16  # steps of a ray between checks whether it has gone far enough
 _MOST_STEPS = 20_000
-_TOGETHER = {"cpu": 1 << 18, "cuda": 1 << 27}  # values of moved images that are computed at once
 
 
 def chords(frames: Frames, matrices: Tensor) -> Tensor:
@@ -31,7 +30,7 @@ def chords(frames: Frames, matrices: Tensor) -> Tensor:
 
 def relative_distances(images: Tensor, frames: Frames) -> Tensor:
     """Return the L2 distance of images from the frames' images, over the norm, float64 (N,)."""
-    return _lengths(images - frames.images) / _norms(frames)
+    return lengths_of(images - frames.images) / _norms(frames)
 
 
 def initial_speeds(frames: Frames, group: Group, directions: Tensor) -> Tensor:
@@ -63,7 +62,7 @@ def geodesic_scores(
         step = step * (number / most).ceil()
         number = (length / step - 1e-9).ceil()
     total = torch.zeros(len(length), dtype=torch.float64)
-    paths = _Paths(frames, group, directions)
+    paths = paths_along(frames, group, directions)
     stride = paths.stride
     for first in range(0, int(number.max()) if len(number) else 0, stride):
         paths = paths.select(number[paths.rows] > first)
@@ -100,12 +99,12 @@ def trace_rays(
     start[:, wanted <= 0] = 0
     limit = 1 / (half_turns(group, directions) * step)
     going = torch.isfinite(norms) & (total < wanted.max())
-    number, paths = 0, _Paths(frames, group, directions)
-    whole = paths
+    number, whole = 0, paths_along(frames, group, directions)
+    paths = whole
     while number < _MOST_STEPS and bool(going.any()):
         paths = paths.select(going[paths.rows])
         rows = paths.rows
-        stops = torch.arange(number, number + min(_STRIDE, paths.stride), dtype=torch.float64) + 1
+        stops = torch.arange(number, number + min(paths.checked, paths.stride), dtype=torch.float64) + 1
         gained = paths.advance(stops * step[rows, None]).cpu() / norms[rows, None]
         alive = ((gained > 0) & (stops < limit[rows, None])).cumprod(1).to(torch.bool)
         after = _running_totals(total[rows], gained * alive)
@@ -120,62 +119,30 @@ def trace_rays(
         going[rows] = alive[:, -1] & (after[:, -1] < wanted.max())
         number += len(stops)
     begin, reached = start.clamp(min=0), start >= 0
-    share, gained = _refine(whole, step, begin, wanted - level, rise)
+    share, gained = _refine(whole, norms, step, begin, wanted - level, rise)
     along, score = (begin + share) * step[:, None], level + gained
     return Rays(torch.where(reached, along, 0.0), torch.where(reached, score, 0.0), reached)
 
 
-def _refine(paths: _Paths, step: Tensor, begin: Tensor, short: Tensor, rise: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the share (N, R) of the step after `begin` steps whose gain is `short`, and its actual gain.
-
-    The whole step gains `rise`, and gains are nearly proportional to shares.
-    """
-    norms, found, gains = _norms(paths.frames).cpu(), [], []
-    for start, wanted, whole in zip(begin.unbind(1), short.unbind(1), rise.unbind(1), strict=True):
-        origin = paths.images(start * step)
-        share = (wanted / whole).clamp(0, 1)
-        for _ in range(_REFINEMENTS):
-            there = paths.images((start + share) * step)
-            last, gained = share, _lengths(there - origin).cpu() / norms
-            share = torch.where(gained > 0, share * wanted / gained, share).clamp(0, 1)
-        found.append(last)
-        gains.append(gained)
-    return torch.stack(found, 1), torch.stack(gains, 1)
+def _refine(paths: Paths, norms: Tensor, step: Tensor, begin: Tensor, short: Tensor, rise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the share (N, R) of the step after `begin` steps whose gain is `short`, and its actual gain."""
+    if paths.levels:
+        return _refine_level(paths, norms[:, None], step[:, None], begin, short, rise)
+    levels = zip(begin.unbind(1), short.unbind(1), rise.unbind(1), strict=True)
+    shares, gains = zip(*(_refine_level(paths, norms, step, *level) for level in levels), strict=True)
+    return torch.stack(shares, 1), torch.stack(gains, 1)
 
 
-class _Paths:
-    """Images that move along directions (N, d); `rows` are their indices, `last` the images at the last stop."""
-
-    def __init__(self, frames: Frames, group: Group, directions: Tensor) -> None:
-        self.frames, self.group, self.directions = frames, group, directions
-        self.rows = torch.arange(len(directions))
-        self.last = frames.images
-
-    @property
-    def stride(self) -> int:
-        """The number of steps computed at once."""
-        return max(1, _TOGETHER.get(self.last.device.type, 1 << 20) // max(1, self.last.numel()))
-
-    def select(self, which: Tensor) -> _Paths:
-        """Return the paths of some images (a mask)."""
-        if bool(which.all()):
-            return self
-        index = which.nonzero()[:, 0]
-        some = _Paths(self.frames.select(index), self.group, self.directions[index])
-        some.rows, some.last = self.rows[index], self.last[index.to(self.last.device)]
-        return some
-
-    def images(self, along: Tensor) -> Tensor:
-        """Return the images at distances (N,) along the directions."""
-        return self.frames.move(self.group.exp(self.directions * along[:, None]))
-
-    def advance(self, along: Tensor) -> Tensor:
-        """Advance to stops at distances (N, K) along the directions; return the gains from stop to stop, float64 (N, K)."""
-        images = self.frames.move(self.group.exp(self.directions[:, None] * along[..., None]))
-        between = _lengths((images[:, 1:] - images[:, :-1]).flatten(0, 1)).view(len(images), -1)
-        gained = torch.cat([_lengths(images[:, 0] - self.last)[:, None], between], 1)
-        self.last = images[:, -1]
-        return gained
+def _refine_level(
+    paths: Paths, norms: Tensor, step: Tensor, start: Tensor, wanted: Tensor, whole: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the same of one wanted score, or of all of them. A `whole` step's gains are nearly proportional to shares."""
+    apart = paths.leave(start * step)
+    share = (wanted / whole).clamp(0, 1)
+    for _ in range(_REFINEMENTS):
+        last, gained = share, apart((start + share) * step).cpu() / norms
+        share = torch.where(gained > 0, share * wanted / gained, share).clamp(0, 1)
+    return last, gained
 
 
 def _step_lengths(frames: Frames, group: Group, directions: Tensor, eta: float, min_change: float) -> Tensor:
@@ -189,12 +156,6 @@ def _step_lengths(frames: Frames, group: Group, directions: Tensor, eta: float, 
 def _running_totals(start: Tensor, gained: Tensor) -> Tensor:
     """Return the totals (N, K) after each of the gains, added one by one: the same however many are computed at once."""
     return torch.cat([start[:, None], gained], 1).cumsum(1)[:, 1:]
-
-
-def _lengths(images: Tensor) -> Tensor:
-    """Return L2 norms, float64 (N,)."""
-    lengths: Tensor = images.flatten(1).norm(dim=1).to(torch.float64)
-    return lengths
 
 
 def _norms(frames: Frames) -> Tensor:

@@ -273,7 +273,7 @@ class _Search:
             along = (columns.flatten(2) @ gradient.flatten(1)[..., None])[..., 0]
             return {"products": gram(columns), "pulls": along.to(torch.float64), "why": why}
 
-        return Task(pairs.sample, do, queries=True)
+        return Task(pairs.sample, do, queries=True, few=True)
 
 
 def _count(counts: Tensor, samples: Tensor, each: int) -> None:

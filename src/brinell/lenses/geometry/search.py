@@ -90,7 +90,7 @@ def score_motions(group: Group, samples: Tensor, motions: Tensor, path: PathStep
         scores = geodesic_scores(frames, group, motions[part], eta=path.eta, min_change=path.min_change, most=stops)
         return {"score": scores}
 
-    return Task(samples, do)
+    return Task(samples, do, few=True)
 
 
 def query_labels(samples: Tensor, matrices: Tensor) -> Task:
