@@ -70,6 +70,7 @@ def accelerate(given: argparse.Namespace) -> dict[str, Any]:
         operators = [word for name in given.operators.split(",") for word in ("--operator", name)]
         options = ["--model", model, "--data", str(images), "--labels", "prediction", "--lens", "profile", *operators]
         options += ["--device", given.device, "--precision", given.precision]
+        options += ["--workers", str(given.workers)] if given.workers else []
         caches = {"BRINELL_CACHE": f"{folder}/cache", "TRITON_CACHE_DIR": f"{folder}/triton"}
         # libraries are read from the disk once before, which is not what is measured
         subprocess.run([sys.executable, "-c", "import brinell.api, altair, vl_convert, torchvision"], check=False)
@@ -206,6 +207,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--rounds", type=int, default=1, help="with a warm cache")
+    parser.add_argument("--workers", type=int, help="threads that read images (default: as many as a run has)")
     print(json.dumps(accelerate(parser.parse_args()), indent=1))
 
 
