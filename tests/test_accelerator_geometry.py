@@ -129,7 +129,7 @@ def test_the_same_findings_as_on_the_cpu(method: SearchMethod) -> None:
 
 @pytest.mark.parametrize("method", ["manifool", "random"])
 def test_findings_depend_on_their_image_alone(method: SearchMethod) -> None:
-    """They are the same again, and without the other images."""
+    """They are the same again, and without the other images; slopes differ in their last bits from time to time."""
     group, images = GROUPS["similarity"], pictures(8)
     options = GeometryOptions(operators=(group.name,), draws=3, radii=(0.2, 0.5), max_steps=12)
     model = brinell.wrap(Net(), size=40, short_side=48, name="net", execution=Execution(device="cuda", runtime="torch"))
@@ -152,6 +152,9 @@ def test_findings_depend_on_their_image_alone(method: SearchMethod) -> None:
         return list(zip(*(each.tolist() for each in values), strict=True))
 
     whole = find(slice(None))
-    assert find(slice(None)) == whole
     rows = len(whole) // 8
-    assert find(slice(5, 7)) == whole[5 * rows : 7 * rows]
+    for found, expected in ((find(slice(None)), whole), (find(slice(5, 7)), whole[5 * rows : 7 * rows])):
+        for (status, score, motion, label), before in zip(found, expected, strict=True):
+            assert (status, label) == (before[0], before[3])
+            assert score == pytest.approx(before[1], rel=1e-4, nan_ok=True)
+            assert motion == pytest.approx(before[2], abs=1e-3)

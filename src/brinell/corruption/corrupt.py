@@ -28,6 +28,7 @@ from brinell.runs.store import Store
 from brinell.types import Dataset
 from brinell.versions import package_version
 
+RENDERERS = 16  # threads: they read less than they compute
 PROBED = 8  # originals that an estimate is made from, and that identify the data
 IDENTITY = "identity"
 COMPLETE = ".complete"  # identifies a copy that is whole, and says what it holds
@@ -65,7 +66,7 @@ def corrupt(
     _require_writable(out)
     order = permutation(len(dataset), options.seed) if options.shuffle else list(range(len(dataset)))
     indices = order[: options.limit]
-    with torch_alone(), ThreadPoolExecutor(worker_count(execution.workers), "corrupt") as pool:
+    with torch_alone(), ThreadPoolExecutor(worker_count(execution.workers, RENDERERS), "corrupt") as pool:
         probed = _probe(dataset, indices, pool, options)
         copy = Copy(out, dataset, settings, options)
         if (whole := _find_complete(copy, probed, len(indices))) is not None:
@@ -75,7 +76,7 @@ def corrupt(
         journal = Journal(out)
         finished = journal.finished() if _check_identity(copy, probed, len(indices)) else set()
         missing = [number for number in range(len(units)) if number not in finished]
-        renderer = Renderer(copy, layout, pool, worker_count(execution.workers), select_device(execution))
+        renderer = Renderer(copy, layout, pool, worker_count(execution.workers, RENDERERS), select_device(execution))
         left = sum(len(units[number]) for number in missing)
         confirm(estimate(renderer, probed, left))
         out.write(_identify(copy, probed, len(indices)), UNFINISHED, IDENTITY)

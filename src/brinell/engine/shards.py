@@ -23,6 +23,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 CHUNK = 8  # most images per decoding task: with one image each, threads mostly wait for the queue
+READERS = 6  # threads: of 16 cores, 6 read 814 JPEG files of 500×375 a second, 4 641, 10 730 and 16 497
 TASKS = 64  # decoding tasks, where there are images enough: each thread gets several
 
 
@@ -45,9 +46,9 @@ class Images:
     originals: list[Tensor]
 
 
-def worker_count(given: int | None) -> int:
+def worker_count(given: int | None, most: int = READERS) -> int:
     """Return the number of decoding threads."""
-    return given or min(16, os.cpu_count() or 1)
+    return given or min(most, os.cpu_count() or 1)
 
 
 def in_order(pool: ThreadPoolExecutor, work: Callable[[A], B], items: Iterable[A], ahead: int) -> Iterator[B]:
