@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 LOG = logging.getLogger(__name__)
+LEAST = (8, 0)  # compute capability; tensor code serves older GPUs, and those of other makers
 
 
 def kernels_for(name: str, tensor: Tensor) -> ModuleType | None:
@@ -35,6 +36,8 @@ def _module(name: str) -> ModuleType:
 def _usable(device: torch.device) -> bool:
     """Return whether Triton compiles and runs a kernel on a device, and say why not."""
     try:
+        if torch.version.hip is not None or torch.cuda.get_device_capability(device) < LEAST:
+            raise RuntimeError(f"kernels need an NVIDIA GPU of compute capability {LEAST[0]}.{LEAST[1]} or newer")
         probe = _module("probe")
         count = torch.zeros(1, dtype=torch.int32, device=device)
         probe.add_one(count)

@@ -221,7 +221,8 @@ def fastest_forward(
             if execution.runtime in EXPORTED:
                 raise
             slower = str(error)
-    if device.type == "cuda" and execution.runtime == "auto" and not execution.compile:
+    foreseen = expected().passes or expected().runtime
+    if device.type == "cuda" and execution.runtime == "auto" and not execution.compile and foreseen:
         return _accelerated(module, preprocess, fingerprint, execution)
     run, runtime = torch_forward(_placed(module, execution), execution), EAGER
     if execution.compile:
