@@ -1,9 +1,9 @@
 """`python -m benchmarks [SECTION …]`: measure the sections (all by default) and write docs/performance.md.
 
 `page` alone writes the page from stored results. Figures of an accelerator come from `python -m benchmarks.accelerator
-profile`, `python -m benchmarks.accelerator search`, `python -m benchmarks.fragility`, `python -m benchmarks.highlights
---device cuda` and `python -m benchmarks.geometry --device cuda`. Results are stored in benchmarks/results:
-accelerator.json, accelerator_search.json, and fragility_, highlights_ and geometry_accelerator.json.
+profile`, `search` and `runtimes`, `python -m benchmarks.fragility`, `python -m benchmarks.highlights --device cuda` and
+`python -m benchmarks.geometry --device cuda`. Results are stored in benchmarks/results: accelerator.json,
+accelerator_search.json, accelerator_runtimes.json, and fragility_, highlights_ and geometry_accelerator.json.
 """
 
 from __future__ import annotations

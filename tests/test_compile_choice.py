@@ -146,7 +146,9 @@ def test_long_runs_use_the_fastest_and_remember_it(choose: Callable[..., str], t
     [record] = tmp_path.glob("runtimes/*.json")
     ways = json.loads(record.read_text())["ways"]
     assert {name: way["rate"] for name, way in ways.items()} == {EAGER: 100, FUSED: 110, COMPILED: 200}
-    assert ways[COMPILED]["start"] == compile_choice.WARM  # the next time, Inductor finds what it made
+    assert ways[COMPILED]["start"] == pytest.approx(
+        compile_choice.WARM, abs=0.1
+    )  # the next time, Inductor finds what it made
     assert choose(Expected(400), slow_fused) == COMPILED
     record.write_text('{"ways": {"torch": {"rate": "?", "odd": 1}}, "batch": 8}')
     assert choose(Expected(MANY), slow_fused) == COMPILED

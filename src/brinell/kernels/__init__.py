@@ -1,4 +1,5 @@
-"""Triton kernels for CUDA devices: what tensor code does in many steps, in one or two launches, to the same bits.
+"""Triton kernels for CUDA devices: what tensor code does in many steps, in one or a few launches, to the same bits
+(but for lengths of paths, whose sums are rounded).
 
 Tensor code reads and writes memory once per step, and beside a network at full speed those passes count. A module here
 belongs to the module of tensor code that asks `kernels_for` for it, and that works without it. Kernels are compiled when

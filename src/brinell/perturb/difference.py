@@ -144,7 +144,9 @@ def count_colours(images: Tensor) -> Tensor:
 
 
 def _count_on_a_device(images: Tensor) -> Tensor:
-    kernels = kernels_for("colours", images) if images.shape[1] <= 3 else None  # a table has 32 KiB for three channels
+    kernels = (
+        kernels_for("colour_counts", images) if images.shape[1] <= 3 else None
+    )  # a table has 32 KiB for three channels
     if kernels is None:
         return _count_in_tensors(images)
     counts: Tensor = kernels.count_posterised(images)

@@ -16,7 +16,7 @@ def pictures(channels: int, height: int, width: int) -> torch.Tensor:
 
 @pytest.fixture
 def kernels(interpreted, monkeypatch: pytest.MonkeyPatch):
-    found = interpreted("colours")
+    found = interpreted("colour_counts")
     return found, lambda: monkeypatch.setattr(measuring, "kernels_for", lambda name, tensor: found)
 
 
