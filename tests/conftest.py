@@ -171,8 +171,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def interpreted(library: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Load a module of `brinell.kernels` whose kernels run on a CPU, in Triton's interpreter."""
+    """Load a module of `brinell.kernels.cuda` whose kernels run on a CPU, in Triton's interpreter."""
     pytest.importorskip("triton", reason="needs Triton, which comes with torch for CUDA")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    importlib.reload(importlib.import_module("brinell.kernels.hashed_draws"))  # which kernels call
-    return lambda name: importlib.reload(importlib.import_module(f"brinell.kernels.{name}"))
+    importlib.reload(importlib.import_module("brinell.kernels.cuda.hashed_draws"))  # which kernels call
+    return lambda name: importlib.reload(importlib.import_module(f"brinell.kernels.cuda.{name}"))

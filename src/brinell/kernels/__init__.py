@@ -1,17 +1,14 @@
-"""Triton kernels for CUDA devices: what tensor code does in many steps, in one or a few launches, to the same bits
-(but for lengths of paths, whose sums are rounded).
+"""What tensor code does in many steps, in one pass: Triton kernels for CUDA devices (`cuda/`), Numba kernels for CPUs
+(`cpu/`). Both give the bits of the tensor code (but for lengths of paths, whose sums are rounded).
 
-Tensor code reads and writes memory once per step, and beside a network at full speed those passes count. A module here
-belongs to the module of tensor code that asks `kernels_for` for it, and that works without it. Kernels are compiled when
-they are first launched (Triton keeps them on disk). Tests run them on a CPU, in Triton's interpreter.
-
-Floats: Triton may fuse a product and a sum into one rounding, which tensor code does not. Launches with floats that are not
-whole numbers pass `enable_fp_fusion=False`.
+A module belongs to the module of tensor code that asks `kernels_for` for it, and that works without it. A module of both
+folders has the same functions in both.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 from functools import cache
 from types import ModuleType
@@ -24,8 +21,10 @@ LEAST = (8, 0)  # compute capability; tensor code serves older GPUs, and those o
 
 
 def kernels_for(name: str, tensor: Tensor) -> ModuleType | None:
-    """Return a module of kernels for tensors like this one; None where Triton can't compile for their device."""
-    return _module(name) if tensor.is_cuda and _usable(tensor.device) else None
+    """Return a module of kernels for tensors like this one; None where there is none that works on their device."""
+    if tensor.is_cuda:
+        return _module(f"cuda.{name}") if _compiles_for(tensor.device) else None
+    return _host_module(name) if tensor.device.type == "cpu" else None
 
 
 @cache
@@ -34,12 +33,32 @@ def _module(name: str) -> ModuleType:
 
 
 @cache
-def _usable(device: torch.device) -> bool:
+def _host_module(name: str) -> ModuleType | None:
+    """Return a module of kernels for CPUs, if there is one and Numba is installed."""
+    there = importlib.util.find_spec(f"brinell.kernels.cpu.{name}") is not None
+    return _module(f"cpu.{name}") if there and numba_is_installed() else None
+
+
+@cache
+def numba_is_installed() -> bool:
+    """Return whether Numba can be imported, and say why not if it is there."""
+    if importlib.util.find_spec("numba") is None:
+        return False
+    try:
+        importlib.import_module("numba")
+    except Exception as error:  # it refuses versions of NumPy that it doesn't know
+        LOG.info("No kernels for the CPU: %s", (str(error).strip() or type(error).__name__).splitlines()[0])
+        return False
+    return True
+
+
+@cache
+def _compiles_for(device: torch.device) -> bool:
     """Return whether Triton compiles and runs a kernel on a device, and say why not."""
     try:
         if torch.version.hip is not None or torch.cuda.get_device_capability(device) < LEAST:
             raise RuntimeError(f"kernels need an NVIDIA GPU of compute capability {LEAST[0]}.{LEAST[1]} or newer")
-        probe = _module("probe")
+        probe = _module("cuda.probe")
         count = torch.zeros(1, dtype=torch.int32, device=device)
         probe.add_one(count)
         return int(count) == 1

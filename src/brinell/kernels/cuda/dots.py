@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brinell.kernels.hashed_draws import draw_below, draw_bits
+from brinell.kernels.cuda.hashed_draws import draw_below, draw_bits
 
 DRAWS, PIXELS = 256, 1024  # of a program
 

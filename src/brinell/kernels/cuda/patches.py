@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brinell.kernels.hashed_draws import draw_below
+from brinell.kernels.cuda.hashed_draws import draw_below
 
 LONGEST, TILE = 10, 16  # longest side of a blurred rectangle, and of the tile that holds it
 WARPS = 1  # of a program that waits for memory most of the time

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brinell.kernels.hashed_draws import draw_bits_from
+from brinell.kernels.cuda.hashed_draws import draw_bits_from
 
 TILE = 1024  # numbers of a program
 KEYS = 256

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brinell.kernels.hashed_draws import draw_below, draw_bits
+from brinell.kernels.cuda.hashed_draws import draw_below, draw_bits
 
 WRITES, PIXELS = 256, 128  # of a program
 WARPS = 1  # of a program that follows pixels: the fewer, the sooner one whose pixels are done makes room

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from brinell.kernels.hashed_draws import draw_below
+from brinell.kernels.cuda.hashed_draws import draw_below
 
 STEPS = 128  # steps along the line of a program
 ONE = tl.constexpr(1 << 16)  # 1 in the fixed-point numbers of OpenCV's line drawing
