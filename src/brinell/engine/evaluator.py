@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -12,9 +13,10 @@ from torch import Tensor
 from brinell.boxes import Detections
 from brinell.criteria.criterion import Answer, Criterion
 from brinell.criteria.verdict import Verdict, verdict, verdict_of_detector
+from brinell.engine.chains import in_order_of_trials, make_chains, run_chains
 from brinell.engine.clean import NAN_FIX
 from brinell.engine.found import Found, Known
-from brinell.engine.joining import joined
+from brinell.engine.joining import joined, reordered
 from brinell.engine.journal import Journal
 from brinell.engine.renderer import Renderer
 from brinell.engine.stage import Stage
@@ -29,7 +31,6 @@ from brinell.perturb.change import Change, rows_of
 from brinell.perturb.difference import count_colours, difference, mean_grey, no_difference
 
 A = TypeVar("A")
-SMALL = 4  # images that keep a core nearly as busy as many do
 GROUP = 16  # images that a core changes and compares at a time: what a call costs is shared by so many
 AT_ONCE = 8  # images for each core that searches may ask for before they are sure to need them
 
@@ -142,34 +143,33 @@ class Evaluator:
         if self.model.task != "classification" or self.model.embedder is not None:
             _ = self.clean  # before threads compare with it
 
-        def query_part(part: slice) -> Outcome:
+        def query_part(part: slice | Tensor) -> Outcome:
             outcome = self._query(trials, part)
-            self._advance(part.stop - part.start)
+            self._advance(len(outcome.broken))
             return outcome
 
         self.queries += len(trials.samples)
-        count, (turn, batch) = len(trials.samples), self._turn(trials)
-        turns = [range(start, min(start + turn, count)) for start in range(0, count, turn)]
-        outcome = joined([self._in_batches(part, query_part, batch) for part in turns])
+        if not trials.change.sequential:
+            outcome = self._in_batches(range(len(trials.samples)), query_part)
+        elif self.model.device.type == "cpu":
+            chains = make_chains(trials.samples, self._group)
+            found = itertools.chain.from_iterable(run_chains(query_part, chains))
+            outcome = reordered(joined(list(found)), in_order_of_trials(chains))
+        else:
+            outcome = joined([self._in_batches(level, query_part) for level in self._levels(trials.samples)])
         if not trials.may_fail and not (self.model.service is not None and self.model.service.tolerant):
             self._refuse_nan(trials, outcome.verdict.confidence.isnan().cpu())
         return outcome
 
-    def _turn(self, trials: Trials) -> tuple[int, int]:
-        """Return how many trials may start before the first of them has to be done, and the batch size.
+    def _levels(self, samples: Tensor) -> list[range]:
+        """Return the trials of a sequential change on an accelerator that may start before the first of them is done.
 
-        A sequential change continues from a sample's last level, so no sample may be in two batches at once. Where a level
-        has enough batches, the next level starts while its last ones are computed. On a CPU smaller batches are nearly as
-        fast, and better than waiting at the end of every level.
+        A level is made from the one below, so no sample may be in two batches at once. Where a level has enough batches,
+        the next level starts while its last ones are computed.
         """
-        count = len(trials.samples)
-        if not trials.change.sequential:
-            return count, self._group
-        apart, kind = nearest_repeat(trials.samples), self.model.device.type
-        fitting = apart // UNDER_WAY.get(kind, apart + 1)
-        if fitting >= self._group:
-            return count, self._group
-        return (count, fitting) if kind == "cpu" and fitting >= SMALL else (apart, self._group)
+        count, apart = len(samples), nearest_repeat(samples)
+        each = count if apart // UNDER_WAY >= self._group else apart
+        return [range(start, min(start + each, count)) for start in range(0, count, each)]
 
     @property
     def _group(self) -> int:
@@ -210,7 +210,7 @@ class Evaluator:
         """The shard's images as they move, and the model."""
         return Stage(self.model, self.renderer.moving, self.renderer.ids, self.labels, self.renderer.seed)
 
-    def _query(self, trials: Trials, part: slice) -> Outcome:
+    def _query(self, trials: Trials, part: slice | Tensor) -> Outcome:
         change, samples, parameters = trials.change, trials.samples[part], trials.parameters[part]
         rows = rows_of(samples, self.renderer.inputs.device)
         images = change.images(self.renderer, samples, parameters, None if trials.fields is None else trials.fields[part])

@@ -29,3 +29,14 @@ def joined(parts: list[T]) -> T:
         else:
             fields[field.name] = None if values[0] is None else joined(values)
     return type(parts[0])(**fields)
+
+
+def reordered(result: T, order: Tensor) -> T:
+    """Return results in another order: the one at each of the indices."""
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(result):
+        value = getattr(result, field.name)
+        fields[field.name] = (
+            value[order] if isinstance(value, Tensor) else None if value is None else reordered(value, order)
+        )
+    return type(result)(**fields)

@@ -27,8 +27,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 CORES = torch.get_num_threads()
-# most batches in flight: a slow one delays only the batch after next
-UNDER_WAY = {"cpu": CORES + 1, "cuda": 3}
+UNDER_WAY = 3  # most batches in flight on an accelerator: a slow one delays only the batch after next
 
 
 def batches(count: int, size: int) -> list[slice]:
@@ -48,7 +47,7 @@ def nearest_repeat(samples: Tensor) -> int:
 
 def one_each_core(work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
     """Yield the results of work on each item, in order, with one thread per core and one torch thread in each."""
-    return in_order(_pool(), work, items, UNDER_WAY["cpu"] - 1)
+    return in_order(core_pool(), work, items, CORES)
 
 
 def halving(
@@ -94,7 +93,7 @@ def two_in_flight(work: Callable[[A], B], items: Iterable[A], device: torch.devi
         stream.synchronize()  # the result may be used in any stream
         return result
 
-    return in_order(_flights(), in_a_stream, items, UNDER_WAY["cuda"] - 1)
+    return in_order(_flights(), in_a_stream, items, UNDER_WAY - 1)
 
 
 _forward = threading.Lock()
@@ -171,7 +170,8 @@ def torch_alone() -> Iterator[None]:
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
+def core_pool() -> ThreadPoolExecutor:
+    """Return a pool with one thread per core and one torch thread in each."""
     pool = ThreadPoolExecutor(CORES, "core")
     meeting = threading.Barrier(CORES)
 
