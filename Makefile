@@ -87,7 +87,7 @@ release:
 # Python 3.11. PyPI's build of the oldest torch brings CUDA; PIP_EXTRA_INDEX_URL can point to PyTorch's index for the CPU.
 lowest:
 	$(PYTHON) -m venv --clear $(VENV)-lowest
-	$(VENV)-lowest/bin/python $(PIP) --constraint constraints-lowest.txt '.[onnx]' hypothesis 'pytest>=8.2' 'scipy<1.14' jsonschema
+	$(VENV)-lowest/bin/python $(PIP) --constraint constraints-lowest.txt '.[numba,onnx]' hypothesis 'pytest>=8.2' 'scipy<1.14' jsonschema
 	$(VENV)-lowest/bin/python -m pytest -W default -m 'not slow' $(LOWEST)
 
 $(VENV)/bin/python:

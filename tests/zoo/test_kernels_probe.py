@@ -15,12 +15,12 @@ def test_a_kernel_runs_in_the_interpreter(interpreted) -> None:
     assert count.tolist() == [42]
 
 
-def test_a_cpu_has_no_kernels() -> None:
+def test_a_cpu_has_no_triton_kernels() -> None:
     assert kernels_for("probe", torch.zeros(1)) is None
 
 
 def test_an_older_device_has_no_kernels(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     caplog.set_level("INFO")
-    assert not kernels._usable.__wrapped__(torch.device("cuda"))
+    assert not kernels._compiles_for.__wrapped__(torch.device("cuda"))
     assert "compute capability 8.0 or newer" in caplog.text

@@ -1,0 +1,168 @@
+"""Numba kernels of draws, distances and normalised images: the bits of the tensor code; and where there are kernels."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import brinell.draws as drawing
+import brinell.models.preprocess as preprocessing
+import brinell.perturb.difference as measuring
+from brinell import kernels
+from brinell.draws import Draws, key
+from brinell.models.preprocess import Format, Preprocess
+
+FOLDER = Path(kernels.__file__).parent
+SHARED = sorted(
+    {file.stem for file in (FOLDER / "cpu").glob("*.py")} & {file.stem for file in (FOLDER / "cuda").glob("*.py")}
+)
+SHAPES = [(2, 3, 224, 224), (2, 1, 9, 13), (3, 3, 1, 1), (1, 3, 300, 301), (2, 2, 8, 8)]
+
+
+@contextmanager
+def no_kernels() -> Iterator[None]:
+    """Use tensor code."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (drawing, preprocessing, measuring):
+            patch.setattr(module, "kernels_for", lambda name, tensor: None)
+        yield
+
+
+def both(work: Callable[[], Any]) -> tuple[Any, Any]:
+    """Return the results of some work with kernels and without."""
+    pytest.importorskip("numba")
+    with no_kernels():
+        plain = work()
+    return work(), plain
+
+
+def grey_levels(shape: tuple[int, ...], seed: int) -> Tensor:
+    return torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("name", [name for name in SHARED if name not in ("__init__", "hashed_draws")])
+def test_kernels_for_both_devices_have_the_same_functions(name: str) -> None:
+    """As their source says: Triton is not installed everywhere."""
+    pytest.importorskip("numba")
+    cpu = importlib.import_module(f"brinell.kernels.cpu.{name}")
+    functions = {
+        found: value
+        for found, value in vars(cpu).items()
+        if inspect.isfunction(value) and not found.startswith("_") and value.__module__ == cpu.__name__
+    }
+    source = (FOLDER / "cuda" / f"{name}.py").read_text(encoding="utf-8")
+    assert functions
+    for found, function in functions.items():
+        start = source.index(f"def {found}(")
+        assert all(
+            f"{parameter}" in source[start:].partition(":\n")[0] for parameter in inspect.signature(function).parameters
+        )
+
+
+@pytest.mark.parametrize("step", [0, 3, torch.arange(8)], ids=["first", "fourth", "of each image"])
+def test_keys_of_draws(step: int | Tensor) -> None:
+    made, plain = both(lambda: Draws.of(key(0, "draws"), torch.arange(-3, 5) * (1 << 60), step).keys)
+    assert torch.equal(made, plain)
+
+
+DRAWN: dict[str, Callable[[Draws, int, int], Tensor]] = {
+    "bits": lambda draws, purpose, count: draws.bits(purpose, count),
+    "below": lambda draws, purpose, count: draws.below(purpose, count, 97),
+    "far below": lambda draws, purpose, count: draws.below(purpose, count, 1 << 31),
+    "between": lambda draws, purpose, count: draws.between(purpose, count, -5, 9),
+    "uniform": lambda draws, purpose, count: draws.uniform(purpose, count),
+}
+
+
+@pytest.mark.parametrize("purpose", [0, 1, 12345, -3])
+@pytest.mark.parametrize("count", [0, 1, 1001])
+@pytest.mark.parametrize("kind", DRAWN)
+def test_draws(kind: str, count: int, purpose: int) -> None:
+    draws = Draws(torch.tensor([-1, 0, 1, 1 << 62, -(1 << 62)]))
+    made, plain = both(lambda: DRAWN[kind](draws, purpose, count))
+    assert made.dtype == plain.dtype
+    assert torch.equal(made, plain)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_distances(shape: tuple[int, ...]) -> None:
+    clean, other = grey_levels(shape, 0), grey_levels(shape, 1)
+    some = torch.where(grey_levels(shape, 2) < 100, clean, other)
+    extremes = torch.where(grey_levels(shape, 3) < 128, 0, 255).to(torch.uint8)
+    for changed in (clean, other, some, extremes, 255 - extremes):
+        for start in (clean, clean[:1], extremes):
+            made, plain = both(lambda start=start, changed=changed: measuring.difference(start, changed))
+            for field, expected in vars(plain).items():
+                assert torch.equal(getattr(made, field), expected), field
+    turned, plain = both(lambda: measuring.difference(clean.mT, other.mT))
+    assert torch.equal(turned.l1, plain.l1)
+
+
+@pytest.mark.parametrize("bgr", [False, True])
+@pytest.mark.parametrize("shape", SHAPES[:4], ids=str)
+def test_normalised_images(shape: tuple[int, ...], bgr: bool) -> None:
+    images, channels = grey_levels(shape, 0), shape[1]
+    for mean, std in [((0.485, 0.456, 0.406)[:channels], (0.229, 0.224, 0.225)[:channels]), ((0.5,), (0.3,))]:
+        preprocess = Preprocess(mean=mean, std=std, bgr=bgr and channels == 3)
+        for given in (images, images.flip(1), images.mT):
+            made, plain = both(lambda given=given, preprocess=preprocess: preprocess.normalise(given))
+            assert made.dtype == plain.dtype == torch.float32
+            assert made.is_contiguous()
+            assert torch.equal(made, plain)
+
+
+def test_normalised_images_of_any_format() -> None:
+    images = grey_levels((2, 3, 9, 12), 0)
+    for form in (Format(memory=torch.channels_last), Format(torch.bfloat16), Format(torch.float16, torch.channels_last)):
+        made, plain = both(lambda form=form: Preprocess(mean=(0.4,), std=(0.3,)).normalise(images, form))
+        assert (made.dtype, made.stride()) == (plain.dtype, plain.stride())
+        assert torch.equal(made, plain)
+
+
+def test_no_input_is_overwritten() -> None:
+    pytest.importorskip("numba")
+    clean, changed = grey_levels((2, 3, 20, 30), 0), grey_levels((2, 3, 20, 30), 1)
+    before = clean.clone(), changed.clone()
+    measuring.difference(clean, changed)
+    Preprocess(bgr=True).normalise(changed)
+    assert torch.equal(clean, before[0])
+    assert torch.equal(changed, before[1])
+
+
+def test_a_device_without_kernels_and_a_module_without_kernels_for_it() -> None:
+    pytest.importorskip("numba")
+    assert kernels.kernels_for("difference", torch.zeros(1, device="meta")) is None
+    assert kernels.kernels_for("jpeg", torch.zeros(1)) is None
+    assert kernels.kernels_for("difference", torch.zeros(1)) is not None
+
+
+def test_without_numba_there_are_no_kernels_for_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert not kernels.numba_is_installed.__wrapped__()
+
+
+def test_numba_that_cannot_be_imported_is_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = builtins.__import__
+
+    def refuse(name: str, *others: Any) -> Any:
+        if name == "numba":
+            raise ImportError("Numba needs NumPy 2.4 or less. Got NumPy 9.0.\nmore")
+        return plain(name, *others)
+
+    monkeypatch.setattr(kernels.importlib, "import_module", lambda name: refuse(name))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    caplog.set_level("INFO")
+    assert not kernels.numba_is_installed.__wrapped__()
+    assert "No kernels for the CPU: Numba needs NumPy 2.4 or less" in caplog.text
+    assert "more" not in caplog.text
