@@ -43,23 +43,24 @@ def run_chains(work: Callable[[A], B], chains: Sequence[Sequence[A]]) -> list[li
     done: list[list[B]] = [[] for _ in chains]
 
     def follow() -> None:
-        while (taken := queue.take()) is not None:
-            link, number = taken
-            done[number].append(work(chains[number][link]))
-            queue.finish(link, number)
+        with queue:
+            while (taken := queue.take()) is not None:
+                link, number = taken
+                done[number].append(work(chains[number][link]))
+                queue.finish(link, number)
 
     cores = [core_pool().submit(follow) for _ in range(CORES)]
     try:
-        for core in as_completed(cores):
-            core.result()
-    finally:  # after an error or an interruption the other cores stop after their link
-        queue.stop()
+        with queue:
+            for core in as_completed(cores):
+                core.result()
+    finally:
         wait(cores)
     return done
 
 
 class _Queue:
-    """The links that can be worked on now, of chains of some lengths."""
+    """The links that can be worked on now, of chains of some lengths. After an error or an interruption there are none."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self._lengths, self._missing, self._stopped = lengths, sum(lengths), False
@@ -80,10 +81,12 @@ class _Queue:
                 heapq.heappush(self._ready, (link + 1, number))
             self._change.notify_all()
 
-    def stop(self) -> None:
-        """Give out no more links."""
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
         with self._change:
-            self._stopped = True
+            self._stopped |= kind is not None
             self._change.notify_all()
 
 
