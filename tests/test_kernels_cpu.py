@@ -1,4 +1,4 @@
-"""Numba kernels of draws, distances and normalised images: the bits of the tensor code; and where there are kernels."""
+"""Numba kernels give the bits of the tensor code; and where there are kernels."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import brinell.perturb.difference as measuring
 from brinell import kernels
 from brinell.draws import Draws, key
 from brinell.models.preprocess import Format, Preprocess
+from brinell.perturb import blur, exchange, occlusion
 
 FOLDER = Path(kernels.__file__).parent
 SHARED = sorted(
@@ -32,7 +33,7 @@ SHAPES = [(2, 3, 224, 224), (2, 1, 9, 13), (3, 3, 1, 1), (1, 3, 300, 301), (2, 2
 def no_kernels() -> Iterator[None]:
     """Use tensor code."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (drawing, preprocessing, measuring):
+        for module in (drawing, preprocessing, measuring, blur, exchange, occlusion):
             patch.setattr(module, "kernels_for", lambda name, tensor: None)
         yield
 
@@ -105,6 +106,56 @@ def test_distances(shape: tuple[int, ...]) -> None:
                 assert torch.equal(getattr(made, field), expected), field
     turned, plain = both(lambda: measuring.difference(clean.mT, other.mT))
     assert torch.equal(turned.l1, plain.l1)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_mean_grey_values(shape: tuple[int, ...]) -> None:
+    for images in (grey_levels(shape, 0), grey_levels(shape, 1).mT, torch.full(shape, 255, dtype=torch.uint8)):
+        made, plain = both(lambda images=images: measuring.mean_grey(images))
+        assert torch.equal(made, plain)
+
+
+# operators that have a kernel of their own, and the smallest side that they take
+CHANGES: dict[str, tuple[Callable[[Tensor, Draws], Tensor], int]] = {
+    "blurred rectangles": (blur.local_blur, 2),
+    "averaged rectangles": (blur.local_blur_as_written, 2),
+    "boxes": (occlusion.boxes, 2),
+    "boxes as written": (occlusion.boxes_as_written, 2),
+    "copied pixels": (exchange.pixel_exchange, 1),
+    "swapped pixels": (exchange.swap_pixels, 1),
+    "copied neighbours": (exchange.adjacent_exchange, 1),
+    "swapped neighbours": (exchange.swap_neighbours, 1),
+}
+SIZES = [(1, 1), (1, 5), (2, 2), (3, 4), (8, 9), (33, 5), (40, 64), (224, 224)]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes_of_one_place_after_the_other(name: str, size: tuple[int, int]) -> None:
+    change, least = CHANGES[name]
+    if min(size) < least:
+        pytest.skip(f"{name} have sides of at least {least} pixels")
+    for channels, step in ((1, 0), (3, 7)):
+        images = grey_levels((3, channels, *size), step)
+        before = images.clone()
+        draws = Draws.of(key(0, name), torch.arange(3), step)
+        made, plain = both(lambda images=images, draws=draws: change(images, draws))
+        assert torch.equal(made, plain)
+        assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize("pairs", exchange.PAIRS)
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_pixel_that_is_written_many_times(pairs: str, swap: bool) -> None:
+    """In more exchanges than a kernel draws at once."""
+    images, draws = grey_levels((2, 3, 3, 4), 0), Draws.of(key(0, "often"), torch.arange(2), 0)
+    made, plain = both(lambda: exchange._exchange(images, draws, 1300, pairs, swap=swap))
+    assert torch.equal(made, plain)
+
+
+def test_kernels_know_all_ways_of_drawing_pairs() -> None:
+    pytest.importorskip("numba")
+    assert set(importlib.import_module("brinell.kernels.cpu.exchange").PAIRS) == set(exchange.PAIRS)
 
 
 @pytest.mark.parametrize("bgr", [False, True])

@@ -11,8 +11,7 @@ import torch
 from PIL import Image
 
 from brinell import draws
-from brinell.perturb import blur as small_blurs
-from brinell.perturb import colour, exchange, weather
+from brinell.perturb import colour, weather
 from brinell.perturb.corruptions import blur, elastic
 from brinell.perturb.corruptions.shifts import add_many, add_shifted, cut
 from brinell.resizing.resample import resize
@@ -34,33 +33,6 @@ def test_colours_fade_by_opencv_as_in_tensors(size: tuple[int, int]) -> None:
     images = grey_levels(1, 3, *size)
     before = images.clone()
     assert torch.equal(colour._fade_by_opencv(images), colour._fade_colours(images))
-    assert torch.equal(images, before)
-
-
-SHAPES = [(2, 3, 2, 2), (3, 1, 8, 9), (2, 3, 33, 5), (1, 3, 40, 64)]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_neighbours_are_exchanged_by_sorting_as_in_tensors(shape: tuple[int, ...]) -> None:
-    images, made = grey_levels(*shape), draws.Draws.of(draws.key("exchange"), torch.arange(shape[0]), 3)
-    height, width = shape[2:]
-    count = exchange._published_count(height, width, share=2)
-    expected = exchange._replay(images, *exchange._published_neighbours(made, count, height, width))
-    assert torch.equal(exchange.adjacent_exchange(images, made), expected)
-
-
-def test_a_pixel_that_is_written_many_times_is_exchanged_as_in_tensors() -> None:
-    image, random = grey_levels(1, 3, 3, 4), np.random.default_rng(0)
-    targets, sources = random.integers(0, 12, (2, 500))
-    expected = exchange._replay(image, torch.from_numpy(targets)[None], torch.from_numpy(sources)[None])
-    assert np.array_equal(exchange.replay(image[0].flatten(1).numpy(), targets, sources), expected[0].flatten(1).numpy())
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_rectangles_are_blurred_by_opencv_as_in_tensors(shape: tuple[int, ...]) -> None:
-    images, made = grey_levels(*shape), draws.Draws.of(draws.key("blur"), torch.arange(shape[0]), 3)
-    before = images.clone()
-    assert torch.equal(small_blurs.local_blur(images, made), small_blurs._blur_in_tensors(images, made))
     assert torch.equal(images, before)
 
 

@@ -13,7 +13,6 @@ from torch.nn.functional import avg_pool2d, pad
 
 from brinell.draws import Draws
 from brinell.kernels import kernels_for
-from brinell.perturb.blur_on_host import blur_rectangles
 from brinell.perturb.operator import Facts, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 from brinell.perturb.patches import Patches, assign_rounds, draw_patches
@@ -69,24 +68,12 @@ def local_blur(images: Tensor, draws: Draws) -> Tensor:
     if kernels := kernels_for("patches", images):
         made: Tensor = kernels.blur_patches(images, draws.keys, sum(images.shape[-2:]), mean=False)
         return made
-    return (_blur_on_host if images.device.type == "cpu" else _blur_in_tensors)(images, draws)
 
-
-def _blur_in_tensors(images: Tensor, draws: Draws) -> Tensor:
     def blur(window: Window, patches: Patches) -> Tensor:
         taps = window(_reflect(patches.height), _reflect(patches.width))
         return _map_channels(_five_sums(_five_sums(taps, 0), 1), images.shape[1], _round_mean_of_25)
 
     return _replace_patches(images, draws, blur)
-
-
-def _blur_on_host(images: Tensor, draws: Draws) -> Tensor:
-    patches = _draw_rectangles(images, draws)
-    rounds, reflections = assign_rounds(patches).numpy(), _reflections(images.device).numpy()
-    made = [
-        blur_rectangles(image.numpy(), patches.of(index), rounds[index], reflections) for index, image in enumerate(images)
-    ]
-    return torch.from_numpy(np.stack(made))
 
 
 @step_operator("local_blur", _LOCAL, variant="paper")
@@ -119,7 +106,7 @@ def _replace_patches(images: Tensor, draws: Draws, change: Callable[[Window, Pat
     """
     batch, channels, height, width = images.shape
     area = height * width
-    patches = _draw_rectangles(images, draws)
+    patches = draw_patches(draws, height + width, height, width, shortest=2, longest=LONGEST)
     # one extra black pixel per image stands for everything outside
     flat = pad(_pack(images.unbind(1)).flatten(1), (0, 1)).flatten()
     plane = torch.arange(batch, dtype=torch.int32, device=images.device)[:, None] * (area + 1)
@@ -138,11 +125,6 @@ def _replace_patches(images: Tensor, draws: Draws, change: Callable[[Window, Pat
         flat.scatter_(0, index.flatten().long(), new.flatten())
         flat.view(batch, -1)[:, area] = 0
     return _unpack(flat.view(batch, -1)[:, :area], channels).view(images.shape)
-
-
-def _draw_rectangles(images: Tensor, draws: Draws) -> Patches:
-    height, width = images.shape[-2:]
-    return draw_patches(draws, height + width, height, width, shortest=2, longest=LONGEST)
 
 
 _BITS = 16  # bits per packed channel: the sum of 100 values fits

@@ -128,12 +128,13 @@ def no_difference(count: int, device: torch.device) -> Difference:
 
 
 def mean_grey(images: Tensor) -> Tensor:
-    """Return the mean of all values of each image, 0..255."""
+    """Return the mean of all values of each image, 0..255: their exact sum, rounded and divided in float32."""
     kernels = kernels_for("difference", images) if images.dtype == torch.uint8 else None
     if kernels is not None:
         means: Tensor = kernels.mean_grey(images)
         return means
-    return images.flatten(1).sum(1, dtype=torch.float32) / images[0].numel()
+    rows = images.sum(3, dtype=torch.float32)  # of up to 2¹⁶ values, so that their sums are exact
+    return rows.sum((1, 2), dtype=torch.float64).to(torch.float32) / images[0].numel()
 
 
 def count_colours(images: Tensor) -> Tensor:

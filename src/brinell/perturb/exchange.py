@@ -10,7 +10,6 @@ from torch import Tensor
 
 from brinell.draws import Draws
 from brinell.kernels import kernels_for
-from brinell.perturb.exchange_on_host import replay
 from brinell.perturb.operator import Facts, step_operator
 from brinell.perturb.papers import SWINGLER_2022
 
@@ -77,12 +76,6 @@ def adjacent_exchange(images: Tensor, draws: Draws) -> Tensor:
     return _exchange(images, draws, _published_count(height, width, share=2), "published neighbours")
 
 
-def _exchange_on_host(image: Tensor, draws: Draws, count: int) -> Tensor:
-    """Return one image (C, H, W) after its copies: alone, because it fits into a core's cache, and a batch does not."""
-    targets, sources = (pixels[0].numpy() for pixels in _published_neighbours(draws, count, *image.shape[1:]))
-    return torch.from_numpy(replay(image.flatten(1).numpy(), targets, sources)).view(image.shape)
-
-
 @step_operator("adjacent_exchange", _exchange_facts(_ADJACENT, _twentieth), variant="paper")
 @step_operator("adjacent_exchange", _exchange_facts(_ADJACENT, _twentieth), variant="standard")
 def swap_neighbours(images: Tensor, draws: Draws) -> Tensor:
@@ -98,9 +91,6 @@ def _exchange(images: Tensor, draws: Draws, count: int, pairs: str, *, swap: boo
     if kernels := kernels_for("exchange", images):
         made: Tensor = kernels.exchange(images, draws.keys, count, pairs, swap=swap)
         return made
-    if images.device.type == "cpu" and pairs == "published neighbours":  # many for a CPU; fewer are faster in tensors
-        each = zip(images, draws.keys[:, None], strict=True)
-        return torch.stack([_exchange_on_host(image, Draws(key), count) for image, key in each])
     first, second = PAIRS[pairs](draws, count, *images.shape[-2:])
     return _replay(images, *(_both_ways(first, second) if swap else (first, second)))
 

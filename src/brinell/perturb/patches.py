@@ -32,10 +32,6 @@ class Patches:
         """Return the rectangles at indices (B, m) of each image."""
         return Patches(*(side.gather(1, index) for side in (self.top, self.left, self.height, self.width)))
 
-    def of(self, image: int) -> Patches:
-        """Return those of one image, (1, n)."""
-        return Patches(*(side[image : image + 1] for side in (self.top, self.left, self.height, self.width)))
-
 
 def draw_patches(draws: Draws, count: int, height: int, width: int, *, shortest: int, longest: int) -> Patches:
     """Draw rectangles with sides uniform in shortest..longest (at most the image's), uniformly inside the image."""

@@ -1,4 +1,4 @@
-"""Kernels that measure how far images are from clean ones, their mean grey value and their number of colours.
+"""Kernels that measure how far images are from clean ones, and their mean grey value.
 
 Images are summed in whole numbers, so that the order does not matter, and rounded as in `perturb.difference`.
 """
@@ -34,15 +34,15 @@ def _gaps(clean, changed, found):  # type: ignore[no-untyped-def]  # Numba infer
                     gap = uint8(max(old[at], new[at]) - min(old[at], new[at]))
                     differs[at] |= gap
                     largest = max(largest, gap)
-                    some += uint32(gap != 0)
-                    sums += uint32(gap)
-                    powers += uint32(gap) * uint32(gap)
+                    some = uint32(some + uint32(gap != 0))
+                    sums = uint32(sums + uint32(gap))
+                    powers = uint32(powers + uint32(gap) * uint32(gap))
                 values += some
                 total += sums
                 squares += powers
             touched = uint32(0)
             for at in range(size):
-                touched += uint32(differs[at] != 0)
+                touched = uint32(touched + uint32(differs[at] != 0))
             pixels += touched
         found[0, image], found[1, image], found[2, image] = pixels, values, total
         found[3, image], found[4, image] = squares, largest
@@ -56,3 +56,22 @@ def distances(clean: Tensor, changed: Tensor) -> Tensor:
     share, values = pixels.astype(np.float32) / np.float32(changed.shape[2:].numel()), changed[0].numel()
     l1, l2, mae, mse = total / 255, np.sqrt(squares) / 255, total / (255 * values), squares / (255**2 * values)
     return torch.from_numpy(np.array([share, l0, l1, l2, linf / 255, mae, mse], np.float32))
+
+
+@kernel
+def _sums(images, sums):  # type: ignore[no-untyped-def]
+    for image in range(len(images)):
+        values, total = images[image], int64(0)
+        for start in range(0, len(values), RUN):
+            part = uint32(0)
+            for at in range(start, min(start + RUN, len(values))):
+                part = uint32(part + uint32(values[at]))
+            total += part
+        sums[image] = total
+
+
+def mean_grey(images: Tensor) -> Tensor:
+    """Return the mean of all values of each image (N, C, H, W), uint8: their exact sum, rounded and divided in float32."""
+    sums = np.empty(len(images), np.int64)
+    _sums(images.contiguous().flatten(1).numpy(), sums)
+    return torch.from_numpy(sums.astype(np.float32) / np.float32(images[0].numel()))
