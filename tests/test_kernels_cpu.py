@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +15,15 @@ import pytest
 import torch
 from torch import Tensor
 
-import brinell.draws as drawing
-import brinell.models.preprocess as preprocessing
 import brinell.perturb.difference as measuring
 from brinell import kernels
 from brinell.draws import Draws, key
 from brinell.models.preprocess import Format, Preprocess
-from brinell.perturb import blur, exchange, occlusion
+from brinell.perturb import blur, colour, exchange, occlusion
+from brinell.perturb.levels import to_whole
+from brinell.perturb.property import PROPERTIES
+from brinell.perturb.warp import warp
+from brinell.perturb.weather import draw_plasma
 
 FOLDER = Path(kernels.__file__).parent
 SHARED = sorted(
@@ -32,9 +35,11 @@ SHAPES = [(2, 3, 224, 224), (2, 1, 9, 13), (3, 3, 1, 1), (1, 3, 300, 301), (2, 2
 @contextmanager
 def no_kernels() -> Iterator[None]:
     """Use tensor code."""
+    asking = [module for name, module in sys.modules.items() if name.startswith("brinell.") and name != kernels.__name__]
     with pytest.MonkeyPatch.context() as patch:
-        for module in (drawing, preprocessing, measuring, blur, exchange, occlusion):
-            patch.setattr(module, "kernels_for", lambda name, tensor: None)
+        for module in asking:
+            if hasattr(module, "kernels_for"):
+                patch.setattr(module, "kernels_for", lambda name, tensor: None)
         yield
 
 
@@ -125,13 +130,17 @@ CHANGES: dict[str, tuple[Callable[[Tensor, Draws], Tensor], int]] = {
     "swapped pixels": (exchange.swap_pixels, 1),
     "copied neighbours": (exchange.adjacent_exchange, 1),
     "swapped neighbours": (exchange.swap_neighbours, 1),
+    "faded to black": (lambda images, draws: colour.fade_black(images), 1),
+    "faded to white": (lambda images, draws: colour.fade_white(images), 1),
+    "faded to grey": (lambda images, draws: colour.fade_grey(images), 1),
+    "posterised": (lambda images, draws: colour.posterise(images, torch.tensor([1, 30, 77])), 1),
 }
 SIZES = [(1, 1), (1, 5), (2, 2), (3, 4), (8, 9), (33, 5), (40, 64), (224, 224)]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", CHANGES)
-def test_changes_of_one_place_after_the_other(name: str, size: tuple[int, int]) -> None:
+def test_operators(name: str, size: tuple[int, int]) -> None:
     change, least = CHANGES[name]
     if min(size) < least:
         pytest.skip(f"{name} have sides of at least {least} pixels")
@@ -142,6 +151,65 @@ def test_changes_of_one_place_after_the_other(name: str, size: tuple[int, int]) 
         made, plain = both(lambda images=images, draws=draws: change(images, draws))
         assert torch.equal(made, plain)
         assert torch.equal(images, before)
+
+
+def test_all_colours_fade_to_grey() -> None:
+    pytest.importorskip("numba")
+    for part in torch.arange(1 << 24).view(16, 1 << 10, 1 << 10):
+        images = torch.stack([part >> shift & 0xFF for shift in (16, 8, 0)]).to(torch.uint8)[None]
+        assert torch.equal(colour.fade_grey(images), colour._fade_colours(images))
+
+
+@pytest.mark.parametrize("size", [(8, 8), (9, 13), (40, 64)], ids=str)
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_properties(name: str, size: tuple[int, int]) -> None:
+    """In whole grey levels and not, of grey and of colour images; more of them than are changed at once."""
+    found, ids = PROPERTIES[name], torch.arange(10)
+    for channels, whole in ((1, True), (3, True), (3, False)):
+        images = grey_levels((10, channels, *size), channels)
+        track = found.tracks(*size)[0]
+        severities = track[torch.linspace(0, len(track) - 1, 10).long()].to(torch.float64)
+        severities[3] = 0
+        change = found.rounded() if whole else found
+        made, plain = both(lambda given=(images, severities, change): given[2].apply(*given[:2], seed=1, ids=ids))
+        assert made.dtype == plain.dtype
+        assert torch.equal(made, plain)
+
+
+MATRICES = {
+    "still": torch.eye(3),
+    "half a pixel": torch.tensor([[1, 0, 0.5], [0, 1, -0.5], [0, 0, 1]]),
+    "rotated": torch.tensor([[0.6, -0.8, 3], [0.8, 0.6, -2.3], [0, 0, 1]]),
+    "enlarged": torch.tensor([[3.3, 0, -9], [0, 2.9, -8], [0, 0, 1]]),
+    "far away": torch.tensor([[1, 0, 1e9], [0, 1, -1e9], [0, 0, 1]]),
+    "a projection": torch.tensor([[0.9, 0.1, 2], [0, 1.1, 1], [0.02, -0.015, 1]]),
+    "partly behind the camera": torch.tensor([[1, 0, 0], [0, 1, 0], [0.2, 0.1, -1.5]]),
+}
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("name", MATRICES)
+def test_warps(name: str, channels: int) -> None:
+    for size in ((1, 1), (5, 9), (31, 64)):
+        images = grey_levels((2, channels, *size), 0)
+        images[1] = 255
+        matrices = MATRICES[name].to(torch.float64).expand(2, 3, 3)
+        made, plain = both(lambda given=(images, matrices): warp(*given))
+        assert torch.equal(made, plain)
+
+
+@pytest.mark.parametrize("octaves", [1, 2, 5, 8])
+def test_plasmas(octaves: int) -> None:
+    images, ratio = torch.zeros(3, 1, 2**octaves, 2**octaves), torch.tensor([0.2, 0.5, 1], dtype=torch.float64)
+    draws = Draws.of(key(0, "plasma"), torch.arange(3), 0)
+    made, plain = both(lambda: draw_plasma(draws, images, ratio))
+    assert torch.equal(made, plain)
+
+
+def test_whole_levels() -> None:
+    levels = torch.cat([torch.arange(-2, 258, 0.125), torch.tensor([-1e9, 1e9, 0.49999997, 254.5, 255.5])])
+    made, plain = both(lambda: to_whole(levels.clone()))
+    assert torch.equal(made, plain)
 
 
 @pytest.mark.parametrize("pairs", exchange.PAIRS)

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from brinell import draws
-from brinell.perturb import colour, weather
+from brinell.perturb import colour, smear, weather
 from brinell.perturb.corruptions import blur, elastic
 from brinell.perturb.corruptions.shifts import add_many, add_shifted, cut
 from brinell.resizing.resample import resize
@@ -119,3 +119,29 @@ def test_a_box_resize_by_rows_is_pillows(target: tuple[int, int]) -> None:
         picture = Image.fromarray(image.permute(1, 2, 0).numpy())
         picture = picture.resize((target[1], 20), Image.Resampling.BOX).resize(target[::-1], Image.Resampling.BOX)
         assert np.array_equal(made.permute(1, 2, 0).numpy(), np.asarray(picture))
+
+
+@pytest.mark.parametrize("size", [(2, 3), (12, 15), (40, 64)])
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_lines_are_averaged_by_opencv_as_in_tensors(axis: int, size: tuple[int, int]) -> None:
+    images, length = grey_levels(4, 3, *size).to(torch.float32), torch.tensor([1.0, 2.0, 3.0, min(size)])
+    reach = int(length.max()) // 2
+    first = -(length // 2)[:, None]
+    offsets = torch.arange(-reach, reach + 1)
+    weights = (offsets >= first) & (offsets < first + length[:, None])
+    matrix = smear._fold_border(weights.to(torch.float32), size[axis], edge_twice=False)[:, None]
+    plain = images @ matrix.mT if axis == -1 else matrix @ images
+    assert torch.equal(smear._line_sums_by_opencv(images, length, axis), plain)
+
+
+@pytest.mark.parametrize("size", [(2, 3), (12, 15), (40, 64)])
+@pytest.mark.parametrize("sigma", [(0.3, 0.5), (0.0, 2.2), (7.9, 8.0)])
+def test_a_gaussian_blur_by_opencv_is_that_by_matrices(
+    sigma: tuple[float, float], size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of borders that are reflected several times, too."""
+    severities = torch.tensor(sigma, dtype=torch.float64)[:, None] / (0.2 * max(size))
+    images = grey_levels(2, 3, *size).to(torch.float32)
+    short = smear.gaussian_blur(images.clone(), severities)
+    monkeypatch.setattr(smear, "_SHORT", 0)
+    assert torch.equal(short, smear.gaussian_blur(images.clone(), severities))

@@ -182,7 +182,11 @@ class Model:
         """
         with torch.inference_mode():
             batches = inputs.tensor_split(-(-len(inputs) // most))
-            scores = [self.forward(self.preprocess.normalise(batch)) for batch in batches]
+            images = torch.empty(batches[0].shape)  # for one after the other: new memory would be slow
+            scores = []
+            for batch in batches:
+                own = self.preprocess.normalise(batch, out=images[: len(batch)])
+                scores.append(self.forward(own).clone())  # it may be a view of the images
             return self._probabilities(torch.cat(scores), len(inputs))
 
     def _probabilities(self, raw: Tensor, count: int) -> Tensor:

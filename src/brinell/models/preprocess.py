@@ -144,14 +144,18 @@ class Preprocess:
         shift[:2, 2] = torch.tensor([left - (wide - 1) / 2, top - (tall - 1) / 2])
         return shift.inverse() @ matrices @ shift
 
-    def normalise(self, inputs: Tensor, form: Format = PLAIN) -> Tensor:
-        """Return model inputs (N, C, H, W), uint8 or float in 0..255, as normalised images, computed in float32."""
+    def normalise(self, inputs: Tensor, form: Format = PLAIN, *, out: Tensor | None = None) -> Tensor:
+        """Return model inputs (N, C, H, W), uint8 or float in 0..255, as normalised images, computed in float32.
+
+        They may be written to `out`, which has their shape and format.
+        """
         scale, shift = _scale_and_shift(self.mean, self.std, inputs.device)
         kernels = kernels_for("normalise", inputs) if inputs.dtype == torch.uint8 else None
         if kernels is not None:
-            images = torch.empty(inputs.shape, dtype=form.dtype, device=inputs.device, memory_format=form.memory)
-            kernels.normalise(inputs, images, scale, shift, bgr=self.bgr)
-            return images
+            if out is None:
+                out = torch.empty(inputs.shape, dtype=form.dtype, device=inputs.device, memory_format=form.memory)
+            kernels.normalise(inputs, out, scale, shift, bgr=self.bgr)
+            return out
         if inputs.requires_grad or inputs.device.type != "cpu":
             return form.convert(self._swap(inputs * scale + shift))
         return form.convert(self._swap(inputs.to(torch.float32, copy=True).mul_(scale).add_(shift)))

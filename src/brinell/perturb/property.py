@@ -45,6 +45,7 @@ from brinell.resizing.resample import to_device
 from brinell.units import format_amount
 
 NEARLY = 1e-9  # so that 29/50 of 50 pixels is 29 pixels and not 28.999…
+AT_ONCE = 8  # images that a CPU changes at a time: in floats, more would need new memory every time
 EXAMPLE_SEVERITIES = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 Category = Literal["luminance", "spatial", "blur", "noise", "weather", "digital"]
 # severities (K, P), height and width to natural values (K,)
@@ -219,6 +220,14 @@ class Property(ChangeDefaults):
         `ids` (int64 (B,), on the images' device) name the draws; `fields` (int64 (B,), on the host) select the random field
         of each image (default: 0).
         """
+        if images.device.type == "cpu" and len(images) > AT_ONCE:
+            parts = [slice(start, start + AT_ONCE) for start in range(0, len(images), AT_ONCE)]
+            own = [None if fields is None else fields[part] for part in parts]
+            changes = [
+                self.apply(images[part], severities[part], seed=seed, ids=ids[part], fields=some)
+                for part, some in zip(parts, own, strict=True)
+            ]
+            return torch.cat(changes)
         if self.kind is PropertyKind.MOTION:
             changed = warp(images, self.function(severities, *images.shape[2:]))
         else:

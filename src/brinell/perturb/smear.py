@@ -2,11 +2,13 @@
 
 A blur along an axis is a product with one matrix (n, n) per image, which includes the reflected border. Matrices and grey
 levels are whole numbers with sums below 2²⁴, so products are exact in float32 and the same for every batch and device.
-Where there are Triton kernels, they are products of bytes.
+Where there are Triton kernels, they are products of bytes. On a CPU, OpenCV averages along lines and sums up few weights.
 """
 
 from __future__ import annotations
 
+import cv2
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +21,7 @@ from brinell.resizing.resample import to_device
 _FIRST, _SECOND = 16, 12  # bits of the weights in the two passes of a Gaussian blur
 _SIGMA = 0.2  # of the longer side, at severity 1
 _TRUNCATE = 4  # a Gaussian ends after this many standard deviations
+_SHORT = 32  # reach up to which OpenCV sums up weights faster than a product with a matrix on a CPU
 _BLOCK = 32  # rows or columns computed at once on a CPU, where the weights reach few others
 
 
@@ -59,11 +62,22 @@ def motion_blur_as_written(images: Tensor, severities: Tensor) -> Tensor:
 
 def _line_mean(images: Tensor, length: Tensor, axis: int) -> Tensor:
     """Return the mean of `length` (B,) pixels along an axis, starting length//2 before each pixel."""
+    if images.device.type == "cpu":
+        return _line_sums_by_opencv(images, length, axis).div_(per_image(length, images))
     reach = int(length.max()) // 2
     offsets = torch.arange(-reach, reach + 1)
     first = -(length // 2)[:, None]
     weights = (offsets >= first) & (offsets < first + length[:, None])
     return _weighted_sums(images, weights, axis, edge_twice=False).div_(per_image(length, images))
+
+
+def _line_sums_by_opencv(images: Tensor, length: Tensor, axis: int) -> Tensor:
+    made = torch.empty_like(images, memory_format=torch.contiguous_format)
+    for planes, targets, pixels in zip(images.numpy(), made.numpy(), length.int().tolist(), strict=True):
+        size, anchor = ((pixels, 1), (pixels // 2, 0)) if axis == -1 else ((1, pixels), (0, pixels // 2))
+        for plane, target in zip(planes, targets, strict=True):
+            cv2.boxFilter(plane, -1, size, target, anchor, normalize=False, borderType=cv2.BORDER_REFLECT_101)
+    return made
 
 
 def _sigma(severities: Tensor, height: int, width: int) -> Tensor:
@@ -122,6 +136,8 @@ def _weighted_sums(
         most = 2 * int(weights.max()) * -(-weights.shape[1] // circle.shape[1])
         sums: Tensor = kernels.weighted_sums(images, circle, axis, reach=reach, bits=(depth, most.bit_length()), unit=unit)
         return sums
+    if images.device.type == "cpu" and reach <= _SHORT:
+        return _sums_by_opencv(images, weights * unit, axis, edge_twice)
     matrix = _fold_border(weights.to(images.device, torch.float32), side, edge_twice)
     # one large product is faster on an accelerator
     size = _BLOCK if reach < side // 3 and images.device.type == "cpu" else side
@@ -135,6 +151,17 @@ def _weighted_sums(
             parts.append(exact_product(block[:, None], source))
     found = parts[0] if len(parts) == 1 else torch.cat(parts, axis)
     return found if unit == 1 else found.mul_(unit)
+
+
+def _sums_by_opencv(images: Tensor, weights: Tensor, axis: int, edge_twice: bool) -> Tensor:
+    border = cv2.BORDER_REFLECT if edge_twice else cv2.BORDER_REFLECT_101
+    made = torch.empty_like(images, memory_format=torch.contiguous_format)
+    one = np.ones(1, np.float32)
+    for planes, targets, own in zip(images.numpy(), made.numpy(), weights.to(torch.float32).numpy(), strict=True):
+        across, down = (own, one) if axis == -1 else (one, own)
+        for plane, target in zip(planes, targets, strict=True):
+            cv2.sepFilter2D(plane, -1, across, down, dst=target, borderType=border)
+    return made
 
 
 def _circle(weights: Tensor, side: int, edge_twice: bool) -> Tensor:

@@ -61,10 +61,10 @@ def distances(clean: Tensor, changed: Tensor) -> Tensor:
 @kernel
 def _sums(images, sums):  # type: ignore[no-untyped-def]
     for image in range(len(images)):
-        values, total = images[image], int64(0)
-        for start in range(0, len(values), RUN):
-            part = uint32(0)
-            for at in range(start, min(start + RUN, len(values))):
+        total = int64(0)
+        for start in range(0, images.shape[1], RUN):
+            values, part = images[image, start : start + RUN], uint32(0)
+            for at in range(len(values)):
                 part = uint32(part + uint32(values[at]))
             total += part
         sums[image] = total

@@ -1,0 +1,93 @@
+"""Projective warps of images: a row at a time, with up to four channels of a pixel in one word."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, float64, int32, uint64
+from torch import Tensor, from_numpy
+
+from brinell.kernels.cpu.compiled import kernel
+
+PARTS, BITS = 256, 8  # of a pixel
+FRAME = 2  # black pixels around an image, which positions outside of it point to
+LANES = 4  # channels in a word: 16 bits hold a grey level times PARTS
+EVEN = uint64(0x0000FFFF0000FFFF)
+WHOLE = 6755399441055744.0  # a sum from 2**52 on has no fraction: it is rounded half to even
+
+
+@kernel
+def _pack(image, words, height, width):  # type: ignore[no-untyped-def]  # Numba infers types
+    """Write the channels of an image (C, H·W) to the middle of framed words."""
+    across = width + 2 * FRAME
+    for row in range(height):
+        start = (row + FRAME) * across + FRAME
+        target = words[start : start + width]
+        target[:] = 0
+        for channel in range(len(image)):
+            source = image[channel, row * width : (row + 1) * width]
+            for at in range(width):
+                target[at] |= uint64(source[at]) << uint64(16 * channel)
+
+
+@kernel
+def _find_sources(back, y, flat, columns, rows, height, width):  # type: ignore[no-untyped-def]
+    """Write where the pixels of a row come from, in parts of a pixel, as `source_positions` adds them up."""
+    low, right, bottom = float64(-FRAME * PARTS), float64(width * PARTS), float64(height * PARTS)
+    down_x, down_y = back[0, 1] * y + back[0, 2], back[1, 1] * y + back[1, 2]
+    down_z = back[2, 1] * y + back[2, 2]
+    for x in range(len(columns)):
+        column, row = back[0, 0] * x + down_x, back[1, 0] * x + down_y
+        if not flat:
+            depth = (back[2, 0] * x + down_z) / PARTS
+            ahead = depth > 0
+            depth = depth if ahead else 1.0
+            column, row = (column / depth if ahead else low), (row / depth if ahead else low)
+        columns[x] = int32((min(max(column, low), right) + WHOLE) - WHOLE)
+        rows[x] = int32((min(max(row, low), bottom) + WHOLE) - WHOLE)
+
+
+@kernel
+def _blend_row(words, columns, rows, across, made):  # type: ignore[no-untyped-def]
+    """Write the weighted sums of the four pixels around each source, (C, W)."""
+    parts, frame, one = uint64(PARTS), FRAME * PARTS, uint64(1)
+    for x in range(len(columns)):
+        column, row = uint64(columns[x] + frame), uint64(rows[x] + frame)
+        along, down = column & uint64(PARTS - 1), row & uint64(PARTS - 1)
+        first = (row >> uint64(BITS)) * across + (column >> uint64(BITS))
+        below = first + across
+        upper = words[first] * (parts - along) + words[first + one] * along
+        lower = words[below] * (parts - along) + words[below + one] * along
+        even = (upper & EVEN) * (parts - down) + (lower & EVEN) * down
+        odd = ((upper >> uint64(16)) & EVEN) * (parts - down) + ((lower >> uint64(16)) & EVEN) * down
+        for channel in range(len(made)):
+            both = odd if channel & 1 else even
+            total = int32(both >> uint64(32) if channel & 2 else both & uint64(0xFFFFFFFF))
+            made[channel, x] = float32(total) * float32(1.0 / (PARTS * PARTS))
+
+
+@kernel
+def _warp(images, back, flat, made, height, width):  # type: ignore[no-untyped-def]
+    across = width + 2 * FRAME
+    words = np.zeros(across * (height + 2 * FRAME), np.uint64)
+    columns, rows = np.empty(width, np.int32), np.empty(width, np.int32)
+    for image in range(len(images)):
+        for channel in range(0, images.shape[1], LANES):
+            own = images[image, channel : channel + LANES]
+            _pack(own, words, height, width)
+            for y in range(height):
+                _find_sources(back[image], float64(y), flat, columns, rows, height, width)
+                target = made[image, channel : channel + LANES, y * width : (y + 1) * width]
+                _blend_row(words, columns, rows, uint64(across), target)
+
+
+def warp(images: Tensor, back: Tensor, *, flat: bool, parts: int) -> Tensor:
+    """Return uint8 images (B, C, H, W) interpolated between pixels, black outside, as float32.
+
+    `back`, float64 (B, 3, 3), maps a pixel's (x, y, 1) to its source, in `parts` of a pixel; it is affine if `flat`.
+    """
+    assert parts == PARTS
+    height, width = images.shape[2:]
+    given = images.contiguous().flatten(2).numpy()
+    made = np.empty(given.shape, np.float32)
+    _warp(given, back.numpy(), flat, made, height, width)
+    return from_numpy(made).view(images.shape)
