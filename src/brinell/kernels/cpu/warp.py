@@ -47,29 +47,39 @@ def _find_sources(back, y, flat, columns, rows, height, width):  # type: ignore[
 
 
 @kernel
-def _blend_row(words, columns, rows, across, made):  # type: ignore[no-untyped-def]
-    """Write the weighted sums of the four pixels around each source, (C, W)."""
-    parts, frame, one = uint64(PARTS), FRAME * PARTS, uint64(1)
+def _between(first, second, part):  # type: ignore[no-untyped-def]
+    """Return first·(PARTS - part) + second·part, in all lanes: what is borrowed from the next lane is given back."""
+    return (first << uint64(BITS)) + (second - first) * part
+
+
+@kernel
+def _blend_row(words, columns, rows, across, sums):  # type: ignore[no-untyped-def]
+    """Write the weighted sums of the four pixels around each source, (2, W): 32 bits each for channels 0, 2 and 1, 3."""
+    frame, one, part = FRAME * PARTS, uint64(1), uint64(PARTS - 1)
     for x in range(len(columns)):
         column, row = uint64(columns[x] + frame), uint64(rows[x] + frame)
-        along, down = column & uint64(PARTS - 1), row & uint64(PARTS - 1)
         first = (row >> uint64(BITS)) * across + (column >> uint64(BITS))
         below = first + across
-        upper = words[first] * (parts - along) + words[first + one] * along
-        lower = words[below] * (parts - along) + words[below + one] * along
-        even = (upper & EVEN) * (parts - down) + (lower & EVEN) * down
-        odd = ((upper >> uint64(16)) & EVEN) * (parts - down) + ((lower >> uint64(16)) & EVEN) * down
-        for channel in range(len(made)):
-            both = odd if channel & 1 else even
-            total = int32(both >> uint64(32) if channel & 2 else both & uint64(0xFFFFFFFF))
-            made[channel, x] = float32(total) * float32(1.0 / (PARTS * PARTS))
+        upper = _between(words[first], words[first + one], column & part)
+        lower = _between(words[below], words[below + one], column & part)
+        sums[0, x] = _between(upper & EVEN, lower & EVEN, row & part)
+        sums[1, x] = _between((upper >> uint64(16)) & EVEN, (lower >> uint64(16)) & EVEN, row & part)
+
+
+@kernel
+def _unpack(sums, made):  # type: ignore[no-untyped-def]
+    """Write weighted sums as the grey levels of a row, (C, W)."""
+    for channel in range(len(made)):
+        source, target, shift = sums[channel & 1], made[channel], uint64(16 * (channel & 2))
+        for x in range(len(target)):
+            target[x] = float32(int32((source[x] >> shift) & uint64(0xFFFFFFFF))) * float32(1.0 / (PARTS * PARTS))
 
 
 @kernel
 def _warp(images, back, flat, made, height, width):  # type: ignore[no-untyped-def]
     across = width + 2 * FRAME
     words = np.zeros(across * (height + 2 * FRAME), np.uint64)
-    columns, rows = np.empty(width, np.int32), np.empty(width, np.int32)
+    columns, rows, sums = np.empty(width, np.int32), np.empty(width, np.int32), np.empty((2, width), np.uint64)
     for image in range(len(images)):
         for channel in range(0, images.shape[1], LANES):
             own = images[image, channel : channel + LANES]
@@ -77,7 +87,8 @@ def _warp(images, back, flat, made, height, width):  # type: ignore[no-untyped-d
             for y in range(height):
                 _find_sources(back[image], float64(y), flat, columns, rows, height, width)
                 target = made[image, channel : channel + LANES, y * width : (y + 1) * width]
-                _blend_row(words, columns, rows, uint64(across), target)
+                _blend_row(words, columns, rows, uint64(across), sums)
+                _unpack(sums, target)
 
 
 def warp(images: Tensor, back: Tensor, *, flat: bool, parts: int) -> Tensor:
