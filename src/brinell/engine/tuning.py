@@ -14,7 +14,7 @@ SMALLEST = {"cpu": 2, "cuda": 32}
 LARGEST = {"cpu": 32, "cuda": 1024}
 SHARD = {"cpu": 128, "cuda": 4096}
 GAIN = 1.05  # least speed-up that justifies a larger batch
-SECONDS = 0.5  # measuring time per batch size on a CPU, whose cores others use, too
+SECONDS = 0.25  # measuring time per batch size on a CPU, whose cores others use, too
 STEADY_SECONDS = 0.1  # the same on an accelerator
 
 
