@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 import brinell
+from benchmarks.accelerator import bare_model
+from benchmarks.end_to_end import per_second
 from brinell.config.execution import Execution
 from brinell.criteria.criterion import find_criterion
 from brinell.engine.evaluator import Evaluator
@@ -30,10 +33,12 @@ from brinell.lenses.outcomes import BROKEN
 from brinell.models.compile_choice import expecting
 from brinell.models.device import select_device
 from brinell.models.model import Model
+from brinell.models.modules import tf32
 from brinell.motion.groups import GROUPS
 from brinell.perturb.motion import Motion
 
 IMAGES = 64
+BATCH = 128  # of the network alone on an accelerator
 PASSES = 1100  # per image, of all that is measured on an accelerator: a run would know as much of itself
 RESULTS = Path(__file__).parent / "results" / "geometry_accelerator.json"
 # seconds per image in the paper (ManiFool, CVPR 2018), by ManiFool and by Manitest
@@ -115,6 +120,7 @@ def measure_on_accelerator(execution: Execution, images: int, block: int, budget
     name = torch.cuda.get_device_name(0) if model.device.type == "cuda" else model.device.type
     found: dict[str, Any] = {"device": name, "precision": execution.precision, "block": block}
     found["runtime"] = model.facts["runtime"]
+    found["bare"], found["gradients"] = per_second(bare_model(model, BATCH), 2.0), per_second(_bare_gradient(model), 2.0)
     search(model, pictures[:2], "similarity", "manifool", max_steps=2)  # warms up
     print(f"ready after {time.perf_counter() - began:.1f} s", flush=True)
     searches = [(group, method) for group in ("similarity", "affine") for method in ("manifool", "random")]
@@ -133,6 +139,22 @@ def measure_on_accelerator(execution: Execution, images: int, block: int, budget
             RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(f"{group} {method}: {done} images in {took:.1f} s, {found[f'{group} {method}']}", flush=True)
     return found
+
+
+def _bare_gradient(model: Model) -> Callable[[], int]:
+    """Return a function that computes the gradients of a batch's scores, with the network's forward passes alone."""
+    pre, network = model.preprocess, model.differentiable
+    assert network is not None
+    images = torch.full((BATCH, pre.channels, pre.height, pre.width), 0.5, device=model.device)
+
+    def query() -> int:
+        pixels = images.detach().requires_grad_()
+        with tf32(model.facts.get("precision") == "tf32"):
+            torch.autograd.grad(network(pixels).sum(), pixels)[0][0, 0, 0, 0].item()  # waits for the device
+        return BATCH
+
+    query()
+    return query
 
 
 def _pictures(count: int) -> Tensor:

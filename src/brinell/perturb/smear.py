@@ -62,7 +62,7 @@ def motion_blur_as_written(images: Tensor, severities: Tensor) -> Tensor:
 
 def _line_mean(images: Tensor, length: Tensor, axis: int) -> Tensor:
     """Return the mean of `length` (B,) pixels along an axis, starting length//2 before each pixel."""
-    if images.device.type == "cpu":
+    if kernels_for("smear", images) is None and images.device.type == "cpu":
         return _line_sums_by_opencv(images, length, axis).div_(per_image(length, images))
     reach = int(length.max()) // 2
     offsets = torch.arange(-reach, reach + 1)
