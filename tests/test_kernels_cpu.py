@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import importlib.util
 import inspect
 import sys
@@ -11,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -122,10 +123,10 @@ def test_mean_grey_values(shape: tuple[int, ...]) -> None:
 
 # operators that have a kernel of their own, and the smallest side that they take
 CHANGES: dict[str, tuple[Callable[[Tensor, Draws], Tensor], int]] = {
-    "blurred rectangles": (blur.local_blur, 2),
-    "averaged rectangles": (blur.local_blur_as_written, 2),
-    "boxes": (occlusion.boxes, 2),
-    "boxes as written": (occlusion.boxes_as_written, 2),
+    "blurred rectangles": (blur.local_blur, 1),
+    "averaged rectangles": (blur.local_blur_as_written, 1),
+    "boxes": (occlusion.boxes, 1),
+    "boxes as written": (occlusion.boxes_as_written, 1),
     "copied pixels": (exchange.pixel_exchange, 1),
     "swapped pixels": (exchange.swap_pixels, 1),
     "copied neighbours": (exchange.adjacent_exchange, 1),
@@ -266,22 +267,79 @@ def test_a_device_without_kernels_and_a_module_without_kernels_for_it() -> None:
 
 def test_without_numba_there_are_no_kernels_for_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert not kernels.numba_is_installed.__wrapped__()
+    assert not kernels.numba_works.__wrapped__()
 
 
 def test_numba_that_cannot_be_imported_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plain = builtins.__import__
+    def refuse(name: str) -> Any:
+        raise ImportError("Numba needs NumPy 2.4 or less. Got NumPy 9.0.\nmore")
 
-    def refuse(name: str, *others: Any) -> Any:
-        if name == "numba":
-            raise ImportError("Numba needs NumPy 2.4 or less. Got NumPy 9.0.\nmore")
-        return plain(name, *others)
-
-    monkeypatch.setattr(kernels.importlib, "import_module", lambda name: refuse(name))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(kernels.importlib, "import_module", refuse)
     caplog.set_level("INFO")
-    assert not kernels.numba_is_installed.__wrapped__()
-    assert "No kernels for the CPU: Numba needs NumPy 2.4 or less" in caplog.text
+    assert not kernels._works.__wrapped__("cpu", torch.device("cpu"))
+    assert "No kernels on cpu: Numba needs NumPy 2.4 or less" in caplog.text
     assert "more" not in caplog.text
+
+
+def test_numba_that_does_not_compile_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    numba = pytest.importorskip("numba")
+    assert kernels._works.__wrapped__("cpu", torch.device("cpu"))
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    assert not kernels._works.__wrapped__("cpu", torch.device("cpu"))
+
+
+def add_three(values: Any) -> None:
+    values[0] += 3
+
+
+def test_kernels_without_a_folder_for_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    caching = importlib.import_module("numba.core.caching")
+
+    def refuse(self: object) -> None:
+        raise OSError("read-only")
+
+    monkeypatch.setattr(caching._CacheLocator, "ensure_cache_path", refuse)
+    values = np.zeros(1)
+    importlib.import_module("brinell.kernels.cpu.compiled").kernel(add_three)(values)
+    assert values[0] == 3
+
+
+def test_machine_code_that_is_damaged_or_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numba = pytest.importorskip("numba")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    compiled = importlib.import_module("brinell.kernels.cpu.compiled")
+    values = np.zeros(1)
+    compiled.kernel(add_three)(values)
+    stored = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert any("-" + compiled._digest() in file.name for file in stored)
+    for file in stored:
+        file.write_bytes(b"")
+    compiled.kernel(add_three)(values)
+    for file in stored:
+        file.unlink()
+        file.mkdir()  # nothing can be written in its place
+    compiled.kernel(add_three)(values)
+    assert values[0] == 9
+
+
+def test_severities_and_levels_out_of_range_stay_inside_the_image() -> None:
+    """Numba checks no bounds."""
+    images = grey_levels((2, 3, 40, 64), 0)
+    found = PROPERTIES["snow:dsn2020"]
+    severities = torch.tensor([[1.01], [1000.0]], dtype=torch.float64)
+    made, plain = both(lambda: found.apply(images, severities, seed=0, ids=torch.arange(2)))
+    assert torch.equal(made, plain)
+    assert torch.equal(
+        colour.posterise(images, torch.tensor([-(10**8), 10**8])), colour.posterise(images, torch.tensor([0, 30]))
+    )
+    tiny = torch.diag(torch.tensor([1e-307, 1e-307, 1], dtype=torch.float64)).expand(2, 3, 3)
+    assert warp(images, tiny).shape == images.shape
+
+
+@pytest.mark.parametrize("channels", [2, 4])
+def test_images_of_other_channels_do_not_fade_to_grey(channels: int) -> None:
+    with pytest.raises((cv2.error, ValueError, RuntimeError)):
+        colour.fade_grey(grey_levels((1, channels, 4, 4), 0))

@@ -68,7 +68,8 @@ def test_the_pre_commit_example_runs_commands_that_exist() -> None:
 def test_the_lowest_versions_are_the_lower_bounds() -> None:
     """What `make lowest` tests with is what pyproject.toml promises; nothing has an upper bound."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = [Requirement(text) for text in (*project["dependencies"], *project["optional-dependencies"]["onnx"])]
+    extras = project["optional-dependencies"]
+    needed = [Requirement(text) for text in (*project["dependencies"], *extras["numba"], *extras["onnx"])]
     assert {one.operator for requirement in needed for one in requirement.specifier} == {">="}
     lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
     pinned = dict(line.split("==") for line in lines if not line.startswith("#"))

@@ -1,8 +1,8 @@
 """What tensor code does in many steps, in one pass: Triton kernels for CUDA devices (`cuda/`), Numba kernels for CPUs
-(`cpu/`). Both give the bits of the tensor code (but for lengths of paths, whose sums are rounded).
+(`cpu/`). Both reproduce the tensor code bit for bit, except for the lengths of paths, whose sums are rounded differently.
 
-A module belongs to the module of tensor code that asks `kernels_for` for it, and that works without it. A module of both
-folders has the same functions in both.
+Each module of kernels serves one module of tensor code, which asks for it by `kernels_for` and also works without it. A
+module that exists in both folders has the same functions in both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEAST = (8, 0)  # compute capability; tensor code serves older GPUs, and those o
 def kernels_for(name: str, tensor: Tensor) -> ModuleType | None:
     """Return a module of kernels for tensors like this one; None where there is none that works on their device."""
     if tensor.is_cuda:
-        return _module(f"cuda.{name}") if _compiles_for(tensor.device) else None
+        return _module(f"cuda.{name}") if _works("cuda", tensor.device) else None
     return _host_module(name) if tensor.device.type == "cpu" else None
 
 
@@ -34,34 +34,35 @@ def _module(name: str) -> ModuleType:
 
 @cache
 def _host_module(name: str) -> ModuleType | None:
-    """Return a module of kernels for CPUs, if there is one and Numba is installed."""
+    """Return a module of kernels for CPUs, if there is one and Numba works."""
     there = importlib.util.find_spec(f"brinell.kernels.cpu.{name}") is not None
-    return _module(f"cpu.{name}") if there and numba_is_installed() else None
+    return _module(f"cpu.{name}") if there and numba_works() else None
 
 
 @cache
-def numba_is_installed() -> bool:
-    """Return whether Numba can be imported, and say why not if it is there."""
-    if importlib.util.find_spec("numba") is None:
-        return False
-    try:
-        importlib.import_module("numba")
-    except Exception as error:  # it refuses versions of NumPy that it doesn't know
-        LOG.info("No kernels for the CPU: %s", (str(error).strip() or type(error).__name__).splitlines()[0])
-        return False
-    return True
+def numba_works() -> bool:
+    """Return whether Numba is installed, compiles and runs a kernel; if it is installed and does not, say why."""
+    return importlib.util.find_spec("numba") is not None and _works("cpu", torch.device("cpu"))
 
 
 @cache
-def _compiles_for(device: torch.device) -> bool:
-    """Return whether Triton compiles and runs a kernel on a device, and say why not."""
+def _works(folder: str, device: torch.device) -> bool:
+    """Return whether a kernel is compiled and runs on a device, and say why not."""
     try:
-        if torch.version.hip is not None or torch.cuda.get_device_capability(device) < LEAST:
-            raise RuntimeError(f"kernels need an NVIDIA GPU of compute capability {LEAST[0]}.{LEAST[1]} or newer")
-        probe = _module("cuda.probe")
+        _require(folder, device)
+        probe = _module(f"{folder}.probe")
         count = torch.zeros(1, dtype=torch.int32, device=device)
         probe.add_one(count)
         return int(count) == 1
-    except Exception as error:  # no Triton, no C compiler for it, or a device that is too old
-        LOG.info("No Triton kernels on %s: %s", device, (str(error).strip() or type(error).__name__).splitlines()[0])
+    except Exception as error:  # no Triton, no C compiler for it, a device that is too old, or a NumPy too new for Numba
+        LOG.info("No kernels on %s: %s", device, (str(error).strip() or type(error).__name__).splitlines()[0])
         return False
+
+
+def _require(folder: str, device: torch.device) -> None:
+    """Raise if a device is not one that kernels are for."""
+    if folder == "cpu":
+        if importlib.import_module("numba").config.DISABLE_JIT:
+            raise RuntimeError("NUMBA_DISABLE_JIT is set")
+    elif torch.version.hip is not None or torch.cuda.get_device_capability(device) < LEAST:
+        raise RuntimeError(f"kernels need an NVIDIA GPU of compute capability {LEAST[0]}.{LEAST[1]} or newer")

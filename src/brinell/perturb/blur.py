@@ -65,6 +65,8 @@ _LOCAL = Facts("local blur", "blurred boxes", lambda level, h, w: level * (w + h
 @step_operator("local_blur", _LOCAL)
 def local_blur(images: Tensor, draws: Draws) -> Tensor:
     """Blur w + h more rectangles with sides of 2 to 10 pixels, each with a 5×5 box filter within its own border."""
+    if min(images.shape[-2:]) < 2:
+        return images.clone()
     if kernels := kernels_for("patches", images):
         made: Tensor = kernels.blur_patches(images, draws.keys, sum(images.shape[-2:]), mean=False)
         return made
@@ -79,6 +81,8 @@ def local_blur(images: Tensor, draws: Draws) -> Tensor:
 @step_operator("local_blur", _LOCAL, variant="paper")
 def local_blur_as_written(images: Tensor, draws: Draws) -> Tensor:
     """Replace w + h more rectangles with sides of 2 to 10 pixels by their mean colour."""
+    if min(images.shape[-2:]) < 2:
+        return images.clone()
     if kernels := kernels_for("patches", images):
         made: Tensor = kernels.blur_patches(images, draws.keys, sum(images.shape[-2:]), mean=True)
         return made

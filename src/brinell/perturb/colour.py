@@ -96,7 +96,7 @@ def fade_grey(images: Tensor) -> Tensor:
     """
     if images.shape[1] == 1:
         return images.clone()
-    if (kernels := kernels_for("colour", images)) is not None:
+    if images.shape[1] == 3 and (kernels := kernels_for("colour", images)) is not None:
         made: Tensor = kernels.fade_grey(images, _hsv_tables(images.device).in_order())
         return made
     if images.device.type != "cpu":

@@ -39,7 +39,7 @@ def fade_grey(images: Tensor, tables: tuple[Tensor, ...]) -> Tensor:
 @kernel
 def _look_up(images, made, tables, rows):  # type: ignore[no-untyped-def]
     for image in range(len(images)):
-        values, target, table = images[image], made[image], tables[min(rows[image], len(tables) - 1)]
+        values, target, table = images[image], made[image], tables[max(0, min(rows[image], len(tables) - 1))]
         for at in range(len(values)):
             target[at] = table[values[at]]
 
@@ -47,7 +47,7 @@ def _look_up(images, made, tables, rows):  # type: ignore[no-untyped-def]
 def look_up(images: Tensor, tables: Tensor, rows: Tensor | None = None) -> Tensor:
     """Look up values of images (B, C, H, W), uint8, in tables (R, 256), uint8.
 
-    Image b is looked up in table `rows[b]`, or in the last if there are fewer; without `rows`, all in the first.
+    Image b is looked up in table `rows[b]`, or in the nearest one that there is; without `rows`, all in the first.
     """
     given = images.contiguous().flatten(1).numpy()
     made = np.empty_like(given)

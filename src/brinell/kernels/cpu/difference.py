@@ -50,6 +50,7 @@ def _gaps(clean, changed, found):  # type: ignore[no-untyped-def]  # Numba infer
 
 def distances(clean: Tensor, changed: Tensor) -> Tensor:
     """Return the fields of a `Difference`, float32 (7, T), of images (T, C, H, W) from clean ones or from one, uint8."""
+    assert clean.shape[1:] == changed.shape[1:] and len(clean) in (1, len(changed)) and clean.dtype == torch.uint8
     found = np.empty((5, len(changed)), np.int64)
     _gaps(clean.contiguous().flatten(2).numpy(), changed.contiguous().flatten(2).numpy(), found)
     pixels, l0, total, squares, linf = found

@@ -47,7 +47,7 @@ def _average(patch):  # type: ignore[no-untyped-def]
 
 @kernel
 def _blur(patch, seen, across):  # type: ignore[no-untyped-def]
-    """Blur a rectangle by a 5×5 box filter within its border. All lanes are summed, those beyond the border for nothing."""
+    """Blur a rectangle by a 5×5 box filter within its border. Sums in lanes beyond the border are discarded."""
     tall, wide = patch.shape
     rows, columns = REFLECTIONS[tall], REFLECTIONS[wide]
     for row in range(tall):

@@ -42,8 +42,9 @@ def _find_sources(back, y, flat, columns, rows, height, width):  # type: ignore[
             ahead = depth > 0
             depth = depth if ahead else 1.0
             column, row = (column / depth if ahead else low), (row / depth if ahead else low)
-        columns[x] = int32((min(max(column, low), right) + WHOLE) - WHOLE)
-        rows[x] = int32((min(max(row, low), bottom) + WHOLE) - WHOLE)
+        column, row = (column if column > low else low), (row if row > low else low)  # low, if it is no number
+        columns[x] = int32((min(column, right) + WHOLE) - WHOLE)
+        rows[x] = int32((min(row, bottom) + WHOLE) - WHOLE)
 
 
 @kernel

@@ -84,7 +84,7 @@ def plasma(bits: Tensor, widths: Tensor) -> Tensor:
 def _lay_flakes(top, left, fallen, flake, counts):  # type: ignore[no-untyped-def]
     tall, wide = flake.shape
     for image in range(len(counts)):
-        for number in range(fallen[image]):
+        for number in range(min(fallen[image], top.shape[1])):
             first, start = top[image, number], left[image, number]
             for row in range(tall):
                 target, source = counts[image, first + row, start : start + wide], flake[row]

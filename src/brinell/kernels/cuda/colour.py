@@ -56,7 +56,7 @@ def _look_up(images, made, tables, rows, last, size, VALUES: tl.constexpr):  # t
     inside = at < size
     at += image.to(tl.int64) * size
     if rows is not None:
-        tables += tl.minimum(tl.load(rows + image), last) * 256
+        tables += tl.maximum(tl.minimum(tl.load(rows + image), last), 0) * 256
     value = tl.load(images + at, mask=inside, other=0).to(tl.int32)
     tl.store(made + at, tl.load(tables + value), mask=inside)
 
@@ -64,7 +64,7 @@ def _look_up(images, made, tables, rows, last, size, VALUES: tl.constexpr):  # t
 def look_up(images: Tensor, tables: Tensor, rows: Tensor | None = None) -> Tensor:
     """Look up values of images (B, C, H, W), uint8, in tables (R, 256), uint8.
 
-    Image b is looked up in table `rows[b]`, or in the last if there are fewer; without `rows`, all in the first.
+    Image b is looked up in table `rows[b]`, or in the nearest one that there is; without `rows`, all in the first.
     """
     images, made, size = images.contiguous(), images.new_empty(images.shape), images.shape[1:].numel()
     with torch.cuda.device_of(images):  # type: ignore[no-untyped-call]
