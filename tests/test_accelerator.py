@@ -16,6 +16,7 @@ from brinell.config.execution import Execution
 from brinell.draws import Draws, key
 from brinell.kernels import kernels_for
 from brinell.models import preprocess as preprocessing
+from brinell.models.fusing import FusedConvolution
 from brinell.models.preprocess import Format, Preprocess
 from brinell.perturb import difference as measuring
 from brinell.perturb import exchange
@@ -188,6 +189,22 @@ def test_scores_do_not_depend_on_how_images_are_normalised(precision: Any, monke
     found = [model.predict(inputs[:count]) for count in (1, 3, 4)]
     monkeypatch.setattr(preprocessing, "kernels_for", lambda name, tensor: None)
     assert all(torch.equal(one, model.predict(inputs[: len(one)])) for one in found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("groups", [1, 16])
+def test_fused_convolutions_read_no_memory_that_nothing_was_written_to(dtype: torch.dtype, groups: int) -> None:
+    """White pixels that were there before are no numbers in these precisions."""
+    convolution = nn.Conv2d(16, 32, 3, padding=1, groups=groups).cuda().to(dtype).to(memory_format=torch.channels_last)
+    convolution.requires_grad_(False)
+    images = torch.randn(8, 16, 56, 56, device="cuda", dtype=dtype).to(memory_format=torch.channels_last)
+    expected = convolution(images).relu()
+    for _ in range(3):
+        white = torch.full((expected.nbytes,), 255, dtype=torch.uint8, device="cuda")
+        del white  # the next result gets its memory
+        assert torch.allclose(FusedConvolution(convolution)(images), expected, rtol=1e-2, atol=1e-2)
+    images[0, 0, 0, 0] = torch.nan
+    assert FusedConvolution(convolution)(images).isnan().any()
 
 
 class Hungry(nn.Module):

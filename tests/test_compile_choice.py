@@ -187,6 +187,66 @@ def test_the_batch_grows_while_that_pays(monkeypatch: pytest.MonkeyPatch) -> Non
     assert best_speed(nn.Identity(), torch.rand(1, 3, 4, 4), compiling.BATCHES) == (256, Way(0.0, 160.0))
 
 
+def test_the_batch_shrinks_until_it_fits_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(forward: Forward, batch: Tensor) -> Way:
+        if len(batch) > 20:
+            raise torch.OutOfMemoryError
+        return Way(3.0, 7.0)
+
+    monkeypatch.setattr(compiling, "measure_way", measure)
+    assert best_speed(nn.Identity(), torch.rand(1, 3, 4, 4), compiling.BATCHES) == (16, Way(0.0, 7.0))
+
+
+def test_a_given_batch_is_not_kept_for_runs_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRINELL_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiling, "measure_way", lambda forward, batch: Way(0.0, float(len(batch))))
+    images, module = torch.rand(3, 3, SIDE, SIDE), small()
+
+    def batch_of(given: int | None) -> int | None:
+        found = accelerated(Stood(module, 1.0, ()), module, images, "one", "bf16", Expected(5), given)
+        return found.speed and found.speed.batch
+
+    assert [batch_of(8), batch_of(None), batch_of(8)] == [8, 1024, 8]
+
+
+def test_scores_are_checked_at_the_size_that_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRINELL_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiling, "measure_way", lambda forward, batch: Way(0.0, 100.0))
+    module = small()
+    ways = Ways(module, lambda each: each, lambda each: each, lambda each: Scaled(each, -7.0))
+    images = torch.rand(3, 3, SIDE, SIDE)
+    assert accelerated(ways, module, images, "one", "bf16", Expected(MANY, COMPILED), 64).way == EAGER
+
+
+def test_a_run_that_cannot_keep_its_runtime_says_so_and_one_that_lacks_memory_may_try_again(
+    choose: Callable[..., str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert choose(Expected(MANY, COMPILED), FAST, fails=(COMPILED,)) == EAGER
+    assert "The run began with the runtime torch compiled, which fails now" in caplog.text
+    assert choose(Expected(MANY), {**FAST, FUSED: 110.0}) == FUSED  # compiling has failed
+    assert choose(Expected(MANY, COMPILED), FAST) == COMPILED  # but it did work when this run began
+
+
+def test_a_lack_of_memory_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRINELL_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiling, "measure_way", lambda forward, batch: Way(0.0, 100.0 if forward is module else 900.0))
+    module, full = small(), [True]
+
+    class Lacking(Stood):
+        def make(self, way: str, eager: Forward, batch: int) -> Forward:
+            if full[0]:
+                raise torch.OutOfMemoryError
+            return super().make(way, eager, batch)
+
+    def way() -> str:
+        images = torch.rand(3, 3, SIDE, SIDE)
+        return accelerated(Lacking(module, 1.0, ()), module, images, "one", "bf16", Expected(MANY), None).way
+
+    assert way() == EAGER
+    full[0] = False
+    assert way() == FUSED
+
+
 def test_what_is_compiled_sees_one_batch_size() -> None:
     module, sizes = small(), list[int]()
     images = torch.rand(20, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))

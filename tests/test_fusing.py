@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from brinell.config.execution import Execution
+from brinell.models.compile_choice import EAGER, expecting
 from brinell.models.fusing import FusedConvolution, fold_batch_norms, fuse_activations
+from brinell.models.modules import _accelerated
+from brinell.models.preprocess import Preprocess
 
 
 def network(*, shared: bool = False, used_twice: bool = False, by_shape: bool = False) -> nn.Module:
@@ -78,6 +84,37 @@ def test_what_is_needed_elsewhere_stays(option: str) -> None:
 )
 def test_other_networks_are_left_alone(make: Callable[[], nn.Module]) -> None:
     assert fold_batch_norms(make()) is None
+
+
+@pytest.mark.parametrize("where", ["", "stem.0"])
+def test_networks_with_hooks_are_left_alone(where: str) -> None:
+    """A traced module would not call them."""
+    before, after = network(), network()
+    before.get_submodule(where).register_forward_pre_hook(lambda _, given: (given[0] / 2,))
+    after.get_submodule(where).register_forward_hook(lambda _, given, made: made / 2)
+    assert fold_batch_norms(before) is None and fold_batch_norms(after) is None
+
+
+def test_weights_that_are_read_elsewhere_stay() -> None:
+    class Reading(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution, self.norm = nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)
+
+        def forward(self, images: Tensor) -> Tensor:
+            made: Tensor = self.norm(self.convolution(images)) + self.convolution.weight.sum()
+            return made
+
+    assert fold_batch_norms(Reading()) is None
+
+
+def test_a_network_that_cannot_be_copied_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRINELL_CACHE", str(tmp_path))
+    plain = network()
+    plain.lock = threading.Lock()
+    with expecting(10**9, None):
+        found = _accelerated(plain, Preprocess(16, 16), "none", Execution(device="cpu"))
+    assert found.runtime == EAGER and found.forward(torch.rand(2, 3, 16, 16)).shape == (2, 5)
 
 
 def test_no_activation_to_fuse() -> None:

@@ -36,6 +36,18 @@ def test_what_was_brought_is_written_though_measuring_fails() -> None:
     assert done == ["rows"]
 
 
+def test_what_was_measured_is_written_though_waiting_for_the_piece_before_is_interrupted() -> None:
+    done = list[str]()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Writer() as writer:
+        writer(interrupt)  # raised where the next piece waits
+        writer(lambda: done.append("rows"))
+    assert done == ["rows"]
+
+
 @pytest.mark.parametrize("more", [True, False])
 def test_an_error_of_writing_ends_the_run(more: bool) -> None:
     def fail() -> None:

@@ -140,8 +140,8 @@ def execute_setup(
 ) -> Run:
     """Execute a run, then compare saliency if its config asks for it. `show` gets each lens's findings as they come.
 
-    `begin` is called once all images are read, before models are queried: the processor has time from then on.
-    With `early`, the run may stop before all images are measured.
+    `begin` is called once all images are read, before models are queried; on an accelerator, the CPU has time to spare from
+    then on. With `early`, the run may stop before all images are measured.
     """
 
     def on_lens(run: OpenedRun, lens: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import torch
 
 import brinell
 from brinell.config.execution import Execution
+from brinell.engine.threads import torch_alone
 from brinell.models import runtimes
 from brinell.models.export import exported_file
 from brinell.models.model import Model
+from brinell.models.openvino import OpenVinoSession
 from small_nets import CLASSES, SIDE, small
 
 pytest.importorskip("openvino", reason="needs openvino: make test-zoo", exc_type=ImportError)
@@ -49,6 +52,13 @@ def test_threads_do_not_share_results() -> None:
     expected = [model.answer(batch)[0] for batch in batches]
     with ThreadPoolExecutor(4) as pool:
         assert all(map(torch.equal, expected, pool.map(lambda batch: model.answer(batch)[0], batches)))
+
+
+def test_batches_run_side_by_side_though_models_are_opened_on_one_core() -> None:
+    file = exported_file(small(), wrapped("onnxruntime").preprocess, "small")
+    with torch_alone():
+        session = OpenVinoSession(file)
+    assert session._model.get_property("NUM_STREAMS") == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize("faster", ["onnxruntime", "openvino"])

@@ -97,7 +97,7 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
 
 
 def _prepare_report() -> None:
-    """Do what a report takes a second for, whatever it says, in the background of a run."""
+    """Warm up the chart renderer and the template, which takes a second for any report, in the background of a run."""
     from brinell.report.figures import start_drawing
     from brinell.report.page import template
 

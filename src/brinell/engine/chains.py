@@ -38,7 +38,10 @@ def make_chains(samples: Tensor, most: int) -> list[list[Tensor]]:
 
 
 def run_chains(work: Callable[[A], B], chains: Sequence[Sequence[A]]) -> list[list[B]]:
-    """Return the results of work on all links, those of a chain one after the other. The least advanced chain is next."""
+    """Run `work` on every link and return the results.
+
+    The links of a chain run in order; the chain that is furthest behind goes next.
+    """
     queue = _Queue([len(links) for links in chains])
     done: list[list[B]] = [[] for _ in chains]
 

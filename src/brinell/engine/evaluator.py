@@ -162,7 +162,7 @@ class Evaluator:
         return outcome
 
     def _levels(self, samples: Tensor) -> list[range]:
-        """Return the trials of a sequential change on an accelerator that may start before the first of them is done.
+        """Split the trials of a sequential change on an accelerator into ranges; those of one don't wait for each other.
 
         A level is made from the one below, so no sample may be in two batches at once. Where a level has enough batches,
         the next level starts while its last ones are computed.

@@ -49,8 +49,8 @@ def execute(
 ) -> Run:
     """Execute a run, or what is missing of it, and open it. Of a run in parts, one part, and the rest if it is the last.
 
-    `on_lens` is called when a lens has all its rows, with the run as `open_run` opens it: once, since its tables are read
-    then. With `early`, images come in a random order until it says stop.
+    `on_lens` is called when a lens has all its rows, with the run, which `open_run` opens only once, so that its tables are
+    shared. With `early`, images come in a random order until it says stop.
     """
     reporter = reporter or Silent()
     config, began = setup.config, time.monotonic()

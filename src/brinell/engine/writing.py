@@ -8,10 +8,10 @@ from types import TracebackType
 
 
 class Writer:
-    """Does one piece of writing at a time, and lets no second one wait: whoever brings it waits instead.
+    """Runs one write at a time, without a queue: submitting the next write blocks until the current one is done.
 
-    Each is done whole, also if measuring stops with an error. An error of writing is raised where the next piece is
-    brought, or at the end.
+    Every write runs to completion, even if measuring fails. An error in a write is raised when the next one is submitted,
+    or on exit.
     """
 
     def __init__(self) -> None:
@@ -19,8 +19,12 @@ class Writer:
         self._last: Future[None] | None = None
 
     def __call__(self, write: Callable[[], None]) -> None:
-        """Start a piece of writing once the one before is done."""
-        self._finish()
+        """Start a write once the one before is done; if that is interrupted, what was measured is still written."""
+        try:
+            self._finish()
+        except KeyboardInterrupt:
+            self._last = self._thread.submit(write)
+            raise
         self._last = self._thread.submit(write)
 
     def _finish(self) -> None:

@@ -95,20 +95,26 @@ def accelerated(
     """Return a module's forward pass in the way that ends a run soonest.
 
     `eager` is the plain way, and `images` are normalised ones on its device. A way that fails, or that scores differently
-    from eager torch, is left out. What is measured is kept for the next run, under `record`.
+    from eager torch, is left out. What is measured is kept for the next run with this `batch`, under `record`.
     """
     if not wanted.passes and wanted.runtime not in GAINS:
         return Chosen(eager, EAGER)
-    file = cache_folder() / "runtimes" / f"{record}.json"
+    file = cache_folder() / "runtimes" / (f"{record}.json" if batch is None else f"{record}-{batch}.json")
     size, known = _read_record(read_record(file), batch)
+    if wanted.runtime in known and not math.isfinite(known[wanted.runtime].start):
+        del known[wanted.runtime]  # it worked when the run began
     if EAGER not in known:
         size, known[EAGER] = best_speed(eager, images, [batch] if batch else BATCHES)
         _write_record(file, size, known)
-    full = images[:1].expand(size, -1, -1, -1).contiguous(memory_format=torch.channels_last)
+    full = images.repeat(-(-size // len(images)), 1, 1, 1)[:size].contiguous(memory_format=torch.channels_last)
     made: dict[str, Forward] = {}
     while True:
         name = _best(known, made, wanted)
         if name == EAGER:
+            if wanted.runtime in (FUSED, COMPILED):
+                LOG.warning(
+                    "The run began with the runtime %s, which fails now; it goes on with %s.", wanted.runtime, EAGER
+                )
             return Chosen(eager, EAGER, Speed(size, known[EAGER].rate))
         if name in made:
             return Chosen(made[name], name, Speed(size, known[name].rate))
@@ -118,8 +124,13 @@ def accelerated(
             making, way = time.perf_counter() - began, measure_way(run, full)
             known[name] = _expected_next(Way(making + way.start, way.rate), name, known.get(name))
             with torch.inference_mode():
-                check_scores(run, images, eager(images), "the model", name, AGREEMENT[precision])
+                check_scores(run, full, eager(full), "the model", name, AGREEMENT[precision])
             made[name] = run
+        except torch.OutOfMemoryError:
+            LOG.info("Not %s: out of memory", name)
+            torch.cuda.empty_cache()
+            known[name] = Way(math.inf, 1.0)
+            continue  # the next run may have more
         except Exception as error:  # compilers raise anything
             LOG.info("Not %s: %s", name, (str(error).strip() or type(error).__name__).splitlines()[0])
             known[name] = Way(math.inf, 1.0)  # not tried again
@@ -140,18 +151,30 @@ def _expected_next(now: Way, name: str, before: Way | None) -> Way:
 
 
 def best_speed(forward: Forward, images: Tensor, sizes: Sequence[int]) -> tuple[int, Way]:
-    """Return a small batch size that is nearly as fast as any of the sizes, and the way that it is measured to be."""
-    best, way = sizes[0], Way(0.0, 0.0)
+    """Return a small batch size that is nearly as fast as any of the sizes, and the way that it is measured to be.
+
+    If not even the first one fits into memory, smaller ones are tried.
+    """
+    best, way, smaller = sizes[0], Way(0.0, 0.0), sizes[0] // 2
     for size in sizes:
-        try:
-            found = measure_way(forward, images[:1].expand(size, -1, -1, -1).contiguous(memory_format=torch.channels_last))
-        except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()
-            break
-        if found.rate <= way.rate * GAIN:
+        found = _measure_batch(forward, images, size)
+        if found is None or found.rate <= way.rate * GAIN:
             break
         best, way = size, Way(0.0, found.rate)
-    return (best, way) if way.rate else (best, measure_way(forward, images[:1]))
+    while not way.rate and smaller > 1:
+        if (found := _measure_batch(forward, images, smaller)) is not None:
+            return smaller, Way(0.0, found.rate)
+        smaller //= 2
+    return (best, way) if way.rate else (1, Way(0.0, measure_way(forward, images[:1]).rate))
+
+
+def _measure_batch(forward: Forward, images: Tensor, size: int) -> Way | None:
+    """Measure a batch of a size; None if it doesn't fit into memory."""
+    try:
+        return measure_way(forward, images[:1].expand(size, -1, -1, -1).contiguous(memory_format=torch.channels_last))
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return None
 
 
 def measure_way(forward: Forward, batch: Tensor, clock: Callable[[], float] = time.perf_counter) -> Way:

@@ -44,8 +44,11 @@ class FusedConvolution(nn.Module):
 def fold_batch_norms(module: nn.Module) -> fx.GraphModule | None:
     """Return a copy of a module in which convolutions do the work of the batch norms that follow them.
 
-    None where nothing can be folded, or where the module's steps depend on its input. Fold in float32: it rounds weights.
+    None if nothing can be folded, if the module's control flow depends on its input, or if it has hooks, which a traced
+    module would not call. Fold in float32, since folding rounds the weights.
     """
+    if any(each._forward_hooks or each._forward_pre_hooks for each in module.modules()):
+        return None
     try:
         traced = fx.symbolic_trace(copy.deepcopy(module).eval())
     except Exception:  # tracing runs the module's own code on stand-ins
@@ -111,8 +114,9 @@ def _own_convolution(traced: fx.GraphModule, node: object) -> nn.Conv2d | None:
         return None
     assert isinstance(node, fx.Node)
     calls = [each.target for each in traced.graph.nodes if each.op == "call_module"]
+    read = any(each.op == "get_attr" and str(each.target).startswith(f"{node.target}.") for each in traced.graph.nodes)
     alone = len(node.users) == 1 and len(node.args) == 1 and not node.kwargs and calls.count(node.target) == 1
-    return found if alone else None
+    return found if alone and not read else None
 
 
 def _is_relu(traced: fx.GraphModule, node: fx.Node) -> bool:

@@ -178,7 +178,7 @@ class Model:
     def predict_in_batches(self, inputs: Tensor, most: int) -> Tensor:
         """Return a classifier's probabilities for inputs on a CPU, which it gets in batches of at most `most`.
 
-        What follows the network is done once: between two passes, every call into torch takes long.
+        Everything after the network is done once for all batches, because each torch call between two passes is expensive.
         """
         with torch.inference_mode():
             batches = inputs.tensor_split(-(-len(inputs) // most))

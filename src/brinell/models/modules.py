@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from brinell.models.quantise import FP8_FACTS, INT8_FACTS, fp8_module, is_dynami
 from brinell.models.runtimes import EXPORTED, processor_forward
 from brinell.models.segmentation import PixelOutput
 
+LOG = logging.getLogger(__name__)
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -235,7 +237,12 @@ def _accelerated(module: nn.Module, preprocess: Preprocess, fingerprint: str, ex
     """Return the way to run a module on a GPU that ends a run soonest. The module itself gets the run's precision."""
     device = select_device(execution)
     record = record_name(module, fingerprint, preprocess, execution.precision, device)
-    ways = Ways(copy.deepcopy(module), lambda each: _placed(each, execution), lambda each: torch_forward(each, execution))
+    try:
+        spare = copy.deepcopy(module)
+    except Exception as error:  # it holds a lock or an open file, for example
+        LOG.info("Neither fused nor compiled, as it can't be copied: %s", str(error).strip() or type(error).__name__)
+        return Running(torch_forward(_placed(module, execution), execution), EAGER, takes=_format(execution))
+    ways = Ways(spare, lambda each: _placed(each, execution), lambda each: torch_forward(each, execution))
     eager = torch_forward(_placed(module, execution), execution)
     images = preprocess.normalise(probe_images(preprocess).to(device), _format(execution))
     chosen = accelerated(ways, eager, images, record, execution.precision, expected(), execution.batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from brinell.errors import MissingExtra, ModelError
 
@@ -38,10 +38,10 @@ class OpenVinoSession:
             import openvino
         except ImportError:
             raise MissingExtra("openvino", "openvino") from None
-        cores = torch.get_num_threads()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         options = {
             "INFERENCE_PRECISION_HINT": "f32",  # otherwise bf16 on processors that have it
-            "NUM_STREAMS": cores,
+            "NUM_STREAMS": cores,  # as many batches as there may be side by side, however many threads torch has now
             "INFERENCE_NUM_THREADS": cores,  # one for each stream
             "ENABLE_CPU_PINNING": False,  # other processes may use the same cores
         }
