@@ -2,7 +2,7 @@
 
 Tensor code and OpenCV pass over the whole batch once per step and reload it from memory each time; a kernel finishes one
 image before it starts the next, while that image is in the core's cache. Kernels are compiled when they are first called,
-which takes a second or so each, and kept on disk. They need the extra `numba`.
+and kept on disk. They need the extra `numba`.
 
 Numba checks no bounds: what a kernel indexes with is bounded in the kernel, or by the code that calls it.
 
