@@ -290,8 +290,13 @@ def test_numba_that_does_not_compile_is_not_used(monkeypatch: pytest.MonkeyPatch
     assert not kernels._works.__wrapped__("cpu", torch.device("cpu"))
 
 
-def add_three(values: Any) -> None:
-    values[0] += 3
+def make_kernel() -> Any:
+    """Return a kernel of the same name every time."""
+
+    def add_three(values: Any) -> None:
+        values[0] += 3
+
+    return importlib.import_module("brinell.kernels.cpu.compiled").kernel(add_three)
 
 
 def test_kernels_without_a_folder_for_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,25 +308,25 @@ def test_kernels_without_a_folder_for_machine_code(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(caching._CacheLocator, "ensure_cache_path", refuse)
     values = np.zeros(1)
-    importlib.import_module("brinell.kernels.cpu.compiled").kernel(add_three)(values)
+    make_kernel()(values)
     assert values[0] == 3
 
 
 def test_machine_code_that_is_damaged_or_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numba = pytest.importorskip("numba")
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    compiled = importlib.import_module("brinell.kernels.cpu.compiled")
     values = np.zeros(1)
-    compiled.kernel(add_three)(values)
+    make_kernel()(values)
     stored = [file for file in tmp_path.rglob("*") if file.is_file()]
-    assert any("-" + compiled._digest() in file.name for file in stored)
+    digest = importlib.import_module("brinell.kernels.cpu.compiled")._digest()
+    assert any(f"-{digest}" in file.name for file in stored)
     for file in stored:
         file.write_bytes(b"")
-    compiled.kernel(add_three)(values)
+    make_kernel()(values)
     for file in stored:
         file.unlink()
         file.mkdir()  # nothing can be written in its place
-    compiled.kernel(add_three)(values)
+    make_kernel()(values)
     assert values[0] == 9
 
 

@@ -85,6 +85,19 @@ def test_a_wrapped_module_returns_the_module_s_scores() -> None:
     assert (model.outputs, model.probabilities) == (4, False)
 
 
+def test_batches_that_share_memory_do_not_mix() -> None:
+    """The scores of this network are a view of its input."""
+
+    class Viewing(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return images.flatten(1)[:, :4]
+
+    execution = PLAIN.model_copy(update={"channels_last": False})  # which would be a copy
+    model = brinell.wrap(Viewing(), size=16, mean=(0.0,), std=(1.0,), execution=execution)
+    inputs = torch.arange(7 * 3 * 16 * 16).view(7, 3, 16, 16).remainder(251).to(torch.uint8)
+    assert torch.equal(model.predict_in_batches(inputs, 2), model.predict(inputs))
+
+
 def test_gradients_match_finite_differences_of_the_loss() -> None:
     model = brinell.wrap(small().double().float(), size=16, std=[0.5], execution=PLAIN)
     images, labels = pixels(2), torch.tensor([1, 3])
