@@ -1,7 +1,7 @@
 """The geometry lens: seconds per image for each group and method on digits, and their growth; a ResNet-50 on accelerators.
 
 python -m benchmarks geometry
-python -m benchmarks.geometry --device cuda --images 48
+python -m benchmarks.geometry --device cuda
 
 The second command updates benchmarks/results/geometry_accelerator.json as it goes, and stops after --seconds.
 """
@@ -33,12 +33,13 @@ from brinell.lenses.outcomes import BROKEN
 from brinell.models.compile_choice import expecting
 from brinell.models.device import select_device
 from brinell.models.model import Model
-from brinell.models.modules import tf32
+from brinell.models.tf32 import tf32
 from brinell.motion.groups import GROUPS
 from brinell.perturb.motion import Motion
 
 IMAGES = 64
-BATCH = 128  # of the network alone on an accelerator
+BATCH, GRADIENTS = 512, 128  # images of a batch of the network alone on an accelerator, and of its gradients
+RANDOM = 100  # queries of random motions for each image
 PASSES = 1100  # per image, of all that is measured on an accelerator: a run would know as much of itself
 RESULTS = Path(__file__).parent / "results" / "geometry_accelerator.json"
 # seconds per image in the paper (ManiFool, CVPR 2018), by ManiFool and by Manitest
@@ -116,6 +117,7 @@ def measure_on_accelerator(execution: Execution, images: int, block: int, budget
     """
     began = time.perf_counter()
     pictures = _pictures(images)
+    images = len(pictures)
     model = _resnet(execution, pictures, PASSES * images)
     name = torch.cuda.get_device_name(0) if model.device.type == "cuda" else model.device.type
     found: dict[str, Any] = {"device": name, "precision": execution.precision, "block": block}
@@ -135,7 +137,8 @@ def measure_on_accelerator(execution: Execution, images: int, block: int, budget
             took += len(some) * blocks[-1][1]["seconds"]
             done = sum(count for count, _ in blocks)
             means = {key: sum(count * own[key] for count, own in blocks) / done for key in blocks[0][1]}
-            found[f"{group} {method}"] = {"images": done, "rate": done / took, **means}
+            alone = means.get("queries", RANDOM) / found["bare"] + means.get("gradients", 0.0) / found["gradients"]
+            found[f"{group} {method}"] = {"images": done, "rate": done / took, "ratio": alone * done / took, **means}
             RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(f"{group} {method}: {done} images in {took:.1f} s, {found[f'{group} {method}']}", flush=True)
     return found
@@ -145,13 +148,13 @@ def _bare_gradient(model: Model) -> Callable[[], int]:
     """Return a function that computes the gradients of a batch's scores, with the network's forward passes alone."""
     pre, network = model.preprocess, model.differentiable
     assert network is not None
-    images = torch.full((BATCH, pre.channels, pre.height, pre.width), 0.5, device=model.device)
+    images = torch.full((GRADIENTS, pre.channels, pre.height, pre.width), 0.5, device=model.device)
 
     def query() -> int:
         pixels = images.detach().requires_grad_()
         with tf32(model.facts.get("precision") == "tf32"):
             torch.autograd.grad(network(pixels).sum(), pixels)[0][0, 0, 0, 0].item()  # waits for the device
-        return BATCH
+        return GRADIENTS
 
     query()
     return query
@@ -232,9 +235,9 @@ def _resnet(execution: Execution, pictures: Tensor, passes: int = 0) -> Model:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--precision", default="fp32", choices=["fp32", "tf32"])
-    parser.add_argument("--images", type=int, default=48)
-    parser.add_argument("--block", type=int, default=48, help="images processed together")
+    parser.add_argument("--precision", default="tf32", choices=["fp32", "tf32", "bf16"])
+    parser.add_argument("--images", type=int, default=64)
+    parser.add_argument("--block", type=int, default=64, help="images processed together")
     parser.add_argument("--seconds", type=float, default=75)
     given = parser.parse_args()
     execution = Execution(device=given.device, precision=given.precision)

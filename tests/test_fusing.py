@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from brinell.config.execution import Execution
 from brinell.models.compile_choice import EAGER, expecting
-from brinell.models.fusing import FusedConvolution, fold_batch_norms, fuse_activations
+from brinell.models.fusing import FusedConvolution, fold_batch_norms, folded_when_called, fuse_activations
 from brinell.models.modules import _accelerated
 from brinell.models.preprocess import Preprocess
 
@@ -120,3 +120,25 @@ def test_a_network_that_cannot_be_copied_runs_as_it_is(tmp_path: Path, monkeypat
 def test_no_activation_to_fuse() -> None:
     folded = fold_batch_norms(nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.SiLU()))
     assert folded is not None and fuse_activations(folded) is None
+
+
+def test_folded_networks_have_the_same_gradients() -> None:
+    plain, placed = network(), list[nn.Module]()
+
+    def place(folded: nn.Module) -> nn.Module:
+        placed.append(folded)
+        return folded
+
+    forward, images = folded_when_called(plain, plain, place), torch.rand(4, 3, 16, 16, requires_grad=True)
+    assert not placed  # nothing is folded before it is called
+    own, true = (torch.autograd.grad(run(images)[:, 2].sum(), images)[0] for run in (forward, plain))
+    assert torch.allclose(own, true, rtol=1e-4, atol=1e-6)
+    assert own.abs().max() > 1e-3
+    forward(images)
+    assert [count(each, nn.BatchNorm2d) for each in placed] == [0]
+
+
+def test_networks_without_batch_norms_have_their_own_gradients() -> None:
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+    images = torch.rand(2, 3, 8, 8)
+    assert torch.equal(folded_when_called(plain, plain, lambda folded: nn.Identity())(images), plain(images))

@@ -10,7 +10,7 @@ from brinell.engine.threads import in_turn
 from brinell.errors import ModelError
 from brinell.lenses.method import NO_ANSWER
 from brinell.models.model import Model, pad_batch
-from brinell.models.modules import tf32
+from brinell.models.tf32 import tf32
 from brinell.motion.frames import Frames
 
 

@@ -21,11 +21,11 @@ from brinell.errors import ModelError
 from brinell.lenses.method import Done, Task
 
 _PHOTOGRAPH = 3 * 256**2
-# smallest and largest batch, and the values that fit into one: few images, because on a CPU few are nearly as fast as many
-_SIZES = {"cpu": (4, 16, 4 * _PHOTOGRAPH), "cuda": (64, 1024, 64 * _PHOTOGRAPH)}
+# smallest and largest batch, and the values that fit into one: on a CPU few images are nearly as fast as many; an H200 has
+# 0.96 to 0.98 of its highest rate with 256 images for a ResNet-50, and 0.64 to 0.84 with 64
+_SIZES = {"cpu": (4, 16, 4 * _PHOTOGRAPH), "cuda": (64, 1024, 256 * _PHOTOGRAPH)}
 
-# by how much batches are smaller where positions are few: a batch of 64 would mostly be filled up with repeated images, and
-# a quarter of it keeps a GPU nearly as busy
+# by how much batches are smaller where positions are few: a batch of 256 would mostly be filled up with repeated images
 _FEW = {"cuda": 4}
 
 

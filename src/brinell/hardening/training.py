@@ -25,7 +25,8 @@ from brinell.hardening.checkpoints import Epoch, TrainingState, load_kept, load_
 from brinell.hardening.images import ModelInputs
 from brinell.hardening.options import TrainingOptions
 from brinell.hardening.recipes import NORMS, Network, trains
-from brinell.models.modules import DTYPES, tf32
+from brinell.models.modules import DTYPES
+from brinell.models.tf32 import tf32
 from brinell.runs.store import Store
 
 VALIDATION = 256  # batch size

@@ -5,10 +5,14 @@ An opener gets options and an execution alone, so what a run expects of its mode
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from brinell.models.preprocess import Preprocess
 
 EAGER, FUSED, COMPILED = "torch", "torch fused", "torch compiled"
 # Images per second in bf16 on an H200, in eager torch, fused (`fusing`) and compiled with folded batch norms: ResNet-50
@@ -45,19 +49,25 @@ def order_of_ways(ways: Mapping[str, Way], passes: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a run expects of a model: forward passes, and the runtime that measured rows of it before, if one did."""
+    """What a run expects of a model: forward passes, and the runtime that measured rows of it before, if one did.
+
+    `on_preprocess` is called as soon as it is known how the model's inputs are made, which is before it is ready.
+    """
 
     passes: int = 0
     runtime: str | None = None
+    on_preprocess: Callable[[Preprocess], None] | None = None
 
 
 _EXPECTED: ContextVar[Expected | None] = ContextVar("expected", default=None)
 
 
 @contextmanager
-def expecting(passes: int, runtime: str | None) -> Iterator[None]:
+def expecting(
+    passes: int, runtime: str | None, on_preprocess: Callable[[Preprocess], None] | None = None
+) -> Iterator[None]:
     """Have models that are opened in this context know what is expected of them."""
-    token = _EXPECTED.set(Expected(passes, runtime))
+    token = _EXPECTED.set(Expected(passes, runtime, on_preprocess))
     try:
         yield
     finally:
@@ -67,3 +77,9 @@ def expecting(passes: int, runtime: str | None) -> Iterator[None]:
 def expected() -> Expected:
     """Return what is expected of a model that is opened now; outside of runs, nothing."""
     return _EXPECTED.get() or Expected()
+
+
+def announce_preprocess(preprocess: Preprocess) -> None:
+    """Say how the inputs of the model that is opened now are made."""
+    if (on_preprocess := expected().on_preprocess) is not None:
+        on_preprocess(preprocess)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import copy
 import operator
+import threading
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from brinell.models.model import Forward
 
 _SUMS = {operator.add, operator.iadd, torch.add, "add", "add_"}
 _RELUS = {torch.relu, nn.functional.relu, "relu", "relu_"}
@@ -66,6 +70,24 @@ def fold_batch_norms(module: nn.Module) -> fx.GraphModule | None:
         traced.graph.erase_node(node)
         folded += 1
     return _finished(traced) if folded else None
+
+
+def folded_when_called(module: nn.Module, plain: Forward, place: Callable[[nn.Module], Forward]) -> Forward:
+    """Return a forward pass of a module whose batch norms are folded when it is first called; else the plain one.
+
+    Few runs need gradients, and the copy takes memory.
+    """
+    made: list[Forward] = []
+    lock = threading.Lock()
+
+    def forward(images: Tensor) -> Tensor:
+        with lock:
+            if not made:
+                folded = fold_batch_norms(module)
+                made.append(plain if folded is None else place(folded))
+        return made[0](images)
+
+    return forward
 
 
 def fuse_activations(folded: fx.GraphModule) -> fx.GraphModule | None:

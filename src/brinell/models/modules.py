@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import logging
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,12 +18,13 @@ from brinell.config.execution import Execution
 from brinell.config.model import ModelOptions
 from brinell.errors import ConfigError, MissingExtra, ModelError
 from brinell.models.code import code_digest
-from brinell.models.compile_choice import COMPILED, EAGER, expected
+from brinell.models.compile_choice import COMPILED, EAGER, announce_preprocess, expected
 from brinell.models.compiling import Ways, accelerated, compile_module, record_name
 from brinell.models.detection import BoxScores, Heads, box_scores, read_heads
 from brinell.models.device import select_device
 from brinell.models.export import exported_file
 from brinell.models.exports import weights_fingerprint
+from brinell.models.fusing import folded_when_called
 from brinell.models.model import Description, Forward, Internals, Model, Speed, pad_batch
 from brinell.models.onnx import file_fingerprint, open_session, session_forward
 from brinell.models.options import select_classes, select_preprocess
@@ -34,6 +33,7 @@ from brinell.models.probe import make_classifier, make_detector, make_segmenter,
 from brinell.models.quantise import FP8_FACTS, INT8_FACTS, fp8_module, is_dynamic, quantise_file
 from brinell.models.runtimes import EXPORTED, processor_forward
 from brinell.models.segmentation import PixelOutput
+from brinell.models.tf32 import tf32
 
 LOG = logging.getLogger(__name__)
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -97,20 +97,23 @@ def from_module(
 
     A classifier returns scores (N, K). With a `decoding` it is a detector; `read_heads` says what it may return.
     """
+    announce_preprocess(description.preprocess)
     if decoding is not None:
         return _detector_from_module(module, decoding, description, execution)
     device, fingerprint = select_device(execution), weights_fingerprint(module)
     module = module.eval().requires_grad_(False)
     probed = probe(module.to(device, torch.float32), description, device)
     running = fastest_forward(module, description, fingerprint, execution, probed.scores)
-    differentiable = torch_forward(module, execution) if running.runtime not in EXPORTED else module
+    exported = running.runtime in EXPORTED
+    plain = module if exported else torch_forward(module, execution)
 
     def log_probabilities(images: Tensor) -> Tensor:
-        return differentiable(images).to(torch.float32).clamp(min=1e-30).log()
+        return plain(images).to(torch.float32).clamp(min=1e-30).log()
 
     facts = make_facts(description, execution, running.facts, code_digest(module))
     model = make_classifier(running.forward, probed, description, device=device, fingerprint=fingerprint, facts=facts)
-    internals = Internals(module, log_probabilities if probed.probabilities else differentiable)
+    internals = Internals(module, log_probabilities if probed.probabilities else plain)
+    differentiable = module if exported else _differentiable(module, execution)
     return replace(model, differentiable=differentiable, internals=internals, speed=running.speed, takes=running.takes)
 
 
@@ -267,36 +270,16 @@ def torch_forward(module: Forward, execution: Execution) -> Forward:
     return forward
 
 
+def _differentiable(module: nn.Module, execution: Execution) -> Forward:
+    """Return the same with gradients, in the way that is fastest for both.
+
+    In lower precisions, folded weights would be rounded again, and the function would no longer be the model's.
+    """
+    plain = torch_forward(module, execution)
+    if select_device(execution).type != "cuda" or DTYPES[execution.precision] != torch.float32:
+        return plain
+    return folded_when_called(module, plain, lambda folded: torch_forward(_placed(folded, execution), execution))
+
+
 def _format(execution: Execution) -> Format:
     return Format(DTYPES[execution.precision], torch.channels_last if execution.channels_last else torch.contiguous_format)
-
-
-class _Tf32:
-    """Allows or forbids TF32, which torch uses for convolutions by default, so that fp32 means fp32.
-
-    The setting is global, so it is restored when the last thread leaves.
-    """
-
-    def __init__(self) -> None:
-        self.inside = 0
-        self.before = (False, False)
-        self.lock = threading.Lock()
-
-    @contextlib.contextmanager
-    def __call__(self, allowed: bool) -> Iterator[None]:
-        cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-        with self.lock:
-            if self.inside == 0:
-                self.before = cudnn.allow_tf32, matmul.allow_tf32
-            self.inside += 1
-            cudnn.allow_tf32 = matmul.allow_tf32 = allowed
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.inside -= 1
-                if self.inside == 0:
-                    cudnn.allow_tf32, matmul.allow_tf32 = self.before
-
-
-tf32 = _Tf32()
