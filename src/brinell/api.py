@@ -289,7 +289,7 @@ def open_setup(
     named, dataset = name_data(data)
     config = _make_config([_named(one) for one in given], named, options, execution)
     check_config(config, [named for one, named in zip(given, config.models, strict=True) if not isinstance(one, Model)])
-    return assemble(config, [one if isinstance(one, Model) else None for one in given], dataset)
+    return assemble(config, [one if isinstance(one, Model) else None for one in given], dataset, read_ahead=True)
 
 
 def _make_config(

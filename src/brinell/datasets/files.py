@@ -7,9 +7,9 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -32,6 +32,7 @@ from brinell.errors import DataError
 from brinell.types import Label, Origin, Sample
 
 LOG = logging.getLogger(__name__)
+A = TypeVar("A")
 # endings of pictures that can't be decoded here
 OTHER_PICTURES = frozenset(
     [
@@ -82,6 +83,23 @@ class Files:
         image = read_image(self.root / path)
         facts = self.metadata[index] if self.metadata else {}
         return Sample(image, self.labels[index], to_text(path), original=original, variant=variant, metadata=facts)
+
+    def at(self, indices: Sequence[int]) -> Files:
+        """Return the dataset of some of the images."""
+
+        def some(values: Sequence[A]) -> list[A]:
+            return [values[index] for index in indices] if values else []
+
+        return replace(
+            self,
+            paths=some(self.paths),
+            labels=some(self.labels),
+            groups=None if self.groups is None else some(self.groups),
+            credited=some(self.credited),
+            origins=some(self.origins),
+            metadata=some(self.metadata),
+            masks=some(self.masks),
+        )
 
     @property
     def unlabelled(self) -> bool:

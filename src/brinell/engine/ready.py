@@ -28,9 +28,22 @@ class Ready:
 
     def add(self, index: int, image: Tensor) -> None:
         """Make an image's input and keep it, if there is room."""
+        if self.has_room:
+            self.keep(index, self.make(image))
+
+    def make(self, image: Tensor) -> Tensor:
+        """Return an image's input, without what a crop cuts off."""
+        return self.preprocess.model_input(image).contiguous()
+
+    def keep(self, index: int, model_input: Tensor) -> None:
+        """Keep an input."""
+        self._inputs[index] = model_input
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for another input."""
         pre = self.preprocess
-        if (len(self._inputs) + 1) * pre.channels * pre.height * pre.width <= self.room:
-            self._inputs[index] = pre.model_input(image).contiguous()  # without what a crop cuts off
+        return (len(self._inputs) + 1) * pre.channels * pre.height * pre.width <= self.room
 
     def inputs(self, preprocess: Preprocess) -> Mapping[int, Tensor]:
         """Return what can serve as inputs for a preprocessing: models may differ in their normalisation alone."""

@@ -10,6 +10,7 @@ from itertools import groupby
 import pyarrow as pa
 import torch
 
+from brinell.datasets.objects import ObjectRule
 from brinell.engine.budget import decide_share
 from brinell.engine.clean import answer_clean, drop_unlabelled, kept_entries, readable, select_kept
 from brinell.engine.context import RunContext
@@ -64,8 +65,7 @@ def execute(
     decoding = ThreadPoolExecutor(worker_count(config.execution.workers), "decode")
     with stoppable(), connected(config.execution), torch_alone(), decoding as pool:
         refuse_other_settings(store, config, setup.models)
-        ready = Ready.for_model(setup.models[0])
-        samples = _samples(setup, pool, reporter, part, ready)
+        samples, ready = _samples(setup, pool, reporter, part)
         refuse_other_images(store, setup.dataset, samples)
         _check(jobs, samples, reporter)
         for model in setup.models:  # raises before anything is written
@@ -163,14 +163,25 @@ def _announce(store: Store, setup: RunSetup, jobs: Sequence[Job], reporter: Repo
 
 
 def _samples(
-    setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter, part: PartFile | None, ready: Ready
-) -> pa.Table:
+    setup: RunSetup, pool: ThreadPoolExecutor, reporter: Reporter, part: PartFile | None
+) -> tuple[pa.Table, Ready]:
     """Survey the images and say which can't be used; those that can are made ready for the first model."""
     indices = select_indices(setup.dataset, setup.config.data, setup.config.seed)
     advance = reporter.stage("reading images", len(indices), "images")
     objects, masks = required_truth(setup)
+    ready = Ready.for_model(setup.models[0])
     survey = Survey(setup.dataset, indices, pool, setup.config.execution.strict, objects, masks, ready.add)
-    table = survey.table(advance) if part is None else survey_together(survey, setup, part, advance)
+    found = None if setup.ahead is None else setup.ahead.finish(survey, advance)
+    if found is not None:
+        table, ready = survey.checked(found[0]), found[1]
+    else:
+        table = survey.table(advance) if part is None else survey_together(survey, setup, part, advance)
+    _say_unusable(table, setup, objects, reporter)
+    return table, ready
+
+
+def _say_unusable(table: pa.Table, setup: RunSetup, objects: ObjectRule | None, reporter: Reporter) -> None:
+    """Say how many images are left out, and why."""
     problems = table["problem"].to_pylist()
     without = 0 if objects is None else problems.count(objects.missing)
     if NO_MASK in problems:
@@ -184,7 +195,6 @@ def _samples(
         reporter.say(f"{unlabelled} of {len(table)} images have no label and are left out")
     if objects is not None and objects.missing in problems:
         reporter.say(f"{without} of {len(table)} images are skipped: {objects.missing}")
-    return table
 
 
 def _count_unlabelled(samples: pa.Table) -> int:

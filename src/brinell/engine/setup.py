@@ -15,7 +15,9 @@ from brinell.config.model import ModelOptions
 from brinell.criteria.criterion import Criterion, find_criterion
 from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.datasets.sources import open_dataset
+from brinell.engine.read_ahead import ReadAhead, start_reading
 from brinell.engine.shards import Entry
+from brinell.engine.survey import select_indices
 from brinell.engine.threads import torch_alone
 from brinell.engine.truth.masks import has_masks
 from brinell.errors import BrinellError, ConfigError, LabelError
@@ -45,11 +47,12 @@ NO_MASKS = (
 
 @dataclass(frozen=True)
 class RunSetup:
-    """A config with the models and the dataset that it names."""
+    """A config with the models and the dataset that it names; `ahead` are its images, if they are being read already."""
 
     config: RunConfig
     models: tuple[Model, ...]
     dataset: Dataset
+    ahead: ReadAhead | None = None
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,13 @@ class Job:
         )
 
 
-def assemble(config: RunConfig, models: Sequence[Model | None] | None = None, dataset: Any = None) -> RunSetup:
-    """Open what a config names; objects that are given replace names. Models, which take longest, come last."""
+def assemble(
+    config: RunConfig, models: Sequence[Model | None] | None = None, dataset: Any = None, *, read_ahead: bool = False
+) -> RunSetup:
+    """Open what a config names; objects that are given replace names. Models, which take longest, come last.
+
+    With `read_ahead`, images are read meanwhile where that pays off; the setup is for a run then.
+    """
     wake(config.execution)
     given = [None] * len(config.models) if models is None else models
     for options in config.lenses:
@@ -103,21 +111,29 @@ def assemble(config: RunConfig, models: Sequence[Model | None] | None = None, da
     for one, named in zip(given, config.models, strict=True):
         if one is None:
             check_model(named)
-    images = min(len(data), config.data.limit or len(data))
-    opened = [
-        _open_model(named, config, images) if one is None else one for one, named in zip(given, config.models, strict=True)
-    ]
-    return RunSetup(config, tuple(opened), data)
+    indices = select_indices(data, config.data, config.seed)
+    ahead = start_reading(data, indices, config.execution) if read_ahead else None
+    try:
+        opened = [
+            _open_model(named, config, len(indices), ahead) if one is None else one
+            for one, named in zip(given, config.models, strict=True)
+        ]
+    except BaseException:
+        if ahead is not None:
+            ahead.close()
+        raise
+    return RunSetup(config, tuple(opened), data, ahead)
 
 
 def _compares_vectors(options: ModelOptions) -> bool:
     return options.task == "embedding" and options.gallery is None
 
 
-def _open_model(options: ModelOptions, config: RunConfig, images: int) -> Model:
+def _open_model(options: ModelOptions, config: RunConfig, images: int, ahead: ReadAhead | None) -> Model:
     LOG.info("Loading %s …", options.label)
+    begin = None if ahead is None else ahead.begin
     # a few images need one core alone; several would share each operation, and wait for those that do other work
-    with expecting(rough_passes(config, images), _runtime_before(options, config)), torch_alone():
+    with expecting(rough_passes(config, images), _runtime_before(options, config), begin), torch_alone():
         return open_model(options, config.execution)
 
 

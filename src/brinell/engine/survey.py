@@ -21,6 +21,7 @@ from brinell.runs.arrow import SAMPLES_TABLE
 from brinell.types import Dataset, Label, image_id
 
 NO_MASK = "it has no mask"
+Record = dict[str, Any]  # a sample, by the columns of its table
 
 
 def select_indices(dataset: Dataset, options: DataOptions, seed: int) -> list[int]:
@@ -31,7 +32,10 @@ def select_indices(dataset: Dataset, options: DataOptions, seed: int) -> list[in
 
 @dataclass(frozen=True)
 class Survey:
-    """How a dataset is surveyed: which of its images, and what is required of them. `keep` gets each that can be used."""
+    """How a dataset is surveyed: which of its images, and what is required of them. `keep` gets each that can be used.
+
+    `elsewhere` reads images in the place of `read_some`, in other processes.
+    """
 
     dataset: Dataset
     indices: list[int]
@@ -40,6 +44,7 @@ class Survey:
     objects: ObjectRule | None = None
     masks: bool = False
     keep: Callable[[int, Tensor], None] = lambda index, image: None
+    elsewhere: Callable[[Sequence[int]], list[Record]] | None = None
 
     def table(self, advance: Callable[[int], None]) -> pa.Table:
         """Return a table of the samples. Images that can't be read, or have none of the required objects or `masks`, are
@@ -52,14 +57,15 @@ class Survey:
         if self.objects is not None:
             self.objects.check(self.dataset)
         records = []
-
-        def read(part: slice) -> list[dict[str, Any]]:
-            return [self._read_one(index) for index in indices[part]]
-
-        for some in in_order(self.pool, read, chunks(len(indices)), 64):
+        read = self.elsewhere or self.read_some
+        for some in in_order(self.pool, lambda part: read(indices[part]), chunks(len(indices)), 64):
             records += some
             advance(len(some))
         return pa.Table.from_pylist(records, schema=SAMPLES_TABLE)
+
+    def read_some(self, indices: Sequence[int]) -> list[Record]:
+        """Return the samples at some indices as plain data, one after the other."""
+        return [self._read_one(index) for index in indices]
 
     def checked(self, table: pa.Table) -> pa.Table:
         """Return a table of all samples, or raise if none of them can be used."""
@@ -69,7 +75,7 @@ class Survey:
             raise DataError(f"none of the {len(table)} images of {self.dataset.name} can be {can} (the first: {first})")
         return table
 
-    def _read_one(self, index: int) -> dict[str, Any]:
+    def _read_one(self, index: int) -> Record:
         try:
             sample = self.dataset[index]
             mask = read_mask(self.dataset, index) if self.masks else None

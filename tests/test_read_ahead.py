@@ -1,0 +1,182 @@
+"""On an accelerator, processes read the images while the model is opened: the same samples and inputs as by threads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import brinell
+from brinell.datasets.files import Files
+from brinell.datasets.sources import open_dataset
+from brinell.engine import read_ahead, readers
+from brinell.engine.read_ahead import ReadAhead, start_reading
+from brinell.engine.ready import Ready
+from brinell.engine.survey import Survey
+from brinell.errors import ModelError
+from brinell.models.preprocess import Preprocess
+
+PRE = Preprocess(24, 20, short_side=26, interpolation="bilinear")
+COUNT = 60
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images of several sizes and kinds, of which one can't be read."""
+    root, generator = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
+    for number in range(COUNT):
+        (root / f"class-{number % 2}").mkdir(exist_ok=True)
+        sides = generator.integers(20, 60, 2)
+        pixels = generator.integers(0, 256, (*sides, 3), dtype=np.uint8)
+        picture = Image.fromarray(pixels).convert("L" if number % 7 == 3 else "RGB")
+        picture.save(root / f"class-{number % 2}" / f"{number:03d}.{'png' if number % 5 == 0 else 'jpg'}")
+    (root / "class-1" / "099.jpg").write_bytes(b"no image")
+    return root
+
+
+@pytest.fixture
+def dataset(folder: Path) -> Files:
+    found = open_dataset(str(folder))
+    assert isinstance(found, Files)
+    return found
+
+
+def surveyed(dataset: Files, indices: list[int]) -> tuple[Survey, Ready]:
+    ready = Ready(PRE, 1 << 20)
+    return Survey(dataset, indices, ThreadPoolExecutor(2), strict=False, keep=ready.add), ready
+
+
+def same(ahead: ReadAhead, dataset: Files, indices: list[int]) -> None:
+    survey, ready = surveyed(dataset, indices)
+    counts: list[int] = []
+    found = ahead.finish(survey, counts.append)
+    assert found is not None
+    assert found[0].equals(survey.read(indices, lambda done: None))
+    assert sum(counts) == len(indices)
+    own, others = found[1].inputs(PRE), ready.inputs(PRE)
+    assert sorted(own) == sorted(others)
+    assert len(own) == COUNT
+    assert all(torch.equal(own[index], others[index]) for index in own)
+
+
+def test_processes_read_what_threads_read(dataset: Files) -> None:
+    indices = list(reversed(range(len(dataset))))
+    ahead = ReadAhead(dataset, indices, 2)
+    ahead.begin(PRE)
+    ahead.begin(Preprocess(8, 8))  # of another model: the first one counts
+    same(ahead, dataset, indices)
+    assert all(one.process.poll() is not None for one in ahead._readers._processes)
+
+
+@pytest.mark.parametrize("dead", [1, 2], ids=["one", "all"])
+def test_a_process_that_dies_loses_no_image(dead: int, dataset: Files) -> None:
+    indices = list(range(len(dataset)))
+    ahead = ReadAhead(dataset, indices, 2)
+    for one in ahead._readers._processes[:dead]:
+        os.kill(one.process.pid, signal.SIGKILL)
+    ahead.begin(PRE)
+    same(ahead, dataset, indices)
+
+
+def test_no_more_inputs_are_kept_than_there_is_room_for(dataset: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(read_ahead.ROOM, "cuda", 10 * 3 * 24 * 20)
+    indices = list(range(len(dataset)))
+    ahead = ReadAhead(dataset, indices, 2)
+    ahead.begin(PRE)
+    found = ahead.finish(surveyed(dataset, indices)[0], lambda done: None)
+    assert found is not None
+    assert 10 <= len(found[1].inputs(PRE)) < 30  # what is asked for at the same time may come, too
+
+
+def test_what_was_read_for_other_images_is_not_used(dataset: Files) -> None:
+    ahead = ReadAhead(dataset, [0, 1], 1)
+    ahead.begin(PRE)
+    assert ahead.finish(surveyed(dataset, [1, 0])[0], lambda done: None) is None
+    never_begun = ReadAhead(dataset, [0, 1], 1)
+    assert never_begun.finish(surveyed(dataset, [0, 1])[0], lambda done: None) is None
+
+
+@pytest.fixture
+def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "DEVICES", {"cpu"})
+    monkeypatch.setattr(read_ahead, "FEWEST", 10)
+    monkeypatch.setattr(read_ahead, "SPARE", 0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+
+
+def checkpoint(folder: Path) -> str:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 2))
+    torch.save(module, folder / "net.pt")
+    (folder / "classes.txt").write_text("class-0\nclass-1\n")
+    return f"torch:{folder / 'net.pt'}?size=24&classes={folder / 'classes.txt'}"
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_a_run_has_the_same_rows(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    plain_start = readers._start
+
+    def start() -> readers._Process:
+        started.append(1)
+        return plain_start()
+
+    monkeypatch.setattr(readers, "_start", start)
+    lens = {"name": "profile", "operators": ["fade_white"], "levels": 3}
+    model = checkpoint(tmp_path)
+    execution = brinell.Execution(runtime="torch", batch=4, trust=True)
+    run = brinell.run(model, folder, lens=lens, out=tmp_path / "run", execution=execution, quiet=True)
+    assert len(started) == 2
+    monkeypatch.setattr(read_ahead, "DEVICES", set())
+    plain = brinell.run(model, folder, lens=lens, out=tmp_path / "plain", execution=execution, quiet=True)
+    assert len(started) == 2
+    for table in ("rows", "samples"):
+        assert run.query(f"select * from {table} order by all") == plain.query(f"select * from {table} order by all")
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_processes_end_if_the_model_cant_be_opened(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[readers._Process] = []
+    plain_start = readers._start
+
+    def start() -> readers._Process:
+        started.append(plain_start())
+        return started[-1]
+
+    monkeypatch.setattr(readers, "_start", start)
+    (tmp_path / "net.pt").write_bytes(b"no network")
+    with pytest.raises(ModelError):
+        brinell.run(f"torch:{tmp_path / 'net.pt'}?size=24", folder, out=tmp_path / "run", quiet=True)
+    assert len(started) == 2
+    assert all(one.process.poll() is not None for one in started)
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_processes_start_only_where_they_help(dataset: Files, tmp_path: Path) -> None:
+    indices = list(range(len(dataset)))
+    for execution in (
+        brinell.Execution(strict=True),
+        brinell.Execution(workers=2),
+        brinell.Execution(part="1/2"),
+        brinell.Execution(devices="cpu,cpu"),
+    ):
+        assert start_reading(dataset, indices, execution) is None
+    assert start_reading(dataset, indices[:9], brinell.Execution()) is None
+
+
+def test_a_process_ends_with_the_run(tmp_path: Path) -> None:
+    """Nothing is left if the run is killed."""
+    one = readers._start()
+    one.connection.close()
+    until = time.monotonic() + 60
+    while one.process.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert one.process.poll() == 0
