@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from PIL import Image
+from PIL import Image, WebPImagePlugin
 
 # Pillow goes by the content, and for some kinds, such as EPS, it starts other programs
 FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "JPEG2000")
+
+WEBP = WebPImagePlugin.WebPImageFile.format  # by this import: looking for it, Pillow would import all of its plugins
 
 
 def open_picture(data: bytes) -> Image.Image:
@@ -26,7 +28,7 @@ def to_picture(image: ArrayLike) -> Image.Image:
 
 def encode_webp(picture: Image.Image, quality: int = 90, *, lossless: bool = False) -> bytes:
     """Return a picture as a WebP file."""
-    return _encode(picture, "webp", quality=quality, lossless=lossless)
+    return _encode(picture, WEBP, quality=quality, lossless=lossless)
 
 
 def encode_jpeg(picture: Image.Image, quality: int = 85) -> bytes:

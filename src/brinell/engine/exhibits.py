@@ -5,9 +5,10 @@ They are stored with the run, so that the report needs neither the model nor the
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from urllib.parse import quote
 
 import torch
@@ -18,6 +19,7 @@ from brinell.engine.context import RunContext
 from brinell.engine.evaluator import Evaluator
 from brinell.engine.explanations import Explainer, needs_explanation, shift_marks
 from brinell.engine.found import Known
+from brinell.engine.picture_files import PictureFiles
 from brinell.engine.renderer import Renderer
 from brinell.engine.replay import Replay, render
 from brinell.engine.setup import RunSetup, criterion_of
@@ -29,7 +31,7 @@ from brinell.lenses.lens import LENSES
 from brinell.lenses.method import Drawing
 from brinell.models.model import Model
 from brinell.perturb.change import to_whole_levels
-from brinell.pictures import encode_webp, to_picture
+from brinell.pictures import to_picture
 from brinell.report.exhibits import FILE, Exhibit, write_exhibits
 from brinell.runs.integrity import file_problem, write_checksums
 from brinell.runs.run import Run
@@ -45,11 +47,12 @@ def draw_exhibits(run: Run, context: RunContext) -> None:
             return
         context.reporter.say(f"{problem}; drawing all pictures again")
     with run.store.recording() as written:
-        _draw_all(run, context.setup, context.pool)
+        _draw_all(run, context)
     write_checksums(run.store, written)
 
 
-def _draw_all(run: Run, setup: RunSetup, pool: ThreadPoolExecutor) -> None:
+def _draw_all(run: Run, context: RunContext) -> None:
+    setup = context.setup
     entries = {entry.image: entry for entry in reversed(readable(run.store.table("samples")))}  # the first of equal images
     drawing = Drawing(
         run.store,
@@ -68,7 +71,7 @@ def _draw_all(run: Run, setup: RunSetup, pool: ThreadPoolExecutor) -> None:
     for model in setup.models:
         mine = [exhibit for exhibit in wanted if exhibit.model == model.name]
         if mine:
-            drawn += _draw(run, setup, model, mine, entries, pool)
+            drawn += _draw(run, context, model, mine, entries)
     write_exhibits(run, drawn)
 
 
@@ -79,20 +82,15 @@ def _filed(exhibit: Exhibit) -> Exhibit:
     return replace(exhibit, file=f"{folder}/{name}.webp", clean_file=f"{folder}/{name}-clean.webp")
 
 
-def _draw(
-    run: Run,
-    setup: RunSetup,
-    model: Model,
-    exhibits: list[Exhibit],
-    known: dict[str, Entry],
-    pool: ThreadPoolExecutor,
-) -> list[Exhibit]:
+def _draw(run: Run, context: RunContext, model: Model, exhibits: list[Exhibit], known: dict[str, Entry]) -> list[Exhibit]:
     """Store a model's pictures, and return its exhibits with what explains them."""
+    setup, pool = context.setup, context.pool
     labels = {image: exhibit.label for exhibit in exhibits for image in (exhibit.image, exhibit.before)}
     entries = [known[image] for image in labels]
     replays = [_replay(setup, model, exhibit) for exhibit in exhibits]
     originals = any(replay.change.acts_on == "original" for replay in replays)
-    images = load_images(setup.dataset, entries, model.preprocess, pool, with_originals=originals)
+    ready = {} if originals else context.ready.inputs(model.preprocess)
+    images = load_images(setup.dataset, entries, model.preprocess, pool, with_originals=originals, ready=ready)
     renderer = Renderer(
         model.preprocess,
         images.inputs,
@@ -103,27 +101,27 @@ def _draw(
     )
     indices = {entry.image: index for index, entry in enumerate(entries)}
     explainer = _explainer(run, setup, model, renderer, labels, entries, pool)
-    drawn, saving = list(exhibits), list[Future[None]]()
+    drawn = list(exhibits)
 
-    def save(file: str, picture: Image) -> None:
-        run.store.write(encode_webp(picture, quality=90), *file.split("/"))
+    @cache
+    def plain(image: str) -> Image:
+        return to_picture(to_whole_levels(images.inputs[indices[image]]))
 
-    for number, image in render(renderer, replays, indices, batch=BATCH):
-        exhibit, replay = exhibits[number], replays[number]
-        parameters = torch.tensor([replay.parameters], dtype=torch.float64)
-        pictures = replay.change.pictures(renderer, indices[exhibit.image], parameters)
-        clean, changed = (images.inputs[indices[exhibit.before]], image) if pictures is None else pictures
-        shown = to_picture(to_whole_levels(clean)), to_picture(to_whole_levels(changed))
-        if model.segmenter is not None and pictures is None:
-            with suppress(ServiceError, BudgetSpent):  # a picture is not worth stopping a run that has all its rows
-                shown = explainer.draw_masks(exhibit, replay, image)
-        files = exhibit.clean_file, exhibit.file
-        saving += [pool.submit(save, file, picture) for file, picture in zip(files, shown, strict=True)]
-        if needs_explanation(model, explainer.criteria[exhibit.lens]):
-            explained = explainer.explain(exhibit, replay, image)
-            drawn[number] = explained if pictures is None else _on_whole(explained, renderer, indices[exhibit.image])
-    for future in saving:
-        future.result()
+    with PictureFiles(run.store) as files:
+        for number, image in render(renderer, replays, indices, batch=BATCH):
+            exhibit, replay = exhibits[number], replays[number]
+            parameters = torch.tensor([replay.parameters], dtype=torch.float64)
+            pictures = replay.change.pictures(renderer, indices[exhibit.image], parameters)
+            before = plain(exhibit.before) if pictures is None else to_picture(to_whole_levels(pictures[0]))
+            shown = before, to_picture(to_whole_levels(image if pictures is None else pictures[1]))
+            if model.segmenter is not None and pictures is None:
+                with suppress(ServiceError, BudgetSpent):  # a picture is not worth stopping a run that has all its rows
+                    shown = explainer.draw_masks(exhibit, replay, image)
+            for file, picture in zip((exhibit.clean_file, exhibit.file), shown, strict=True):
+                files.add(file, picture)
+            if needs_explanation(model, explainer.criteria[exhibit.lens]):
+                explained = explainer.explain(exhibit, replay, image)
+                drawn[number] = explained if pictures is None else _on_whole(explained, renderer, indices[exhibit.image])
     return drawn
 
 
