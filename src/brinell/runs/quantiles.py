@@ -44,7 +44,13 @@ def student_chance(freedom: int, t: float) -> float:
     return _incomplete_beta(freedom / 2, 0.5, share) if share < 1 else 1.0
 
 
-@lru_cache(4096)
+def beta_chance(a: float, b: float, x: float) -> float:
+    """Return the probability that a beta variable is at most x; as a goes to 0, so does the variable."""
+    if a <= 0 or x >= 1:
+        return 1.0
+    return _incomplete_beta(a, b, x) if x > 0 else 0.0
+
+
 def beta_quantile(a: float, b: float, probability: float) -> float:
     """Return the number below which a beta variable lies with a probability, for b >= 1; as a goes to 0, so does it."""
     if a <= 0:

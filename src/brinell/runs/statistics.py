@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from brinell.runs.quantiles import beta_quantile, normal_quantile, student_quantile
+from brinell.runs.quantiles import beta_chance, beta_quantile, normal_quantile, student_quantile
 
 CONFIDENCE = 0.95
 # constants by simulation (docs/statistics.md)
@@ -112,6 +113,7 @@ def _score_interval(share: float, variance: float, count: float) -> tuple[float,
     return bounds[0], bounds[1]
 
 
+@lru_cache(8192)
 def _wilson(share: float, total: float, quantile: float | None = None) -> tuple[float, float]:
     """Return Wilson's interval of a proportion, which stays in [0, 1] and suits small samples.
 
@@ -123,9 +125,10 @@ def _wilson(share: float, total: float, quantile: float | None = None) -> tuple[
     half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     low, high = max(0.0, centre - half), min(1.0, centre + half)
     yes, no = share * total, (1 - share) * total
-    if yes <= _SMALL:
+    # a quantile takes several values of the distribution; most often the first one shows that Wilson's bound is farther out
+    if yes <= _SMALL and beta_chance(yes, no + 1, low) > _EXACT:
         low = min(low, beta_quantile(yes, no + 1, _EXACT))
-    if no <= _SMALL:
+    if no <= _SMALL and beta_chance(no, yes + 1, 1 - high) > _EXACT:
         high = max(high, 1 - beta_quantile(no, yes + 1, _EXACT))
     return low, high
 

@@ -15,7 +15,8 @@ from brinell.lenses.profile.overlap import MASK_PIXELS, has_masks
 from brinell.runs.folds import FOLD, FOLDS, Replicated, mean_replicated
 from brinell.runs.run import Run
 
-Sums = list[list[float]]  # by fold: the number of images, and sums over them
+Sums = dict[int, list[float]]  # by fold that has images: their number, and sums over them
+Cell = dict[int, Sums]  # the sums of a level by a bin of confidence or a class
 # names of figures, in the order in which they are shown, for people, and whether more of it is better
 TITLES = {
     "worst_accuracy": ("accuracy under the worst operator", True),
@@ -73,27 +74,27 @@ Found = Iterator[tuple[str, str, Replicated]]  # model, name and figure
 def _accuracies(run: Run, given: dict[str, Any]) -> Found:
     kept: dict[str, dict[str, Sums]] = {}
     for model, operator, fold, *sums in run.query(_KEPT, given):
-        _put(kept.setdefault(model, {}).setdefault(operator, _nothing(2)), fold, sums)
+        kept.setdefault(model, {}).setdefault(operator, {})[fold] = _numbers(sums)
     for model, own in kept.items():
-        means = [_replicated(sums, lambda each: each[1] / each[0]) for sums in own.values()]
+        means = [_mean(sums) for sums in own.values()]
         lowest = tuple(
             None if None in column else min(each for each in column if each is not None) for column in _columns(means)
         )
         yield model, "worst_accuracy", Replicated(min(one.value for one in means), lowest)
     always: dict[str, Sums] = {}
     for model, fold, *sums in run.query(_ALWAYS, given):
-        _put(always.setdefault(model, _nothing(2)), fold, sums)
-    for model, sums in always.items():
-        yield model, "always_right", _replicated(sums, lambda each: each[1] / each[0])
+        always.setdefault(model, {})[fold] = _numbers(sums)
+    for model, folds in always.items():
+        yield model, "always_right", _mean(folds)
 
 
 def _calibration(run: Run, given: dict[str, Any]) -> Found:
-    cells: dict[str, dict[tuple[str, int], dict[int, Sums]]] = {}
+    cells: dict[str, dict[tuple[str, int], Cell]] = {}
     for model, operator, level, bin_, fold, *sums in run.query(_CALIBRATION, given):
         if run.models[model].task in UNCALIBRATED:
             continue
         cell = cells.setdefault(model, {}).setdefault((operator, level), {})
-        _put(cell.setdefault(bin_, _nothing(4)), fold, sums)
+        cell.setdefault(bin_, {})[fold] = _numbers(sums)
     for model, own in cells.items():
         clean = [_calibration_error(bins) for (_, level), bins in own.items() if level == 0]
         changed = [bins for (_, level), bins in own.items() if level > 0]
@@ -104,18 +105,27 @@ def _calibration(run: Run, given: dict[str, Any]) -> Found:
                 yield model, name, mean_replicated([_mean_over_bins(bins, place) for bins in changed])
 
 
-def _mean_over_bins(bins: dict[int, Sums], place: int) -> Replicated:
+def _mean_over_bins(bins: Cell, place: int) -> Replicated:
     """Return the mean over images of one of their sums, over all bins."""
-    folds = [[math.fsum(sums[fold][at] for sums in bins.values()) for at in (0, place)] for fold in range(FOLDS)]
-    return _replicated(folds, lambda each: each[1] / each[0])
+    parts: dict[int, list[list[float]]] = {}
+    for sums in bins.values():
+        for fold, own in sums.items():
+            parts.setdefault(fold, []).append(own)
+    return _mean({fold: [math.fsum(own[at] for own in parts[fold]) for at in (0, place)] for fold in parts})
 
 
-def _calibration_error(bins: dict[int, Sums]) -> Replicated:
+def _calibration_error(bins: Cell) -> Replicated:
     """Return ECE: the mean over images of the gap between confidence and accuracy in their bin."""
-    folds = [[value for sums in bins.values() for value in sums[fold][:2]] for fold in range(FOLDS)]
-    return _replicated(
-        folds, lambda each: math.fsum(map(abs, each[1::2])) / math.fsum(each[::2]), counts=slice(None, None, 2)
-    )
+    gaps = {bin_: math.fsum(own[1] for own in sums.values()) for bin_, sums in bins.items()}
+    count = math.fsum(own[0] for sums in bins.values() for own in sums.values())
+    without: list[float | None] = [None] * FOLDS
+    for fold in {fold for sums in bins.values() for fold in sums}:
+        left_out = {bin_: sums[fold] for bin_, sums in bins.items() if fold in sums}
+        rest = count - math.fsum(own[0] for own in left_out.values())
+        if rest >= 1:
+            kept = {**gaps, **{bin_: gaps[bin_] - own[1] for bin_, own in left_out.items()}}
+            without[fold] = math.fsum(map(abs, kept.values())) / rest
+    return Replicated(math.fsum(map(abs, gaps.values())) / count, tuple(without))
 
 
 def _precisions(run: Run, given: dict[str, Any]) -> Found:
@@ -140,10 +150,10 @@ def _precisions(run: Run, given: dict[str, Any]) -> Found:
 def _overlaps(run: Run, given: dict[str, Any]) -> Found:
     if not has_masks(run):
         return
-    cells: dict[str, dict[tuple[str, int], dict[int, Sums]]] = {}
+    cells: dict[str, dict[tuple[str, int], Cell]] = {}
     for model, operator, level, class_, fold, *sums in run.query(_PIXELS, given):
         cell = cells.setdefault(model, {}).setdefault((operator, level), {})
-        _put(cell.setdefault(class_, _nothing(2)), fold, sums)
+        cell.setdefault(class_, {})[fold] = _numbers(sums)
     for model, own in cells.items():
         clean = [_mean_iou(classes) for (_, level), classes in own.items() if level == 0]
         changed = [_mean_iou(classes) for (_, level), classes in own.items() if level > 0]
@@ -152,9 +162,10 @@ def _overlaps(run: Run, given: dict[str, Any]) -> Found:
             yield model, "miou", mean_replicated(changed)
 
 
-def _mean_iou(classes: dict[int, Sums]) -> Replicated:
+def _mean_iou(classes: Cell) -> Replicated:
     """Return the mean over classes of their IoU, each over the pixels of all images."""
-    folds = [[value for sums in classes.values() for value in sums[fold]] for fold in range(FOLDS)]
+    known = {fold for sums in classes.values() for fold in sums}
+    folds = {fold: [value for sums in classes.values() for value in sums.get(fold, (0.0, 0.0))] for fold in known}
 
     def figure(sums: Sequence[float]) -> float:
         ious = [common / either for common, either in zip(sums[::2], sums[1::2], strict=True) if either]
@@ -163,13 +174,19 @@ def _mean_iou(classes: dict[int, Sums]) -> Replicated:
     return _replicated(folds, figure, counts=slice(1, None, 2))
 
 
-def _replicated(folds: Sums, figure: Callable[[Sequence[float]], float], counts: slice = slice(1)) -> Replicated:
+def _mean(folds: Sums) -> Replicated:
+    """Return a mean over images, from their number in each fold and the sum over them."""
+    return _replicated(folds, lambda sums: sums[1] / sums[0], counts=slice(1))
+
+
+def _replicated(folds: Sums, figure: Callable[[Sequence[float]], float], counts: slice) -> Replicated:
     """Return a figure of sums over images, and the same without each fold; `counts` are the places of numbers of images."""
-    total = [math.fsum(column) for column in zip(*folds, strict=True)]
-    without: list[float | None] = []
-    for fold in folds:
-        rest = [whole - part for whole, part in zip(total, fold, strict=True)]
-        without.append(figure(rest) if math.fsum(fold[counts]) and math.fsum(rest[counts]) >= 1 else None)
+    total = [math.fsum(column) for column in zip(*folds.values(), strict=True)]
+    without: list[float | None] = [None] * FOLDS
+    for fold, sums in folds.items():
+        rest = [whole - part for whole, part in zip(total, sums, strict=True)]
+        if math.fsum(sums[counts]) and math.fsum(rest[counts]) >= 1:
+            without[fold] = figure(rest)
     return Replicated(figure(total), tuple(without))
 
 
@@ -177,9 +194,5 @@ def _columns(figures: Sequence[Replicated]) -> Iterator[tuple[float | None, ...]
     return zip(*(figure.without for figure in figures), strict=True)
 
 
-def _nothing(sums: int) -> Sums:
-    return [[0.0] * sums for _ in range(FOLDS)]
-
-
-def _put(sums: Sums, fold: int, values: Sequence[float]) -> None:
-    sums[fold] = [float(value or 0) for value in values]
+def _numbers(sums: Sequence[float | None]) -> list[float]:
+    return [float(value or 0) for value in sums]
