@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from brinell.cli.console import print_findings, say
 from brinell.cli.interrupt import resuming
 from brinell.config.budget import CELLS, Budget
 from brinell.engine.checks import check_config
+from brinell.lenses.lens import LENSES
 from brinell.lenses.sample import describe_sample
 from brinell.report.page import Shown
 from brinell.run_config import RunConfig
@@ -30,7 +33,10 @@ def execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | N
     """Run a config, print what it found and write the report. `confirm` is called before anything is measured."""
     check_config(config, config.models)
     with resuming(lambda: _holds_answers(Store(config.folder()))):
-        _execute(config, confirm)
+        try:
+            _execute(config, confirm)
+        finally:
+            gc.unfreeze()  # or libraries complain at the end of the process that their objects are still there
 
 
 def confirm_cost(setup: RunSetup, progress: Reporter, *, quick: Callable[[], RunConfig], yes: bool) -> None:
@@ -73,6 +79,7 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
     from brinell.engine.setup import assemble
     from brinell.tracking.server import Server
 
+    gc.freeze()  # to look for garbage in what was imported takes a sixth of a second each time, and the run stands still
     server = None if config.track is None else Server(config.track.to, config.track.experiment)  # fail early
     with reporter() as progress, log_to(progress):
 
@@ -80,10 +87,11 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
             with progress.pause():
                 print_findings([shown])
 
-        setup = assemble(config)
+        setup = assemble(config, read_ahead=True)
         if confirm is not None:
             confirm(setup, progress)
-        finished = execute_setup(setup, progress, show, begin=Thread(target=_prepare_report).start)
+        prepare = Thread(target=_prepare_report, args=([lens.name for lens in config.lenses],))
+        finished = execute_setup(setup, progress, show, begin=prepare.start)
     if not finished.finished:  # a part, and others are not done
         return
     say(
@@ -96,14 +104,17 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
         say(describe_tracked(finished.track(server)))
 
 
-def _prepare_report() -> None:
-    """Warm up the chart renderer and the template, which takes a second for any report, in the background of a run."""
+def _prepare_report(lenses: Iterable[str]) -> None:
+    """Import what shows findings, and start what draws charts and pages, in the background of a run."""
     from brinell.report.figures import start_drawing
-    from brinell.report.page import template
+    from brinell.report.page import load_templates
 
     with suppress(Exception):  # if charts can't be drawn, the report says why
         start_drawing()
-        template("report.html")
+        load_templates()
+        for lens in lenses:
+            for module in LENSES[lens].show.late:
+                import_module(module)
 
 
 def _holds_answers(store: Store) -> bool:

@@ -8,8 +8,9 @@ import altair as alt
 
 from brinell.comparison.compare import Comparison, Delta
 from brinell.lenses.reader import AVERAGE, Measure
-from brinell.report.charts import PANEL_HEIGHT, PANEL_WIDTH, Chart, inline_data, tooltips
+from brinell.report.charts import Chart, inline_data, tooltips
 from brinell.report.figures import INK
+from brinell.report.panels import PANEL_HEIGHT, PANEL_WIDTH
 from brinell.report.section import Figure
 
 _COLOURS = {"better": "#1a7f4b", "no clear difference": "#7f8c99", "worse": "#c0392b"}

@@ -6,8 +6,10 @@ import html
 import importlib
 import re
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
+from brinell.report.panels import line_panel, share_axis
 from brinell.report.section import Chart
 
 INK, SOFT, LINE, PAPER = "#1d2733", "#5b6876", "#dde3ea", "#fffffe"
@@ -18,6 +20,7 @@ THEME: dict[str, Any] = {
     "background": None,
     "font": FONT,
     "view": {"stroke": None},
+    "axisQuantitative": {"labelLimit": 0},  # numbers are short, and to compare them with a limit takes time
     "axis": {
         "domainColor": LINE,
         "gridColor": LINE,
@@ -37,7 +40,7 @@ THEME: dict[str, Any] = {
     "tick": {"color": INK},
     "text": {"color": INK},
 }
-LETTER = 7.5  # pixels of a letter of a title
+LETTER, WIDEST = 7.5, 15.0  # pixels of a letter of a title: on average, and at most
 _LABEL = re.compile(r'(<(?:path|rect|line|text|circle)\b[^>]*?) aria-label="([^"]*)"([^>]*?)(/>|>)', re.DOTALL)
 _ARIA = re.compile(r' (?:role|aria-[a-z]+)="[^"]*"')
 
@@ -45,25 +48,30 @@ _ARIA = re.compile(r' (?:role|aria-[a-z]+)="[^"]*"')
 def draw_svg(chart: Chart, *, legend: bool = True) -> str:
     """Return a chart as a whole SVG file, in light colours."""
     vl_convert = importlib.import_module("vl_convert")  # slow to import, and needed for figures alone
-    spec = chart.to_dict()
-    _wrap_title(spec)
+    spec: dict[str, Any] = chart.to_dict()
     own = spec.get("config", {})
-    spec["config"] = THEME | {key: value for key, value in own.items() if key != "view"}
+    spec |= _wrap_title(spec) | {"config": THEME | {key: value for key, value in own.items() if key != "view"}}
     text: str = vl_convert.vegalite_to_svg(spec if legend else _without_legends(spec))
     return text
 
 
 def start_drawing() -> None:
-    """Import what charts are drawn with and draw an empty one, which starts the renderer: over half a second."""
-    importlib.import_module("altair")
-    importlib.import_module("vl_convert").vegalite_to_svg({"data": {"values": []}, "mark": "point"})
+    """Start the renderer, and draw a small chart with it: its first ones take half a second."""
+    draw_panel(line_panel([], [""], title="", x=share_axis("level", "level"), y=share_axis("value")))
 
 
-def _wrap_title(spec: dict[str, Any]) -> None:
-    """Give a title that is wider than its limit several lines; otherwise its end would be cut off."""
+def _wrap_title(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a title that is wider than its limit in several lines; otherwise its end would be cut off.
+
+    Where every line is surely short enough, there is no limit to compare it with, which takes time.
+    """
     title = spec.get("title")
-    if isinstance(title, dict) and isinstance(title.get("text"), str) and "limit" in title:
-        title["text"] = textwrap.wrap(title["text"], max(8, int(title["limit"] / LETTER))) or ""
+    if not (isinstance(title, dict) and isinstance(title.get("text"), str) and "limit" in title):
+        return {}
+    lines = textwrap.wrap(title["text"], max(8, int(title["limit"] / LETTER)))
+    short = max(map(len, lines), default=0) * WIDEST <= title["limit"]
+    kept = {key: value for key, value in title.items() if key != "limit" or not short}
+    return {"title": {**kept, "text": lines or ""}}
 
 
 def _without_legends(spec: Any) -> Any:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -109,7 +110,7 @@ def render(content: Content) -> str:
 def render_template(name: str, content: Mapping[str, Any]) -> str:
     """Return a page with what all pages share: drawn figures, files to download, and each picture once."""
     shared = {"draw": lambda chart: Markup(draw_panel(chart)), "csv_link": _csv_link, "source_of": _once()}
-    return template(name).render({**shared, **content})
+    return _environment().get_template(name).render({**shared, **content})
 
 
 def _csv_link(records: Iterable[Mapping[str, Any]]) -> str:
@@ -142,19 +143,29 @@ def context_of(run: Run, lens: str, rated: Rated | None = None) -> Context:
 def _load_template(name: str) -> str:
     """Return a template of this package, or of another one as "package:file"."""
     package, _, file = name.rpartition(":")
-    folder = importlib.resources.files(package) if package else importlib.resources.files("brinell.report") / "templates"
+    folder = importlib.resources.files(package) if package else _templates()
     return (folder / file).read_text(encoding="utf-8")
 
 
+def _templates() -> Traversable:
+    return importlib.resources.files("brinell.report") / "templates"
+
+
+def load_templates() -> None:
+    """Load the templates of reports, which are then ready."""
+    for file in _templates().iterdir():
+        _environment().get_template(file.name)
+
+
 @cache
-def template(name: str) -> jinja2.Template:
-    """Return a page's template, with the filters that the pages share."""
+def _environment() -> jinja2.Environment:
+    """Return where templates are loaded, with the filters that the pages share."""
     loader = jinja2.FunctionLoader(_load_template)
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["percent"] = lambda value: "–" if value is None or value != value else f"{100 * value:.1f} %"
     environment.filters["tojson_text"] = json.dumps
     environment.globals["box_styles"] = list(STYLES.values())
-    return environment.get_template(name)
+    return environment
 
 
 def _namer(classes: Sequence[str] | None) -> Namer:

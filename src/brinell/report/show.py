@@ -6,6 +6,7 @@ import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from brinell.marks import Mark
@@ -53,7 +54,8 @@ class Show:
     """How a lens's findings are shown.
 
     `table` returns what a terminal prints; `section` the report's section; `charts` all charts that `report --figures`
-    writes; `named` those that `Run.figure` offers; `pictures` figures that are not charts, as PNG.
+    writes; `named` those that `Run.figure` offers; `pictures` figures that are not charts, as PNG. `late` are modules that
+    `section` imports only when it is made, such as those that need altair: a run imports them while it measures.
     """
 
     table: Callable[[Any], list[Any]]
@@ -61,6 +63,7 @@ class Show:
     charts: Callable[[Any], dict[str, Chart]]
     named: Mapping[str, NamedChart] = field(default_factory=dict)
     pictures: Callable[[Context, Any], dict[str, bytes]] = _no_pictures
+    late: tuple[str, ...] = ()
 
 
 def models_of(findings: Any) -> list[str]:
@@ -113,12 +116,17 @@ def inline(run: Run, file: str, marks: Sequence[Mark] = (), *, text_size: int = 
 
     It is a JPEG: browsers that print to PDF keep those as they are, and make five times as much of a WebP.
     """
+    return _draw_inline(run.store.read(*file.split("/")), tuple(marks), text_size)
+
+
+@lru_cache(64)  # clean images are shown several times
+def _draw_inline(data: bytes, marks: tuple[Mark, ...], text_size: int) -> str:
     from PIL import Image
 
     from brinell.marks import draw_marks, enlarge
     from brinell.pictures import encode_jpeg
 
-    picture: Image.Image = Image.open(io.BytesIO(run.store.read(*file.split("/"))))
+    picture: Image.Image = Image.open(io.BytesIO(data))
     if marks:
         picture = draw_marks(enlarge(picture, BOXED_SIDE), marks, text_size=text_size)
     return to_source(encode_jpeg(picture, QUALITY))

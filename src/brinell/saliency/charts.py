@@ -7,7 +7,8 @@ from typing import Any
 
 import altair as alt
 
-from brinell.report.charts import PANEL_WIDTH, Chart, inline_data, tooltips
+from brinell.report.charts import Chart, inline_data, tooltips
+from brinell.report.panels import PANEL_WIDTH
 from brinell.runs.words import format_share
 from brinell.saliency.findings import SaliencyFindings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +12,8 @@ from brinell.lenses.fragility.findings import FragilityFindings
 from brinell.lenses.fragility.names import KINDS
 from brinell.lenses.fragility.queries import FragileShare
 from brinell.registry import VariantId
-from brinell.report.charts import Chart, grouped_bars, inline_data, line_panel, menu, model_colour, share_axis
+from brinell.report.charts import Chart, grouped_bars, inline_data, menu, model_colour
+from brinell.report.panels import Panel, line_panel, number_axis, share_axis
 from brinell.report.show import Namer
 from brinell.runs.words import format_share
 
@@ -51,14 +52,14 @@ def recognised_curves(findings: FragilityFindings) -> Chart:
     return _lines([_record(share, "recognised") for share in chosen], findings, "recognised windows")
 
 
-def kind_panels(findings: FragilityFindings) -> list[Chart]:
+def kind_panels(findings: FragilityFindings) -> Sequence[Chart | Panel]:
     """Return a small chart for each kind of fragility: the share of fragile windows by their size."""
     shares = [share for share in _measured(findings, findings.windows) if share.judged_by == "correct"]
     if len(findings.windows) == 1:
         records = [{"model": one.model, "kind": one.kind, **asdict(one.share)} for one in shares]
         title = f"fragile windows ({findings.title(findings.windows[0])})"
         return [grouped_bars(records, findings.models, group="kind", groups=KINDS, title=title)]
-    x = alt.X("size:Q", title=_size_title(findings), axis=alt.Axis(tickCount=4, grid=False))
+    x = number_axis("size", _size_title(findings), axis={"tickCount": 4, "grid": False})
     panels = []
     for kind in KINDS:
         records = [

@@ -10,6 +10,7 @@ from brinell.lenses.fragility.findings import HEADLINES, FragilityFindings
 from brinell.lenses.fragility.names import KINDS
 from brinell.lenses.fragility.photographs import make_maps
 from brinell.lenses.fragility.queries import FragileShare
+from brinell.report.panels import model_colours
 from brinell.report.section import Block, Cell, Figure, Gallery, Picture, PictureGroup, Section, Table, number, share
 from brinell.report.show import Context, format_confidence, hardness_by_operator, inline
 from brinell.runs.words import format_share
@@ -48,8 +49,6 @@ def make_section(context: Context, findings: FragilityFindings) -> Section:
 
 
 def _legend(findings: FragilityFindings) -> list[tuple[str, str]]:
-    from brinell.report.charts import model_colours
-
     return list(model_colours(findings.models).items())
 
 

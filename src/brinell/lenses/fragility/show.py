@@ -59,4 +59,5 @@ SHOW = Show(
         "location": _named("location_curves"),
     },
     pictures=pictures,
+    late=("brinell.lenses.fragility.charts",),
 )

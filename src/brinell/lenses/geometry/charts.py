@@ -9,8 +9,9 @@ import altair as alt
 from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.lenses.geometry.rows import SCORE_LIMIT
 from brinell.motion.names import GROUP_FACTS
-from brinell.report.charts import PALETTE, Chart, inline_data, line_panel, menu, model_colour, share_axis, tooltips
+from brinell.report.charts import Chart, inline_data, menu, model_colour, tooltips
 from brinell.report.figures import INK
+from brinell.report.panels import PALETTE, Panel, line_panel, number_axis, share_axis
 from brinell.runs.words import format_share
 
 _COORDINATES = list(dict.fromkeys(part for group in GROUP_FACTS.values() for part in group.parts))
@@ -74,7 +75,7 @@ def misclassification(findings: GeometryFindings) -> Chart:
     return alt.layer(band, line).properties(width=740, height=320).add_params(menu("chosen_group", "motions", groups))
 
 
-def rate_panels(findings: GeometryFindings) -> list[Chart]:
+def rate_panels(findings: GeometryFindings) -> list[Panel]:
     """Return a small chart of the misclassification rate for each group of random motions."""
     panels = []
     for operator in dict.fromkeys(operator for _, operator in findings.rates):
@@ -89,7 +90,7 @@ def rate_panels(findings: GeometryFindings) -> list[Chart]:
             for rate in rates
             if name == operator and rate.draws
         ]
-        x = alt.X("score:Q", title="geodesic score", axis=alt.Axis(tickCount=4, grid=False))
+        x = number_axis("score", "geodesic score", axis={"tickCount": 4, "grid": False})
         panels.append(
             line_panel(
                 records, findings.models, title=findings.title(operator), x=x, y=share_axis("value", "labels changed")

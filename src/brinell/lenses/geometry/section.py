@@ -9,6 +9,7 @@ from brinell.lenses.geometry import LENS
 from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.lenses.geometry.rows import SCORE_LIMIT
 from brinell.report.exhibits import pair_groups
+from brinell.report.panels import model_colours
 from brinell.report.section import Block, Cell, Figure, Gallery, Section, Table, number, share
 from brinell.report.show import Context, hardness_by_operator
 from brinell.runs.words import format_share
@@ -38,8 +39,6 @@ def make_section(context: Context, findings: GeometryFindings) -> Section:
 
 
 def _legend(findings: GeometryFindings) -> list[tuple[str, str]]:
-    from brinell.report.charts import model_colours
-
     return list(model_colours(findings.models).items())
 
 

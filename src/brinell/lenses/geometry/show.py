@@ -79,4 +79,5 @@ SHOW = Show(
         "misclassification": NamedChart(misclassification),
         "random": NamedChart(random_bars),
     },
+    late=("brinell.lenses.geometry.charts",),
 )

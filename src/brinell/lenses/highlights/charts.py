@@ -9,8 +9,9 @@ import altair as alt
 from brinell.errors import ConfigError
 from brinell.lenses.highlights.findings import HighlightFindings
 from brinell.lenses.highlights.glare import Glare
-from brinell.report.charts import PANEL_WIDTH, Chart, grouped_bars, inline_data, model_colour, tooltips
+from brinell.report.charts import Chart, grouped_bars, inline_data, model_colour, tooltips
 from brinell.report.figures import INK
+from brinell.report.panels import PANEL_WIDTH
 from brinell.runs.statistics import Estimate
 
 

@@ -9,6 +9,7 @@ from brinell.lenses.highlights.findings import HighlightFindings
 from brinell.lenses.highlights.glare import Glare, sigma_names
 from brinell.lenses.highlights.light import LeastLight
 from brinell.report.exhibits import pair_groups
+from brinell.report.panels import model_colours
 from brinell.report.section import Block, Cell, Figure, Gallery, Section, Table, number, share
 from brinell.report.show import Context
 
@@ -40,8 +41,6 @@ def make_section(context: Context, findings: HighlightFindings) -> Section:
 
 
 def _legend(findings: HighlightFindings) -> list[tuple[str, str]]:
-    from brinell.report.charts import model_colours
-
     return list(model_colours(findings.models).items())
 
 

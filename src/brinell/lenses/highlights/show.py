@@ -83,4 +83,5 @@ SHOW = Show(
         "highlight-cells": NamedChart(cell_map, {"operator": _grids_of}),
         "highlight-location": NamedChart(location_bars, {"operator": _grids_of}),
     },
+    late=("brinell.lenses.highlights.charts",),
 )

@@ -8,7 +8,8 @@ from typing import Any
 import altair as alt
 
 from brinell.lenses.knob.findings import KnobFindings
-from brinell.report.charts import Chart, inline_data, line_panel, menu, model_colour, share_axis, tooltips
+from brinell.report.charts import Chart, inline_data, menu, model_colour, tooltips
+from brinell.report.panels import Panel, line_panel, number_axis, share_axis
 from brinell.units import format_amount
 
 _DISTANCES = {
@@ -85,7 +86,7 @@ def threshold_curves(findings: KnobFindings, operator: str | None = None) -> Cha
     return layers.add_params(_property_menu(findings))
 
 
-def amount_panels(findings: KnobFindings, curves: Sequence[Mapping[str, Any]]) -> list[Chart]:
+def amount_panels(findings: KnobFindings, curves: Sequence[Mapping[str, Any]]) -> list[Panel]:
     """Return a small chart for each property: the share of images broken over the amount, in its unit."""
     units = {operator: hardness.unit for (_, operator), hardness in findings.hardness.items()}
     panels = []
@@ -108,8 +109,8 @@ def amount_panels(findings: KnobFindings, curves: Sequence[Mapping[str, Any]]) -
             for record in own.values()
         ]
         factors = unit == "×" and all(record["amount"] > 0 for record in records)
-        scale = alt.Scale(type="log") if factors else alt.Scale(zero=False)
-        x = alt.X("amount:Q", title=unit or "amount", axis=alt.Axis(tickCount=4, grid=False), scale=scale)
+        scale = {"type": "log"} if factors else {"zero": False}
+        x = number_axis("amount", unit or "amount", axis={"tickCount": 4, "grid": False}, scale=scale)
         panels.append(
             line_panel(
                 records,

@@ -6,6 +6,7 @@ from brinell.lenses.knob import LENS
 from brinell.lenses.knob.breaks import Hardness, compute_amount_curves
 from brinell.lenses.knob.findings import KnobFindings
 from brinell.report.exhibits import pair_groups
+from brinell.report.panels import model_colours
 from brinell.report.section import Block, Cell, Figure, Gallery, Section, Table, number, share
 from brinell.report.show import Context, hardness_by_operator, lazy_chart
 
@@ -33,7 +34,6 @@ def make_section(context: Context, findings: KnobFindings) -> Section:
 
 def _amounts(context: Context, findings: KnobFindings) -> Block:
     from brinell.lenses.knob.charts import amount_panels  # altair is slow to import, and a table needs none
-    from brinell.report.charts import model_colours
 
     def describe(model: str, operator: str) -> str:
         one = findings.hardness.get((model, operator))
@@ -90,8 +90,6 @@ def _distances(findings: KnobFindings) -> Block:
 
 
 def _legend(findings: KnobFindings) -> list[tuple[str, str]]:
-    from brinell.report.charts import model_colours
-
     return list(model_colours(findings.models).items())
 
 

@@ -70,4 +70,5 @@ SHOW = Show(
         "fooling": NamedChart(fooling_bars),
         "ranges": NamedChart(breaking_ranges, {"operator": operators_of}),
     },
+    late=("brinell.lenses.knob.charts",),
 )

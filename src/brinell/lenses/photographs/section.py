@@ -5,6 +5,7 @@ from __future__ import annotations
 from brinell.lenses.photographs import LENS
 from brinell.lenses.photographs.findings import PhotographFindings
 from brinell.report.exhibits import pair_groups
+from brinell.report.panels import model_colours
 from brinell.report.section import Block, Cell, Figure, Gallery, Section, Table, share
 from brinell.report.show import Context
 
@@ -12,7 +13,6 @@ from brinell.report.show import Context
 def make_section(context: Context, findings: PhotographFindings) -> Section:
     """Return accuracies on the originals and their variants."""
     from brinell.lenses.photographs.charts import accuracies, scene_bars
-    from brinell.report.charts import model_colours
 
     results = [findings.scenes[model] for model in findings.models]
     figures = {one.model: accuracies(one) for one in results}

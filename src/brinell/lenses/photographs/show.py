@@ -32,4 +32,10 @@ def charts(findings: PhotographFindings) -> dict[str, Chart]:
     return {"photographs": scene_bars(findings)}
 
 
-SHOW = Show(table=table, section=make_section, charts=charts, named={"photographs": NamedChart(scene_bars)})
+SHOW = Show(
+    table=table,
+    section=make_section,
+    charts=charts,
+    named={"photographs": NamedChart(scene_bars)},
+    late=("brinell.lenses.photographs.charts",),
+)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import altair as alt
 
 from brinell.lenses.profile.findings import ProfileFindings
+from brinell.lenses.profile.panels import SHARES, operator_panels
 from brinell.lenses.reader import AVERAGE
-from brinell.report.charts import PALETTE, Chart, inline_data, line_panel, menu, model_colour, share_axis, tooltips
-from brinell.runs.statistics import Estimate
-from brinell.runs.words import format_mean, format_share
+from brinell.report.charts import Chart, inline_data, menu, model_colour, tooltips
+from brinell.report.panels import PALETTE
 
 METRIC_TITLES = {
     "accuracy": "accuracy",
@@ -22,15 +19,6 @@ METRIC_TITLES = {
     "map50": "mean average precision (IoU 0.5)",
     "miou": "mean IoU of all classes",
 }
-_SHORT_TITLES = {
-    "rank": "rank of the true label",
-    "probability": "probability of the true label",
-    "confidence": "confidence of the prediction",
-    "map": "mAP (IoU 0.5 to 0.95)",
-    "map50": "mAP50 (IoU 0.5)",
-    "miou": "mean IoU of all classes",
-}
-_SHARES = ("accuracy", "probability", "confidence", "map", "map50", "miou")
 _LEVEL = alt.X("level:Q", title="level of degradation", axis=alt.Axis(tickMinStep=1))
 
 
@@ -77,42 +65,10 @@ def operator_profiles(findings: ProfileFindings, model: str | None = None, metri
     return layers.properties(title=f"{model}: {METRIC_TITLES[metric]}") if model and metric else layers
 
 
-def operator_panels(findings: ProfileFindings) -> list[Chart]:
-    """Return a small chart of accuracy for each operator, the most damaging first, after their average."""
-    operators = [AVERAGE, *findings.operators] if len(findings.averaged_operators) > 1 else findings.operators
-    records = [record for record in findings.table() if record["metric"] == "accuracy"]
-    titles = {AVERAGE: "average of all"}
-    return [
-        _panel(findings, [record for record in records if record["operator"] == operator], titles.get(operator))
-        for operator in operators
-    ]
-
-
 def operator_grid(findings: ProfileFindings) -> Chart:
     """Draw accuracy under each operator in a panel of its own, the most damaging first, after their average."""
-    return alt.concat(*operator_panels(findings), columns=4)
-
-
-def metric_panels(findings: ProfileFindings, metrics: Sequence[str]) -> list[Chart]:
-    """Return a small chart for each metric, averaged over operators."""
-    records = [record for record in findings.table() if record["operator"] == AVERAGE and record["value"] is not None]
-    return [
-        _panel(findings, [record for record in records if record["metric"] == metric], _SHORT_TITLES[metric])
-        for metric in metrics
-    ]
-
-
-def _panel(findings: ProfileFindings, records: list[dict[str, Any]], title: str | None) -> Chart:
-    metric = records[0]["metric"]
-    drawn = []
-    for record in records:
-        value = Estimate(record["value"], record["low"], record["high"])
-        number = format_share(value) if metric in _SHARES else format_mean(value)
-        caption = f" ({record['caption']})" if record["caption"] else ""
-        drawn.append({**record, "text": f"{record['model']}, level {record['level']}{caption}: {number}"})
-    y = share_axis("value") if metric in _SHARES else alt.Y("value:Q", title=None, axis=alt.Axis(tickCount=4))
-    x = alt.X("level:Q", title="level", axis=alt.Axis(tickMinStep=1, tickCount=5, grid=False))
-    return line_panel(drawn, findings.models, title=title or findings.title(records[0]["operator"]), x=x, y=y)
+    panels = (alt.LayerChart.from_dict(panel.to_dict()) for panel in operator_panels(findings))
+    return alt.concat(*panels, columns=4)
 
 
 def area_bars(findings: ProfileFindings) -> Chart:
@@ -153,14 +109,14 @@ def _metric_menu(findings: ProfileFindings) -> alt.Parameter:
 
 
 def _value(metric: str | None) -> alt.Y:
-    if metric in _SHARES:
+    if metric in SHARES:
         return alt.Y("value:Q", title=METRIC_TITLES[metric], axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     return alt.Y("value:Q", title=METRIC_TITLES.get(metric or "", "selected metric"), scale=alt.Scale(zero=True))
 
 
 def _hover_points(chart: alt.Chart, colour: alt.Color, metric: str | None) -> alt.Chart:
     """Return invisible points that show their values under the pointer."""
-    number = ".1%" if metric in _SHARES else ".3f"
+    number = ".1%" if metric in SHARES else ".3f"
     circles: alt.Chart = chart.mark_circle(size=90, opacity=0).encode(
         x=_LEVEL,
         y=_value(metric),

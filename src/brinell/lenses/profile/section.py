@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from brinell.lenses.profile import LENS
 from brinell.lenses.profile.curves import FailurePoint
 from brinell.lenses.profile.findings import ProfileFindings
+from brinell.lenses.profile.panels import metric_panels, operator_panels
 from brinell.lenses.profile.robustness_blocks import robustness_blocks
 from brinell.report.exhibits import Exhibit, describe_changed, describe_clean, pair_groups, read_exhibits
+from brinell.report.panels import model_colours
 from brinell.report.section import Block, Cell, Figure, Gallery, Picture, PictureGroup, Section, Table, share
 from brinell.report.show import Context, hardness_by_operator, inline
 from brinell.runs.statistics import THRESHOLDS
@@ -52,9 +54,6 @@ def make_section(context: Context, findings: ProfileFindings) -> Section:
 
 
 def _profiles(context: Context, findings: ProfileFindings) -> Block:
-    from brinell.lenses.profile.charts import operator_panels  # altair is slow to import, and a table needs none
-    from brinell.report.charts import model_colours
-
     def describe(model: str, operator: str) -> str:
         if (model, operator) not in findings.areas:
             return "not measured"
@@ -82,9 +81,6 @@ def _profiles(context: Context, findings: ProfileFindings) -> Block:
 
 
 def _metrics(findings: ProfileFindings) -> Block:
-    from brinell.lenses.profile.charts import metric_panels
-    from brinell.report.charts import model_colours
-
     known = {record["metric"] for record in findings.table() if record["value"] is not None}  # services may lack scores
     metrics = [metric for metric in findings.metrics if metric != "accuracy" and metric in known]
     return Block(
