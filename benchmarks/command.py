@@ -9,6 +9,7 @@ python -m benchmarks.command accelerator > benchmarks/results/command_accelerato
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import os
@@ -147,8 +148,10 @@ def command(result: Path, began: float, folder: str, options: list[str]) -> None
     spent["starting Python and importing the command line"] = time.time() - began
     models: list[Any] = []
     imported = time.time()
+    gc.disable()  # as the command does
     for name, (module, path) in STEPS.items():
         _note(name, module, path, spent, models)
+    gc.enable()
     spent["importing torch and the engine"] = time.time() - imported
     main(["run", *options, "--out", f"{folder}/run", "--yes"])
     seconds = time.time() - began

@@ -34,8 +34,8 @@ def measure(greys: Path, out: Path, said: list[str] | None = None, **more: Any) 
             if said is not None:
                 said.append(text)
 
-    from brinell.api import execute_setup
     from brinell.engine.setup import assemble
+    from brinell.executing import execute_setup
     from brinell.run_config import load_config
 
     content = {

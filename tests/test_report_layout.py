@@ -148,6 +148,5 @@ def test_a_curve_has_one_point_for_each_amount(run: brinell.Run) -> None:
         for amount, share in ((1.0, 0.0), (0.5, 0.25), (0.5, 0.5), (0.25, 1.0))
     ]
     for panel in amount_panels(findings, curves):
-        shown = panel.to_dict()
-        (values,) = shown["datasets"].values() if "datasets" in shown else [shown["layer"][0]["data"]["values"]]
+        values = panel.to_dict()["data"]["values"]
         assert sorted((one["amount"], one["value"]) for one in values) == [(0.25, 1.0), (0.5, 0.5), (1.0, 0.0)]

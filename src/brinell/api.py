@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,13 @@ from brinell.curation.curate import curate as curate_runs
 from brinell.curation.options import CurateOptions
 from brinell.datasets.sources import open_dataset
 from brinell.engine.checks import check_config
-from brinell.engine.early_stop import Check, Sampled, StoppingRule
+from brinell.engine.early_stop import Check, Sampled
 from brinell.engine.estimates.text import describe_cost
 from brinell.engine.messages import log_to
 from brinell.engine.progress import Reporter, reporter
-from brinell.engine.runner import execute
 from brinell.engine.setup import RunSetup, assemble
 from brinell.errors import ConfigError
+from brinell.executing import execute_setup
 from brinell.hardening.cost import HardeningCost
 from brinell.hardening.harden import Hardened
 from brinell.hardening.harden import harden as run_hardening
@@ -42,12 +42,9 @@ from brinell.lenses.lens import default_lens
 from brinell.models.model import Description, Model
 from brinell.models.modules import from_module, segmenter_from_module
 from brinell.models.preprocess import Preprocess
-from brinell.report.page import Shown
 from brinell.results import Run
 from brinell.run_config import RunConfig, load_config, name_data
-from brinell.runs.run import Run as OpenedRun
 from brinell.runs.store import Store
-from brinell.saliency.rerun import run_comparison
 from brinell.types import Interpolation
 from brinell.validation import read_config, validate
 
@@ -129,36 +126,6 @@ def decide_setup(setup: RunSetup, gate: Gate, margin: float, progress: Reporter)
     if not results:
         raise ConfigError(f"{run.folder} holds a full run already; check it with brinell gate or brinell compare --gate")
     return run, results[-1]
-
-
-def execute_setup(
-    setup: RunSetup,
-    progress: Reporter,
-    show: Callable[[Shown], None] = lambda shown: None,
-    early: StoppingRule | None = None,
-    begin: Callable[[], None] = lambda: None,
-) -> Run:
-    """Execute a run, then compare saliency if its config asks for it. `show` gets each lens's findings as they come.
-
-    `begin` is called once all images are read, before models are queried; on an accelerator, the CPU has time to spare from
-    then on. With `early`, the run may stop before all images are measured.
-    """
-
-    def on_lens(run: OpenedRun, lens: str) -> None:
-        assert isinstance(run, Run)
-        show(run.shown_of(lens))
-
-    def open_run(store: Store) -> Run:
-        begin()
-        return Run(store)
-
-    finished = execute(setup, progress, on_lens, early, open_run)
-    assert isinstance(finished, Run)
-    if setup.config.saliency is not None and finished.finished:
-        run_comparison(finished, setup, setup.config.saliency, progress)
-        finished.refresh("saliency")
-        show(finished.shown_of("saliency"))
-    return finished
 
 
 def wrap(

@@ -34,9 +34,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import brinell
-from brinell.api import execute_setup
 from brinell.engine.progress import Silent
 from brinell.engine.setup import assemble
+from brinell.executing import execute_setup
 from brinell.run_config import load_config
 
 ASSETS = Path(os.environ.get("BRINELL_ASSETS", Path(__file__).resolve().parents[3] / "shared" / "assets"))

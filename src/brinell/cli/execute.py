@@ -36,6 +36,7 @@ def execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | N
         try:
             _execute(config, confirm)
         finally:
+            gc.enable()
             gc.unfreeze()  # or libraries complain at the end of the process that their objects are still there
 
 
@@ -73,13 +74,15 @@ def decide(
 
 
 def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | None) -> None:
-    from brinell.api import execute_setup
+    gc.disable()  # to look for garbage while modules are imported takes a fifth of the time
     from brinell.engine.messages import log_to
     from brinell.engine.progress import reporter
     from brinell.engine.setup import assemble
+    from brinell.executing import execute_setup
     from brinell.tracking.server import Server
 
-    gc.freeze()  # to look for garbage in what was imported takes a sixth of a second each time, and the run stands still
+    gc.freeze()  # to look for it in what was imported takes a sixth of a second each time, and the run stands still
+    gc.enable()
     server = None if config.track is None else Server(config.track.to, config.track.experiment)  # fail early
     with reporter() as progress, log_to(progress):
 

@@ -73,9 +73,10 @@ def execute(
                 find_labels(samples, setup.dataset, config.data, model)
         with begin_run(store, setup, jobs, samples) as manifest:
             context = RunContext(store, setup, samples, manifest, pool, reporter, ready, part)
-            run = open_run(store)
             with count_queries(context):
-                wanted = _execute(context, jobs, run, on_lens, rule)
+                clean = _prepare(context)
+                run = open_run(store)
+                wanted = _measure(context, clean, jobs, run, on_lens, rule)
             if wanted is not None:
                 _finish(context, wanted, time.monotonic() - began)
     run.refresh_manifest()
@@ -97,17 +98,26 @@ def _part(store: Store, setup: RunSetup, rule: StoppingRule | None) -> PartFile 
     return PartFile(store, settings_digest(settings_of(setup.config, setup.models)), part)
 
 
-def _execute(
-    context: RunContext, jobs: Sequence[Job], run: Run, on_lens: Callable[[Run, str], None], rule: StoppingRule | None
-) -> Wanted | None:
-    """Measure what is missing, and return the share of the queries that was wanted; None if other parts are not done."""
-    store, part = context.store, context.part
+def _prepare(context: RunContext) -> pa.Table:
+    """Store the samples, and return the clean answers."""
     stored = usable_table(context, "samples")
     if stored is None or not same_metadata(stored, context.samples):  # rows don't depend on it, so it may be added later
-        store.write_table("samples", context.samples)  # after the manifest: they can't be taken for another run's
-    if part is None:
+        context.store.write_table("samples", context.samples)  # after the manifest: they can't be taken for another run's
+    if context.part is None:
         drop_damaged_tables(context)
-    clean = _clean(context)
+    return _clean(context)
+
+
+def _measure(
+    context: RunContext,
+    clean: pa.Table,
+    jobs: Sequence[Job],
+    run: Run,
+    on_lens: Callable[[Run, str], None],
+    rule: StoppingRule | None,
+) -> Wanted | None:
+    """Measure what is missing, and return the share of the queries that was wanted; None if other parts are not done."""
+    part = context.part
     kept = kept_entries(context.samples, clean)
     measurer = Measurer(context, kept, Truth.of(clean), everything if part is None else part.part.owns)
     several = context.setup.config.execution.spread

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from brinell.caching import cache_folder
 from brinell.engine.threads import CORES, answers
+from brinell.models.exports import read_record, write_record
 from brinell.models.model import Model
+from brinell.models.runtimes import processor
+from brinell.versions import package_version
 
 SMALLEST = {"cpu": 2, "cuda": 32}
 LARGEST = {"cpu": 32, "cuda": 1024}
@@ -16,7 +24,7 @@ SHARD = {"cpu": 128, "cuda": 4096}
 GAIN = 1.05  # least speed-up that justifies a larger batch
 SECONDS = 0.25  # measuring time per batch size on a CPU, whose cores others use, too
 STEADY_SECONDS = 0.1  # the same on an accelerator
-
+KEPT_SECONDS = 24 * 3600.0  # how long a measurement counts: the load of a machine changes
 
 _measured: dict[tuple[str, ...], tuple[int, float]] = {}  # batch sizes and rates of models in this process
 _rates: dict[tuple[str, ...], float] = {}  # the same for batch sizes that are given
@@ -28,13 +36,35 @@ def best_batch(model: Model) -> int:
 
 
 def measured_speed(model: Model) -> tuple[int, float]:
-    """Return the best batch size of a model and its images per second, measured once in a process."""
+    """Return the best batch size of a model and its images per second, measured once a day on a machine."""
     if model.speed is not None:
         return model.speed.batch, model.speed.rate
     own = _describe(model)
     if own not in _measured:
-        _measured[own] = _measure_speed(model)
+        file = _record_of(own)
+        known = _read_speed(file)
+        if known is None:
+            known = _measure_speed(model)
+            write_record(file, {"batch": known[0], "rate": known[1], "time": time.time()})
+        _measured[own] = known
     return _measured[own]
+
+
+def _record_of(model: tuple[str, ...]) -> Path:
+    """Return the file in which the speed of a model on this machine is kept."""
+    facts = [*model, processor(), CORES, SECONDS, package_version("onnxruntime"), package_version("torch")]
+    name = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
+    return cache_folder() / "speeds" / f"{name}.json"
+
+
+def _read_speed(file: Path) -> tuple[int, float] | None:
+    """Return a batch size and its rate as they were measured lately; None if there is no such record."""
+    content = read_record(file) or {}
+    with suppress(KeyError, TypeError, ValueError):
+        batch, rate, age = int(content["batch"]), float(content["rate"]), time.time() - float(content["time"])
+        if 1 <= batch <= max(LARGEST.values()) and rate > 0 and 0 <= age < KEPT_SECONDS:
+            return batch, rate
+    return None
 
 
 def measured_rate(model: Model, batch: int) -> float:
