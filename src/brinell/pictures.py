@@ -13,6 +13,7 @@ from PIL import Image, WebPImagePlugin
 FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "JPEG2000")
 
 WEBP = WebPImagePlugin.WebPImageFile.format  # by this import: looking for it, Pillow would import all of its plugins
+EFFORT, LOSSLESS_EFFORT = 2, 4  # of WebP, 0 to 6: with 2, photographs take half the time of 4 and 2 % more bytes
 
 
 def open_picture(data: bytes) -> Image.Image:
@@ -28,7 +29,7 @@ def to_picture(image: ArrayLike) -> Image.Image:
 
 def encode_webp(picture: Image.Image, quality: int = 90, *, lossless: bool = False) -> bytes:
     """Return a picture as a WebP file."""
-    return _encode(picture, WEBP, quality=quality, lossless=lossless)
+    return _encode(picture, WEBP, quality=quality, lossless=lossless, method=LOSSLESS_EFFORT if lossless else EFFORT)
 
 
 def encode_jpeg(picture: Image.Image, quality: int = 85) -> bytes:

@@ -16,7 +16,7 @@ from brinell.config.budget import CELLS, Budget
 from brinell.engine.checks import check_config
 from brinell.lenses.lens import LENSES
 from brinell.lenses.sample import describe_sample
-from brinell.report.page import Shown
+from brinell.report.page import Shown, draw_ahead
 from brinell.run_config import RunConfig
 from brinell.runs.queries import describe_invalid, describe_queries
 from brinell.runs.store import Store
@@ -86,9 +86,10 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
     server = None if config.track is None else Server(config.track.to, config.track.experiment)  # fail early
     with reporter() as progress, log_to(progress):
 
-        def show(shown: Shown) -> None:
+        def show(run: Run, shown: Shown) -> None:
             with progress.pause():
                 print_findings([shown])
+            draw_ahead(run, shown)
 
         setup = assemble(config, read_ahead=True)
         if confirm is not None:
