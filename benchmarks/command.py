@@ -9,7 +9,6 @@ python -m benchmarks.command accelerator > benchmarks/results/command_accelerato
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import json
 import os
@@ -20,9 +19,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from itertools import repeat
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -143,48 +146,75 @@ def _in_a_process(options: list[str], variables: Mapping[str, str] = {}) -> dict
 
 def command(result: Path, began: float, folder: str, options: list[str]) -> None:
     """Be the command, note the seconds of its steps, and then measure the bare model."""
-    spent: dict[str, float] = {}
     main = importlib.import_module("brinell.cli.main").main
-    spent["starting Python and importing the command line"] = time.time() - began
-    models: list[Any] = []
-    imported = time.time()
-    gc.disable()  # as the command does
-    for name, (module, path) in STEPS.items():
-        _note(name, module, path, spent, models)
-    gc.enable()
-    spent["importing torch and the engine"] = time.time() - imported
+    started = time.time()
+    clock = _Clock()
+    sys.meta_path.insert(0, clock)
     main(["run", *options, "--out", f"{folder}/run", "--yes"])
     seconds = time.time() - began
+    spent = {
+        "starting Python and importing the command line": started - began,
+        "importing torch and the engine": clock.assembling - started,
+        **clock.spent,
+    }
     spent["everything else"] = seconds - sum(spent.values())
+    model = clock.models[0]
     run = importlib.import_module("brinell").Run(f"{folder}/run")
     queries = run.query("select count(*) from rows where level > 0")[0][0] + run.query("select count(*) from clean")[0][0]
-    batch = run.manifest["execution"]["batch"][models[0].name]
-    bare = _bare_rate(models[0], batch)
+    batch = run.manifest["execution"]["batch"][model.name]
+    bare = _bare_rate(model, batch)
     found = {"queries": queries, "bare": bare, "seconds": seconds, "ratio": queries / bare / seconds, "steps": spent}
-    found |= {"batch": batch, "runtime": models[0].facts.get("runtime"), "load": os.getloadavg()[0]}
+    found |= {"batch": batch, "runtime": model.facts.get("runtime"), "load": os.getloadavg()[0]}
     result.write_text(json.dumps(found))
 
 
-def _note(name: str, module: str, path: str, spent: dict[str, float], models: list[Any]) -> None:
-    """Replace a function by one that adds its seconds to `spent`; what `assemble` returns has the models."""
-    owner = importlib.import_module(module)
-    *classes, attribute = path.split(".")
-    for each in classes:
-        owner = getattr(owner, each)
-    plain: Callable[..., Any] = getattr(owner, attribute)
+class _Clock(MetaPathFinder):
+    """Notes the seconds of steps: as soon as a module has been imported, its functions are replaced by ones that do."""
 
-    def timed(*given: Any, **named: Any) -> Any:
-        if threading.current_thread() is not threading.main_thread():
-            return plain(*given, **named)
-        start = time.time()
-        try:
-            made = plain(*given, **named)
-        finally:
-            spent[name] = spent.get(name, 0.0) + time.time() - start
-        models.extend(getattr(made, "models", []))
-        return made
+    def __init__(self) -> None:
+        self.spent = dict.fromkeys(STEPS, 0.0)
+        self.assembling = 0.0  # when the first step begins
+        self.models: list[Any] = []
+        self._waiting = {module for module, _ in STEPS.values()}
 
-    setattr(owner, attribute, timed)
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Return how to import a module and replace its functions; None for those that have no steps."""
+        if name not in self._waiting:
+            return None
+        self._waiting.remove(name)
+        spec = find_spec(name)
+        assert spec is not None and spec.loader is not None
+        plain = spec.loader.exec_module
+
+        def execute(module: ModuleType) -> None:
+            plain(module)
+            for step, (owner, attribute) in STEPS.items():
+                if owner == name:
+                    self._note(step, module, attribute)
+
+        spec.loader.exec_module = execute  # type: ignore[method-assign]
+        return spec
+
+    def _note(self, step: str, owner: Any, path: str) -> None:
+        """Replace a function by one that adds its seconds; what `assemble` returns has the models."""
+        *classes, attribute = path.split(".")
+        for each in classes:
+            owner = getattr(owner, each)
+        plain: Callable[..., Any] = getattr(owner, attribute)
+
+        def timed(*given: Any, **named: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                return plain(*given, **named)
+            start = time.time()
+            self.assembling = self.assembling or start
+            try:
+                made = plain(*given, **named)
+            finally:
+                self.spent[step] += time.time() - start
+            self.models.extend(getattr(made, "models", []))
+            return made
+
+        setattr(owner, attribute, timed)
 
 
 def _bare_rate(model: Any, batch: int) -> float:

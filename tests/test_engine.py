@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -351,6 +352,31 @@ def test_the_speed_of_a_model_is_measured_once(greys: Path, tmp_path: Path, monk
     assert measured == [3]
 
 
+def test_the_speed_of_a_model_is_kept_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+    monkeypatch.setenv("BRINELL_CACHE", str(tmp_path))
+    monkeypatch.setattr(tuning, "images_per_second", lambda model, batch: measured.append(batch) or 100.0)
+
+    def speed(model: str = "fake:grey") -> tuple[int, float]:
+        monkeypatch.setattr(tuning, "_measured", {})  # as in another process
+        return tuning.measured_speed(brinell.open_model(model, PLAIN))
+
+    assert speed() == speed() == (2, 100.0)
+    assert measured == [2, 4]
+    assert speed("fake:grey:0.25") == (2, 100.0)
+    assert measured == [2, 4, 2, 4]
+    for content in ("{}", "no JSON", '{"batch": 0, "rate": 5.0, "time": 1e10}', '{"batch": "x", "rate": 5, "time": 1e10}'):
+        for file in (tmp_path / "speeds").iterdir():
+            file.write_text(content)
+        measured.clear()
+        assert speed() == (2, 100.0)
+        assert measured == [2, 4]
+    later = time.time() + tuning.KEPT_SECONDS
+    monkeypatch.setattr(time, "time", lambda: later)
+    speed()
+    assert measured == [2, 4, 2, 4]
+
+
 def test_models_are_opened_on_one_core(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine, opening took ten times as long on two."""
     threads, plain = list[int](), assembling.open_model
@@ -366,6 +392,7 @@ def test_on_a_cpu_the_batch_size_is_doubled_only_while_that_pays(monkeypatch: py
     rates, measured = {2: 100.0, 4: 150.0, 8: 151.0, 16: 500.0}, list[int]()
     monkeypatch.setattr(tuning, "images_per_second", lambda model, batch: measured.append(batch) or rates[batch])
     monkeypatch.setattr(tuning, "_measured", {})
+    monkeypatch.setattr(tuning, "read_record", lambda file: None)
     assert tuning.best_batch(brinell.open_model("fake:grey", PLAIN)) == 4
     assert measured == [2, 4, 8]
 
@@ -381,6 +408,7 @@ def test_on_an_accelerator_the_batch_size_fits_into_memory(most: int, best: int,
 
     monkeypatch.setattr(tuning, "images_per_second", rate)
     monkeypatch.setattr(tuning, "_measured", {})
+    monkeypatch.setattr(tuning, "read_record", lambda file: None)
     model = replace(brinell.open_model("fake:grey", PLAIN), device=torch.device("cuda"))
     assert tuning.best_batch(model) == best
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +18,18 @@ from PIL import Image
 from torch import nn
 
 import brinell
+from brinell.api import open_setup
 from brinell.datasets.files import Files
 from brinell.datasets.sources import open_dataset
 from brinell.engine import read_ahead, readers
 from brinell.engine.read_ahead import ReadAhead, start_reading
+from brinell.engine.readers import Process, Readers, start_early
 from brinell.engine.ready import Ready
+from brinell.engine.runner import execute
 from brinell.engine.survey import Survey
-from brinell.errors import ModelError
+from brinell.errors import ModelError, RunError
 from brinell.models.preprocess import Preprocess
+from brinell.run_config import RunConfig, load_config
 
 PRE = Preprocess(24, 20, short_side=26, interpolation="bilinear")
 COUNT = 60
@@ -69,18 +76,18 @@ def same(ahead: ReadAhead, dataset: Files, indices: list[int]) -> None:
 
 def test_processes_read_what_threads_read(dataset: Files) -> None:
     indices = list(reversed(range(len(dataset))))
-    ahead = ReadAhead(dataset, indices, 2)
+    ahead = ReadAhead(dataset, indices, Readers(2))
     ahead.begin(PRE)
     ahead.begin(Preprocess(8, 8))  # of another model: the first one counts
     same(ahead, dataset, indices)
-    assert all(one.process.poll() is not None for one in ahead._readers._processes)
+    assert all(one.process.poll() is not None for one in ahead._readers.processes)
 
 
 @pytest.mark.parametrize("dead", [1, 2], ids=["one", "all"])
 def test_a_process_that_dies_loses_no_image(dead: int, dataset: Files) -> None:
     indices = list(range(len(dataset)))
-    ahead = ReadAhead(dataset, indices, 2)
-    for one in ahead._readers._processes[:dead]:
+    ahead = ReadAhead(dataset, indices, Readers(2))
+    for one in ahead._readers.processes[:dead]:
         os.kill(one.process.pid, signal.SIGKILL)
     ahead.begin(PRE)
     same(ahead, dataset, indices)
@@ -89,7 +96,7 @@ def test_a_process_that_dies_loses_no_image(dead: int, dataset: Files) -> None:
 def test_no_more_inputs_are_kept_than_there_is_room_for(dataset: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(read_ahead.ROOM, "cuda", 10 * 3 * 24 * 20)
     indices = list(range(len(dataset)))
-    ahead = ReadAhead(dataset, indices, 2)
+    ahead = ReadAhead(dataset, indices, Readers(2))
     ahead.begin(PRE)
     found = ahead.finish(surveyed(dataset, indices)[0], lambda done: None)
     assert found is not None
@@ -97,10 +104,10 @@ def test_no_more_inputs_are_kept_than_there_is_room_for(dataset: Files, monkeypa
 
 
 def test_what_was_read_for_other_images_is_not_used(dataset: Files) -> None:
-    ahead = ReadAhead(dataset, [0, 1], 1)
+    ahead = ReadAhead(dataset, [0, 1], Readers(1))
     ahead.begin(PRE)
     assert ahead.finish(surveyed(dataset, [1, 0])[0], lambda done: None) is None
-    never_begun = ReadAhead(dataset, [0, 1], 1)
+    never_begun = ReadAhead(dataset, [0, 1], Readers(1))
     assert never_begun.finish(surveyed(dataset, [0, 1])[0], lambda done: None) is None
 
 
@@ -108,7 +115,8 @@ def test_what_was_read_for_other_images_is_not_used(dataset: Files) -> None:
 def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_ahead, "DEVICES", {"cpu"})
     monkeypatch.setattr(read_ahead, "FEWEST", 10)
-    monkeypatch.setattr(read_ahead, "SPARE", 0)
+    monkeypatch.setattr(readers, "FEWEST", 10)
+    monkeypatch.setattr(readers, "SPARE", 0)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
 
 
@@ -123,13 +131,13 @@ def checkpoint(folder: Path) -> str:
 @pytest.mark.usefixtures("on_a_cpu")
 def test_a_run_has_the_same_rows(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
-    plain_start = readers._start
+    plain_start = readers.start_process
 
-    def start() -> readers._Process:
+    def start() -> Process:
         started.append(1)
         return plain_start()
 
-    monkeypatch.setattr(readers, "_start", start)
+    monkeypatch.setattr(readers, "start_process", start)
     lens = {"name": "profile", "operators": ["fade_white"], "levels": 3}
     model = checkpoint(tmp_path)
     execution = brinell.Execution(runtime="torch", batch=4, trust=True)
@@ -144,14 +152,14 @@ def test_a_run_has_the_same_rows(folder: Path, tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.usefixtures("on_a_cpu")
 def test_processes_end_if_the_model_cant_be_opened(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[readers._Process] = []
-    plain_start = readers._start
+    started: list[Process] = []
+    plain_start = readers.start_process
 
-    def start() -> readers._Process:
+    def start() -> Process:
         started.append(plain_start())
         return started[-1]
 
-    monkeypatch.setattr(readers, "_start", start)
+    monkeypatch.setattr(readers, "start_process", start)
     (tmp_path / "net.pt").write_bytes(b"no network")
     with pytest.raises(ModelError):
         brinell.run(f"torch:{tmp_path / 'net.pt'}?size=24", folder, out=tmp_path / "run", quiet=True)
@@ -174,9 +182,72 @@ def test_processes_start_only_where_they_help(dataset: Files, tmp_path: Path) ->
 
 def test_a_process_ends_with_the_run(tmp_path: Path) -> None:
     """Nothing is left if the run is killed."""
-    one = readers._start()
+    one = readers.start_process()
     one.connection.close()
     until = time.monotonic() + 60
     while one.process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
     assert one.process.poll() == 0
+
+
+def started_early(config: RunConfig) -> int:
+    """Return the number of processes that are started before torch is imported, and end them."""
+    started = start_early(config)
+    if started is None:
+        return 0
+    started.close()
+    return started.count
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_processes_start_early_only_if_a_run_will_probably_want_them(folder: Path, tmp_path: Path) -> None:
+    def config(device: str = "cuda:1", source: Path = folder, limit: int | None = None, **more: Any) -> RunConfig:
+        content = {"models": ["fake:grey"], "data": {"source": str(source), "limit": limit}, "lenses": ["profile"]}
+        return load_config({**content, "execution": {"device": device, **more}})
+
+    assert started_early(config()) == 2
+    assert started_early(config(limit=10)) == 2
+    few = tmp_path / "few"
+    few.mkdir()
+    (few / "0.jpg").touch()
+    for other in (
+        config(device="cpu"),
+        config(limit=9),
+        config(source=few),
+        config(source=tmp_path / "none"),
+        config(workers=1),
+        config(strict=True),
+    ):
+        assert started_early(other) == 0
+
+
+def test_processes_start_early_without_torch() -> None:
+    """While they import it, so does the run."""
+    code = "import sys, brinell.engine.readers; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_processes_that_are_not_wanted_end(dataset: Files) -> None:
+    started = Readers(2)
+    assert start_reading(dataset, [0, 1], brinell.Execution(), started) is None
+    assert all(one.process.poll() is not None for one in started.processes)
+    started = Readers(2)
+    ahead = start_reading(dataset, list(range(len(dataset))), brinell.Execution(), started)
+    assert ahead is not None
+    ahead.begin(PRE)
+    same(ahead, dataset, list(range(len(dataset))))
+    assert all(one.process.poll() is not None for one in started.processes)
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_processes_end_if_a_run_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Before it asks for the images."""
+    lens, model = {"name": "profile", "operators": ["fade_white"], "levels": 2}, checkpoint(tmp_path)
+    execution = brinell.Execution(runtime="torch", batch=4, trust=True)
+    brinell.run(model, folder, lens=lens, out=tmp_path / "run", execution=execution, quiet=True)
+    setup = open_setup(model, folder, {"lens": {**lens, "levels": 3}, "out": tmp_path / "run"}, execution)
+    assert setup.ahead is not None
+    with pytest.raises(RunError):
+        execute(setup)
+    assert all(one.process.poll() is not None for one in setup.ahead._readers.processes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from brinell.cli.console import print_findings, say
 from brinell.cli.interrupt import resuming
 from brinell.config.budget import CELLS, Budget
 from brinell.engine.checks import check_config
+from brinell.engine.readers import start_early
 from brinell.lenses.lens import LENSES
 from brinell.lenses.sample import describe_sample
 from brinell.report.page import Shown, draw_ahead
@@ -74,6 +75,7 @@ def decide(
 
 
 def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | None) -> None:
+    readers = start_early(config)
     gc.disable()  # to look for garbage while modules are imported takes a fifth of the time
     from brinell.engine.messages import log_to
     from brinell.engine.progress import reporter
@@ -84,14 +86,14 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
     gc.freeze()  # to look for it in what was imported takes a sixth of a second each time, and the run stands still
     gc.enable()
     server = None if config.track is None else Server(config.track.to, config.track.experiment)  # fail early
-    with reporter() as progress, log_to(progress):
+    with reporter() as progress, log_to(progress), nullcontext() if readers is None else closing(readers):
 
         def show(run: Run, shown: Shown) -> None:
             with progress.pause():
                 print_findings([shown])
             draw_ahead(run, shown)
 
-        setup = assemble(config, read_ahead=True)
+        setup = assemble(config, read_ahead=True, readers=readers)
         if confirm is not None:
             confirm(setup, progress)
         prepare = Thread(target=_prepare_report, args=([lens.name for lens in config.lenses],))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from queue import SimpleQueue
 from threading import Thread
 
+import numpy as np
 import pyarrow as pa
+import torch
 
 from brinell.config.execution import Execution
 from brinell.datasets.files import Files
-from brinell.engine.readers import Closed, Readers
+from brinell.engine.readers import FEWEST, Closed, Readers, process_count
 from brinell.engine.ready import ROOM, Ready
 from brinell.engine.survey import Record, Survey
 from brinell.models.device import select_device
@@ -23,17 +24,13 @@ from brinell.types import Dataset
 
 LOG = logging.getLogger(__name__)
 DEVICES = frozenset({"cuda"})  # on a CPU, the model needs all cores
-FEWEST = 2000  # images; fewer are read by threads before processes have started
-MOST = 12  # processes
-SPARE = 2  # cores, for the run itself
 
 
 class ReadAhead:
-    """Images that processes read: they start at once, and read as soon as `begin` says what inputs are to be made."""
+    """Images that processes read, as soon as `begin` says what inputs are to be made."""
 
-    def __init__(self, dataset: Files, indices: list[int], processes: int) -> None:
-        self._dataset, self.indices = dataset, indices
-        self._readers = Readers(dataset, processes)
+    def __init__(self, dataset: Files, indices: list[int], readers: Readers) -> None:
+        self._dataset, self.indices, self._readers = dataset, indices, readers
         self._counts: SimpleQueue[int | None] = SimpleQueue()  # of images that were read; None at the end
         self._table: pa.Table | None = None
         self._begun = False
@@ -80,21 +77,28 @@ class ReadAhead:
 
     def _read(self, indices: Sequence[int], here: Survey) -> list[Record]:
         """Read some images in a process, or here if that has died."""
-        found = self._readers.read(indices, self._ready.preprocess if self._ready.has_room else None)
+        pre = self._ready.preprocess if self._ready.has_room else None
+        found = self._readers.read(self._dataset, indices, pre)
         if found is None:
             return here.read_some(indices)
-        records, inputs = found
-        for index, model_input in inputs.items():
-            self._ready.keep(index, model_input)
-        return records
+        if pre is not None and found.places:
+            shape = (len(found.places), pre.channels, pre.height, pre.width)
+            for place, each in zip(found.places, np.frombuffer(found.inputs, np.uint8).reshape(shape), strict=True):
+                # in memory of its own, as inputs are given up one by one
+                self._ready.keep(indices[place], torch.from_numpy(each.copy()))
+        return [{**record, "index": index} for record, index in zip(found.records, indices, strict=True)]
 
 
-def start_reading(dataset: Dataset, indices: list[int], execution: Execution) -> ReadAhead | None:
-    """Return the images of a run, which are read from now on in other processes; None where threads do."""
-    alone = not execution.spread and execution.part_of_run() is None and execution.workers is None
-    if not alone or execution.strict or type(dataset) is not Files or len(indices) < FEWEST:
-        return None
-    processes = min(MOST, (os.cpu_count() or 1) - SPARE)
-    if os.name != "posix" or processes < 2 or select_device(execution).type not in DEVICES:
-        return None
-    return ReadAhead(dataset, indices, processes)
+def start_reading(
+    dataset: Dataset, indices: list[int], execution: Execution, readers: Readers | None = None
+) -> ReadAhead | None:
+    """Return the images of a run, which are read by other processes; None where its threads read them.
+
+    `readers` are processes that have been started already.
+    """
+    count = process_count(execution)
+    if count and type(dataset) is Files and len(indices) >= FEWEST and select_device(execution).type in DEVICES:
+        return ReadAhead(dataset, indices, readers or Readers(count))
+    if readers is not None:
+        readers.close()
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
 from itertools import groupby
 
 import pyarrow as pa
@@ -63,7 +64,8 @@ def execute(
     if part is not None:
         reporter = PartReporter(reporter, part)
     decoding = ThreadPoolExecutor(worker_count(config.execution.workers), "decode")
-    with stoppable(), connected(config.execution), torch_alone(), decoding as pool:
+    ahead = nullcontext() if setup.ahead is None else closing(setup.ahead)
+    with stoppable(), connected(config.execution), torch_alone(), decoding as pool, ahead:
         refuse_other_settings(store, config, setup.models)
         samples, ready = _samples(setup, pool, reporter, part)
         refuse_other_images(store, setup.dataset, samples)

@@ -16,6 +16,7 @@ from brinell.criteria.criterion import Criterion, find_criterion
 from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.datasets.sources import open_dataset
 from brinell.engine.read_ahead import ReadAhead, start_reading
+from brinell.engine.readers import Readers
 from brinell.engine.shards import Entry
 from brinell.engine.survey import select_indices
 from brinell.engine.threads import torch_alone
@@ -93,11 +94,17 @@ class Job:
 
 
 def assemble(
-    config: RunConfig, models: Sequence[Model | None] | None = None, dataset: Any = None, *, read_ahead: bool = False
+    config: RunConfig,
+    models: Sequence[Model | None] | None = None,
+    dataset: Any = None,
+    *,
+    read_ahead: bool = False,
+    readers: Readers | None = None,
 ) -> RunSetup:
     """Open what a config names; objects that are given replace names. Models, which take longest, come last.
 
-    With `read_ahead`, images are read meanwhile where that pays off; the setup is for a run then.
+    With `read_ahead`, images are read meanwhile where that pays off, by `readers` if they have been started; the setup is
+    for a run then.
     """
     wake(config.execution)
     given = [None] * len(config.models) if models is None else models
@@ -112,7 +119,7 @@ def assemble(
         if one is None:
             check_model(named)
     indices = select_indices(data, config.data, config.seed)
-    ahead = start_reading(data, indices, config.execution) if read_ahead else None
+    ahead = start_reading(data, indices, config.execution, readers) if read_ahead else None
     try:
         opened = [
             _open_model(named, config, len(indices), ahead) if one is None else one
