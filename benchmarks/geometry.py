@@ -123,7 +123,8 @@ def measure_on_accelerator(execution: Execution, images: int, block: int, budget
     found: dict[str, Any] = {"device": name, "precision": execution.precision, "block": block}
     found["runtime"] = model.facts["runtime"]
     found["bare"], found["gradients"] = per_second(bare_model(model, BATCH), 2.0), per_second(_bare_gradient(model), 2.0)
-    search(model, pictures[:2], "similarity", "manifool", max_steps=2)  # warms up
+    for method in ("manifool", "random"):  # warms up
+        search(model, pictures[:2], "similarity", method, **({"max_steps": 2} if method == "manifool" else {}))
     print(f"ready after {time.perf_counter() - began:.1f} s", flush=True)
     searches = [(group, method) for group in ("similarity", "affine") for method in ("manifool", "random")]
     for left, (group, method) in zip(range(len(searches), 0, -1), searches, strict=True):
@@ -236,8 +237,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", default="tf32", choices=["fp32", "tf32", "bf16"])
-    parser.add_argument("--images", type=int, default=64)
-    parser.add_argument("--block", type=int, default=64, help="images processed together")
+    parser.add_argument("--images", type=int, default=256)
+    parser.add_argument("--block", type=int, default=256, help="images processed together")
     parser.add_argument("--seconds", type=float, default=75)
     given = parser.parse_args()
     execution = Execution(device=given.device, precision=given.precision)

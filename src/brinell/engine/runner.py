@@ -25,6 +25,7 @@ from brinell.engine.parts.tables import clean_together, survey_together
 from brinell.engine.progress import Reporter, Silent
 from brinell.engine.queries import count_queries
 from brinell.engine.ready import Ready
+from brinell.engine.rehearsal import rehearsing
 from brinell.engine.resuming import begin_run, drop_damaged_tables, usable_table
 from brinell.engine.setup import Job, RunSetup, jobs_of, required_truth
 from brinell.engine.shards import worker_count
@@ -65,7 +66,8 @@ def execute(
         reporter = PartReporter(reporter, part)
     decoding = ThreadPoolExecutor(worker_count(config.execution.workers), "decode")
     ahead = nullcontext() if setup.ahead is None else closing(setup.ahead)
-    with stoppable(), connected(config.execution), torch_alone(), decoding as pool, ahead:
+    rehearsal = rehearsing(() if config.execution.spread else jobs, config.execution.batch)
+    with stoppable(), connected(config.execution), torch_alone(), decoding as pool, ahead, rehearsal:
         refuse_other_settings(store, config, setup.models)
         samples, ready = _samples(setup, pool, reporter, part)
         refuse_other_images(store, setup.dataset, samples)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -255,8 +254,9 @@ class Change(Protocol):
 
 def rows_of(samples: Tensor, device: torch.device) -> Tensor | slice:
     """Return samples as an index; consecutive ones as a slice, which copies nothing."""
-    first, last = int(samples[0]), int(samples[-1])
-    if last - first == len(samples) - 1 and bool((np.diff(samples.numpy()) == 1).all()):
+    places = samples.numpy()
+    first, last = int(places[0]), int(places[-1])
+    if last - first == len(places) - 1 and (places[1:] > places[:-1]).all():
         return slice(first, last + 1)
     return to_device(samples, device)
 
