@@ -85,12 +85,14 @@ def accelerate(given: argparse.Namespace) -> dict[str, Any]:
         # libraries are read from the disk once before, which is not what is measured
         subprocess.run([sys.executable, "-c", _FIRST], check=False, env={**os.environ, **caches})
         rounds = [_in_a_process(options, caches) for _ in range(1 + given.rounds)]
+        count = sum(1 for file in images.rglob("*") if file.is_file())
     bare = max(one["bare"] for one in rounds)  # a command that doesn't compile has a slower model
     for one in rounds:
         one["ratio"] = one["queries"] / bare / one["seconds"]
     cold, *warm = rounds
     return {
-        "command": "brinell run " + " ".join(options),
+        "command": "brinell run " + " ".join(options).replace(f"{made}/", ""),
+        "images": count,
         "queries": cold["queries"],
         "bare": bare,
         "cold": cold,

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from fidelity.measure import IMAGES as PHOTOGRAPHS
 from PIL import Image
 from torch import Tensor, nn
 
@@ -121,6 +122,7 @@ def measure_on_accelerator(execution: Execution, images: int, block: int, budget
     model = _resnet(execution, pictures, PASSES * images)
     name = torch.cuda.get_device_name(0) if model.device.type == "cuda" else model.device.type
     found: dict[str, Any] = {"device": name, "precision": execution.precision, "block": block}
+    found["pictures"] = "photographs" if _has_photographs() else "waves"
     found["runtime"] = model.facts["runtime"]
     found["bare"], found["gradients"] = per_second(bare_model(model, BATCH), 2.0), per_second(_bare_gradient(model), 2.0)
     for method in ("manifool", "random"):  # warms up
@@ -161,11 +163,13 @@ def _bare_gradient(model: Model) -> Callable[[], int]:
     return query
 
 
+def _has_photographs() -> bool:
+    return PHOTOGRAPHS.is_dir()
+
+
 def _pictures(count: int) -> Tensor:
     """Return photographs of the test assets, or waves if there are none; uint8 (N, 3, 256, 256)."""
-    from fidelity.measure import IMAGES as PHOTOGRAPHS
-
-    if PHOTOGRAPHS.is_dir():
+    if _has_photographs():
         files = sorted(PHOTOGRAPHS.glob("*.png"))[:count]
         photographs = [np.array(Image.open(file).convert("RGB").resize((256, 256))) for file in files]
         return torch.from_numpy(np.stack(photographs)).permute(0, 3, 1, 2).contiguous()
