@@ -88,8 +88,8 @@ def search(model: Model, given: argparse.Namespace, execution: Execution) -> dic
     ids = torch.arange(len(images))
     evaluator = Evaluator.of(model, images, ids, labels, criterion=criterion, seed=0, batch=given.batch)
     rates, spent, alone, broke = {}, 0.0, 0.0, {}
-    for name in property_names():  # compiles what it needs
-        search_property(evaluator, name, points=1)
+    for name in property_names():  # compiles what it needs, which differs between severities
+        search_property(evaluator, name, points=given.points)
     before = per_second(bare, 1.0)
     for name in property_names():
         queries, seconds, broken = search_property(evaluator, name, points=given.points)
