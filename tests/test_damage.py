@@ -46,7 +46,7 @@ def measure(greys: Path, out: Path, said: list[str] | None = None, **more: Any) 
         "execution": PLAIN.model_dump(mode="json"),
         **more,
     }
-    return execute_setup(assemble(load_config(content)), Listening(), lambda run, shown: None)
+    return execute_setup(assemble(load_config(content)), Listening(), lambda shown: None)
 
 
 def rows(run: brinell.Run) -> list[Any]:

@@ -392,7 +392,7 @@ def test_on_a_cpu_the_batch_size_is_doubled_only_while_that_pays(monkeypatch: py
     rates, measured = {2: 100.0, 4: 150.0, 8: 151.0, 16: 500.0}, list[int]()
     monkeypatch.setattr(tuning, "images_per_second", lambda model, batch: measured.append(batch) or rates[batch])
     monkeypatch.setattr(tuning, "_measured", {})
-    monkeypatch.setattr(tuning, "read_record", lambda file: None)
+    monkeypatch.setattr(tuning, "_kept_speed", lambda model, file: tuning._measure_speed(model))
     assert tuning.best_batch(brinell.open_model("fake:grey", PLAIN)) == 4
     assert measured == [2, 4, 8]
 
@@ -408,7 +408,6 @@ def test_on_an_accelerator_the_batch_size_fits_into_memory(most: int, best: int,
 
     monkeypatch.setattr(tuning, "images_per_second", rate)
     monkeypatch.setattr(tuning, "_measured", {})
-    monkeypatch.setattr(tuning, "read_record", lambda file: None)
     model = replace(brinell.open_model("fake:grey", PLAIN), device=torch.device("cuda"))
     assert tuning.best_batch(model) == best
 

@@ -8,26 +8,29 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageFile
 from torch import nn
 
 import brinell
 from brinell.api import open_setup
 from brinell.datasets.files import Files
 from brinell.datasets.sources import open_dataset
-from brinell.engine import read_ahead, readers
-from brinell.engine.read_ahead import ReadAhead, start_reading
-from brinell.engine.readers import Process, Readers, start_early
+from brinell.engine.progress import Silent
+from brinell.engine.reading_ahead import ahead as read_ahead
+from brinell.engine.reading_ahead import processes
+from brinell.engine.reading_ahead.ahead import ReadAhead, start_reading
+from brinell.engine.reading_ahead.processes import ImageProcesses, Process, start_early
 from brinell.engine.ready import Ready
 from brinell.engine.runner import execute
 from brinell.engine.survey import Survey
-from brinell.errors import ModelError, RunError
+from brinell.errors import ConfigError, ModelError, RunError
 from brinell.models.preprocess import Preprocess
 from brinell.run_config import RunConfig, load_config
 
@@ -76,18 +79,18 @@ def same(ahead: ReadAhead, dataset: Files, indices: list[int]) -> None:
 
 def test_processes_read_what_threads_read(dataset: Files) -> None:
     indices = list(reversed(range(len(dataset))))
-    ahead = ReadAhead(dataset, indices, Readers(2))
+    ahead = ReadAhead(dataset, indices, ImageProcesses(2))
     ahead.begin(PRE)
     ahead.begin(Preprocess(8, 8))  # of another model: the first one counts
     same(ahead, dataset, indices)
-    assert all(one.process.poll() is not None for one in ahead._readers.processes)
+    assert all(one.process.poll() is not None for one in ahead._processes.started)
 
 
 @pytest.mark.parametrize("dead", [1, 2], ids=["one", "all"])
 def test_a_process_that_dies_loses_no_image(dead: int, dataset: Files) -> None:
     indices = list(range(len(dataset)))
-    ahead = ReadAhead(dataset, indices, Readers(2))
-    for one in ahead._readers.processes[:dead]:
+    ahead = ReadAhead(dataset, indices, ImageProcesses(2))
+    for one in ahead._processes.started[:dead]:
         os.kill(one.process.pid, signal.SIGKILL)
     ahead.begin(PRE)
     same(ahead, dataset, indices)
@@ -96,7 +99,7 @@ def test_a_process_that_dies_loses_no_image(dead: int, dataset: Files) -> None:
 def test_no_more_inputs_are_kept_than_there_is_room_for(dataset: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(read_ahead.ROOM, "cuda", 10 * 3 * 24 * 20)
     indices = list(range(len(dataset)))
-    ahead = ReadAhead(dataset, indices, Readers(2))
+    ahead = ReadAhead(dataset, indices, ImageProcesses(2))
     ahead.begin(PRE)
     found = ahead.finish(surveyed(dataset, indices)[0], lambda done: None)
     assert found is not None
@@ -104,10 +107,10 @@ def test_no_more_inputs_are_kept_than_there_is_room_for(dataset: Files, monkeypa
 
 
 def test_what_was_read_for_other_images_is_not_used(dataset: Files) -> None:
-    ahead = ReadAhead(dataset, [0, 1], Readers(1))
+    ahead = ReadAhead(dataset, [0, 1], ImageProcesses(1))
     ahead.begin(PRE)
     assert ahead.finish(surveyed(dataset, [1, 0])[0], lambda done: None) is None
-    never_begun = ReadAhead(dataset, [0, 1], Readers(1))
+    never_begun = ReadAhead(dataset, [0, 1], ImageProcesses(1))
     assert never_begun.finish(surveyed(dataset, [0, 1])[0], lambda done: None) is None
 
 
@@ -115,9 +118,9 @@ def test_what_was_read_for_other_images_is_not_used(dataset: Files) -> None:
 def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_ahead, "DEVICES", {"cpu"})
     monkeypatch.setattr(read_ahead, "FEWEST", 10)
-    monkeypatch.setattr(readers, "FEWEST", 10)
-    monkeypatch.setattr(readers, "SPARE", 0)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(processes, "FEWEST", 10)
+    monkeypatch.setattr(processes, "SPARE", 0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
 
 
 def checkpoint(folder: Path) -> str:
@@ -131,13 +134,13 @@ def checkpoint(folder: Path) -> str:
 @pytest.mark.usefixtures("on_a_cpu")
 def test_a_run_has_the_same_rows(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
-    plain_start = readers.start_process
+    plain_start = processes.start_process
 
     def start() -> Process:
         started.append(1)
         return plain_start()
 
-    monkeypatch.setattr(readers, "start_process", start)
+    monkeypatch.setattr(processes, "start_process", start)
     lens = {"name": "profile", "operators": ["fade_white"], "levels": 3}
     model = checkpoint(tmp_path)
     execution = brinell.Execution(runtime="torch", batch=4, trust=True)
@@ -153,13 +156,13 @@ def test_a_run_has_the_same_rows(folder: Path, tmp_path: Path, monkeypatch: pyte
 @pytest.mark.usefixtures("on_a_cpu")
 def test_processes_end_if_the_model_cant_be_opened(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Process] = []
-    plain_start = readers.start_process
+    plain_start = processes.start_process
 
     def start() -> Process:
         started.append(plain_start())
         return started[-1]
 
-    monkeypatch.setattr(readers, "start_process", start)
+    monkeypatch.setattr(processes, "start_process", start)
     (tmp_path / "net.pt").write_bytes(b"no network")
     with pytest.raises(ModelError):
         brinell.run(f"torch:{tmp_path / 'net.pt'}?size=24", folder, out=tmp_path / "run", quiet=True)
@@ -182,7 +185,7 @@ def test_processes_start_only_where_they_help(dataset: Files, tmp_path: Path) ->
 
 def test_a_process_ends_with_the_run(tmp_path: Path) -> None:
     """Nothing is left if the run is killed."""
-    one = readers.start_process()
+    one = processes.start_process()
     one.connection.close()
     until = time.monotonic() + 60
     while one.process.poll() is None and time.monotonic() < until:
@@ -223,31 +226,124 @@ def test_processes_start_early_only_if_a_run_will_probably_want_them(folder: Pat
 
 def test_processes_start_early_without_torch() -> None:
     """While they import it, so does the run."""
-    code = "import sys, brinell.engine.readers; assert 'torch' not in sys.modules"
+    code = "import sys, brinell.engine.reading_ahead.processes; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.usefixtures("on_a_cpu")
 def test_processes_that_are_not_wanted_end(dataset: Files) -> None:
-    started = Readers(2)
+    started = ImageProcesses(2)
     assert start_reading(dataset, [0, 1], brinell.Execution(), started) is None
-    assert all(one.process.poll() is not None for one in started.processes)
-    started = Readers(2)
+    assert all(one.process.poll() is not None for one in started.started)
+    started = ImageProcesses(2)
     ahead = start_reading(dataset, list(range(len(dataset))), brinell.Execution(), started)
     assert ahead is not None
     ahead.begin(PRE)
     same(ahead, dataset, list(range(len(dataset))))
-    assert all(one.process.poll() is not None for one in started.processes)
+    assert all(one.process.poll() is not None for one in started.started)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Process]:
+    """The processes that a test starts."""
+    found: list[Process] = []
+    plain_start = processes.start_process
+
+    def start() -> Process:
+        found.append(plain_start())
+        return found[-1]
+
+    monkeypatch.setattr(processes, "start_process", start)
+    return found
 
 
 @pytest.mark.usefixtures("on_a_cpu")
-def test_processes_end_if_a_run_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_run_that_is_refused(folder: Path, tmp_path: Path, started: list[Process]) -> None:
     """Before it asks for the images."""
     lens, model = {"name": "profile", "operators": ["fade_white"], "levels": 2}, checkpoint(tmp_path)
     execution = brinell.Execution(runtime="torch", batch=4, trust=True)
     brinell.run(model, folder, lens=lens, out=tmp_path / "run", execution=execution, quiet=True)
-    setup = open_setup(model, folder, {"lens": {**lens, "levels": 3}, "out": tmp_path / "run"}, execution)
-    assert setup.ahead is not None
     with pytest.raises(RunError):
-        execute(setup)
-    assert all(one.process.poll() is not None for one in setup.ahead._readers.processes)
+        brinell.run(model, folder, lens={**lens, "levels": 3}, out=tmp_path / "run", execution=execution, quiet=True)
+    with pytest.raises(ConfigError):
+        other = {**lens, "criterion": "target_class_missing(1)"}
+        brinell.run(model, folder, lens=other, out=tmp_path / "other", execution=execution, quiet=True)
+    assert len(started) == 6
+    assert all(one.process.poll() is not None for one in started)
+    assert all(one.connection.closed for one in started)
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_images_are_read_for_a_model_that_is_given(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Preprocess] = []
+    plain = ReadAhead.begin
+
+    def begin(self: ReadAhead, preprocess: Preprocess) -> None:
+        begun.append(preprocess)
+        plain(self, preprocess)
+
+    monkeypatch.setattr(ReadAhead, "begin", begin)
+    module = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 2))
+    model = brinell.wrap(module, size=24, classes=["class-0", "class-1"], execution=brinell.Execution(runtime="torch"))
+    lens = {"name": "profile", "operators": ["fade_white"], "levels": 1}
+    brinell.run(model, folder, lens=lens, out=tmp_path / "run", execution=brinell.Execution(batch=4), quiet=True)
+    assert begun == [model.preprocess]
+
+
+def test_processes_have_the_settings_of_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script may allow truncated images, which are read then, whoever reads them."""
+    (tmp_path / "class-0").mkdir()
+    file = tmp_path / "class-0" / "0.jpg"
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 60, 3), dtype=np.uint8)).save(file)
+    file.write_bytes(file.read_bytes()[:-400])
+    dataset = open_dataset(str(tmp_path))
+    assert isinstance(dataset, Files)
+
+    def problems() -> list[str | None]:
+        ahead = ReadAhead(dataset, [0], ImageProcesses(1))
+        ahead.begin(PRE)
+        found = ahead.finish(surveyed(dataset, [0])[0], lambda done: None)
+        assert found is not None
+        return found[0]["problem"].to_pylist()
+
+    assert problems() != [None]
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    assert problems() == [None]
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_what_could_not_be_read_ahead_is_read_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*given: Any) -> Any:
+        raise ValueError("it is broken")
+
+    monkeypatch.setattr(ImageProcesses, "read", fail)
+    reader = Listening()
+    execution = brinell.Execution(runtime="torch", batch=4, trust=True)
+    lens = {"name": "profile", "operators": ["fade_white"], "levels": 1}
+    options = {"lens": lens, "out": tmp_path / "run"}
+    with closing(open_setup(checkpoint(tmp_path), folder, options, execution)) as setup:
+        execute(setup, reader)
+    assert "Reading images ahead failed, so they are read again: it is broken" in caplog.text
+    assert [stage for stage in reader.stages if stage[0] == "reading images"] == [
+        ("reading images", COUNT + 1, 0),
+        ("reading images", COUNT + 1, COUNT + 1),
+    ]
+
+
+class Listening(Silent):
+    """Notes stages, their totals, and how far they went."""
+
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, int, int]] = []
+
+    def stage(self, what: str, total: int, unit: str, left: Any = None) -> Any:
+        """Start a stage."""
+        self.stages.append((what, total, 0))
+        place = len(self.stages) - 1
+
+        def advance(done: int) -> None:
+            self.stages[place] = (what, total, self.stages[place][2] + done)
+
+        return advance

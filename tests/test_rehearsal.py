@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -61,24 +62,45 @@ def test_nothing_is_begun_after_the_run_has_ended(greys: Path) -> None:
     assert rehearse(job, 2, ended) == 0
 
 
-def test_only_accelerators_rehearse(greys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Paid:
+    """A service, each query of which costs something."""
+
+
+def test_only_models_on_accelerators_rehearse(greys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no services, whose device is that of the machine: their queries may be paid for."""
     rehearsed: list[Model] = []
-    began = Event()
 
     def note(job: Job, batch: int | None, ended: Event) -> int:
         rehearsed.append(job.model)
-        began.set()
         return 0
 
     monkeypatch.setattr(rehearsal, "rehearse", note)
     (job,) = jobs(greys, {"name": "profile"})
-    with rehearsing([job], None):
+    cuda = torch.device("cuda")
+    accelerated = replace(job, model=replace(job.model, device=cuda))
+    paid: Any = Paid()
+    service = replace(job, model=replace(job.model, device=cuda, service=paid))
+    with rehearsing([job, accelerated, service], None):
         pass
-    assert not rehearsed
-    accelerated = replace(job, model=replace(job.model, device=torch.device("cuda")))
-    with rehearsing([accelerated], None):
-        assert began.wait(60)
     assert rehearsed == [accelerated.model]
+
+
+def test_what_follows_a_rehearsal_is_not_disturbed(greys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be timed: nothing runs beside it."""
+    begun, over = Event(), Event()
+
+    def slow(job: Job, batch: int | None, ended: Event) -> int:
+        begun.set()
+        assert ended.wait(60)
+        time.sleep(0.1)
+        over.set()
+        return 0
+
+    monkeypatch.setattr(rehearsal, "rehearse", slow)
+    (job,) = jobs(greys, {"name": "profile"})
+    with rehearsing([replace(job, model=replace(job.model, device=torch.device("cuda")))], None):
+        assert begun.wait(60)
+    assert over.is_set()
 
 
 def test_runs_rehearse_their_jobs(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,4 +113,5 @@ def test_runs_rehearse_their_jobs(greys: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(runner, "rehearsing", note)
     lens = {"name": "profile", "operators": ["fade_white"], "levels": 2}
     brinell.run("fake:grey", greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
-    assert [[job.lens.name for job in given] for given in asked] == [["profile"]]
+    brinell.run("fake:grey", greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    assert [[job.lens.name for job in given] for given in asked] == [["profile"], []]  # a rerun has rows already

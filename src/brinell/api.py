@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,11 @@ def run(
     """
     options = {"lens": lens, "preset": preset, "select": select, "seed": seed, "budget": budget}
     options |= {"saliency": saliency, "out": out}
-    with reporter(quiet) as progress, log_to(progress):
-        setup = open_setup(model, data, options, execution or Execution())
+    with (
+        reporter(quiet) as progress,
+        log_to(progress),
+        closing(open_setup(model, data, options, execution or Execution())) as setup,
+    ):
         if not quiet:
             _announce_cost(setup, progress, options)
         return execute_setup(setup, progress)
@@ -109,8 +113,8 @@ def decide(
     """
     gate = read_gate(rules if isinstance(rules, (Mapping, Gate)) else Path(rules))
     execution = options.pop("execution", None) or Execution()
-    with reporter(quiet) as progress, log_to(progress):
-        return decide_setup(open_setup(model, data, options, execution), gate, margin, progress)[1]
+    with reporter(quiet) as progress, log_to(progress), closing(open_setup(model, data, options, execution)) as setup:
+        return decide_setup(setup, gate, margin, progress)[1]
 
 
 def decide_setup(setup: RunSetup, gate: Gate, margin: float, progress: Reporter) -> tuple[Run, GateResult]:

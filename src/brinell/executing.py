@@ -18,7 +18,7 @@ from brinell.saliency.rerun import run_comparison
 def execute_setup(
     setup: RunSetup,
     progress: Reporter,
-    show: Callable[[Run, Shown], None] = lambda run, shown: None,
+    show: Callable[[Shown], None] = lambda shown: None,
     early: StoppingRule | None = None,
     begin: Callable[[], None] = lambda: None,
 ) -> Run:
@@ -30,7 +30,7 @@ def execute_setup(
 
     def on_lens(run: OpenedRun, lens: str) -> None:
         assert isinstance(run, Run)
-        show(run, run.shown_of(lens))
+        show(run.shown_of(lens))
 
     def open_run(store: Store) -> Run:
         begin()
@@ -41,5 +41,5 @@ def execute_setup(
     if setup.config.saliency is not None and finished.finished:
         run_comparison(finished, setup, setup.config.saliency, progress)
         finished.refresh("saliency")
-        show(finished, finished.shown_of("saliency"))
+        show(finished.shown_of("saliency"))
     return finished

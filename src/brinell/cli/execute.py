@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, suppress
 from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,10 @@ from brinell.cli.console import print_findings, say
 from brinell.cli.interrupt import resuming
 from brinell.config.budget import CELLS, Budget
 from brinell.engine.checks import check_config
-from brinell.engine.readers import start_early
+from brinell.engine.reading_ahead.processes import ImageProcesses, start_early
 from brinell.lenses.lens import LENSES
 from brinell.lenses.sample import describe_sample
-from brinell.report.page import Shown, draw_ahead
+from brinell.report.page import Shown
 from brinell.run_config import RunConfig
 from brinell.runs.queries import describe_invalid, describe_queries
 from brinell.runs.store import Store
@@ -34,9 +34,12 @@ def execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | N
     """Run a config, print what it found and write the report. `confirm` is called before anything is measured."""
     check_config(config, config.models)
     with resuming(lambda: _holds_answers(Store(config.folder()))):
+        processes = start_early(config)
         try:
-            _execute(config, confirm)
+            _execute(config, confirm, processes)
         finally:
+            if processes is not None:
+                processes.close()
             gc.enable()
             gc.unfreeze()  # or libraries complain at the end of the process that their objects are still there
 
@@ -74,8 +77,9 @@ def decide(
             return decide_setup(setup, gate, margin, progress)
 
 
-def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | None) -> None:
-    readers = start_early(config)
+def _execute(
+    config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | None, processes: ImageProcesses | None
+) -> None:
     gc.disable()  # to look for garbage while modules are imported takes a fifth of the time
     from brinell.engine.messages import log_to
     from brinell.engine.progress import reporter
@@ -86,18 +90,17 @@ def _execute(config: RunConfig, confirm: Callable[[RunSetup, Reporter], None] | 
     gc.freeze()  # to look for it in what was imported takes a sixth of a second each time, and the run stands still
     gc.enable()
     server = None if config.track is None else Server(config.track.to, config.track.experiment)  # fail early
-    with reporter() as progress, log_to(progress), nullcontext() if readers is None else closing(readers):
+    with reporter() as progress, log_to(progress):
 
-        def show(run: Run, shown: Shown) -> None:
+        def show(shown: Shown) -> None:
             with progress.pause():
                 print_findings([shown])
-            draw_ahead(run, shown)
 
-        setup = assemble(config, read_ahead=True, readers=readers)
-        if confirm is not None:
-            confirm(setup, progress)
-        prepare = Thread(target=_prepare_report, args=([lens.name for lens in config.lenses],))
-        finished = execute_setup(setup, progress, show, begin=prepare.start)
+        with closing(assemble(config, read_ahead=True, processes=processes)) as setup:
+            if confirm is not None:
+                confirm(setup, progress)
+            prepare = Thread(target=_prepare_report, args=([lens.name for lens in config.lenses],))
+            finished = execute_setup(setup, progress, show, begin=prepare.start)
     if not finished.finished:  # a part, and others are not done
         return
     say(

@@ -5,14 +5,13 @@ They are stored with the run, so that the report needs neither the model nor the
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from urllib.parse import quote
 
 import torch
-from PIL.Image import Image
 
 from brinell.engine.clean import readable
 from brinell.engine.context import RunContext
@@ -103,22 +102,24 @@ def _draw(run: Run, context: RunContext, model: Model, exhibits: list[Exhibit], 
     explainer = _explainer(run, setup, model, renderer, labels, entries, pool)
     drawn = list(exhibits)
 
-    @cache
-    def plain(image: str) -> Image:
-        return to_picture(to_whole_levels(images.inputs[indices[image]]))
-
     with PictureFiles(run.store) as files:
+
+        @cache
+        def clean(image: str) -> Future[bytes]:
+            return files.encode(to_picture(to_whole_levels(images.inputs[indices[image]])))
+
         for number, image in render(renderer, replays, indices, batch=BATCH):
             exhibit, replay = exhibits[number], replays[number]
             parameters = torch.tensor([replay.parameters], dtype=torch.float64)
             pictures = replay.change.pictures(renderer, indices[exhibit.image], parameters)
-            before = plain(exhibit.before) if pictures is None else to_picture(to_whole_levels(pictures[0]))
-            shown = before, to_picture(to_whole_levels(image if pictures is None else pictures[1]))
-            if model.segmenter is not None and pictures is None:
+            before, after = None, to_picture(to_whole_levels(image))
+            if pictures is not None:
+                before, after = (to_picture(to_whole_levels(each)) for each in pictures)
+            elif model.segmenter is not None:
                 with suppress(ServiceError, BudgetSpent):  # a picture is not worth stopping a run that has all its rows
-                    shown = explainer.draw_masks(exhibit, replay, image)
-            for file, picture in zip((exhibit.clean_file, exhibit.file), shown, strict=True):
-                files.add(file, picture)
+                    before, after = explainer.draw_masks(exhibit, replay, image)
+            files.add_encoded(exhibit.clean_file, clean(exhibit.before) if before is None else files.encode(before))
+            files.add(exhibit.file, after)
             if needs_explanation(model, explainer.criteria[exhibit.lens]):
                 explained = explainer.explain(exhibit, replay, image)
                 drawn[number] = explained if pictures is None else _on_whole(explained, renderer, indices[exhibit.image])

@@ -14,22 +14,23 @@ WRITERS = 8  # threads, which wait for the disk half of their time: a file is wr
 
 
 class PictureFiles:
-    """Encodes pictures and writes them; all are there when its context ends.
-
-    A picture that is added to several files, such as a clean image next to its changed ones, is encoded once.
-    """
+    """Encodes pictures and writes them; all are there when its context ends."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._pool = ThreadPoolExecutor(WRITERS, "pictures")
-        self._encoded: dict[int, tuple[Image, Future[bytes]]] = {}  # by identity
         self._written: list[Future[None]] = []
 
     def add(self, file: str, picture: Image) -> None:
         """Write a picture into a file of the run."""
-        if id(picture) not in self._encoded:
-            self._encoded[id(picture)] = picture, self._pool.submit(encode_webp, picture, 90)
-        _, encoded = self._encoded[id(picture)]
+        self.add_encoded(file, self.encode(picture))
+
+    def encode(self, picture: Image) -> Future[bytes]:
+        """Encode a picture that belongs into several files, such as a clean image next to its changed ones."""
+        return self._pool.submit(encode_webp, picture, 90)
+
+    def add_encoded(self, file: str, encoded: Future[bytes]) -> None:
+        """Write an encoded picture into a file of the run."""
         # tasks begin in their order, so this one waits for none that has not begun
         self._written.append(self._pool.submit(self._write, file, encoded))
 

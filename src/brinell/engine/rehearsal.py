@@ -20,20 +20,21 @@ IMAGES = 64  # where no batch size is known
 
 @contextmanager
 def rehearsing(jobs: Sequence[Job], batch: int | None) -> Iterator[None]:
-    """Rehearse jobs on accelerators in a thread. When the context ends, no further change is begun."""
+    """Rehearse jobs on accelerators in a thread until the context ends, and not beyond: what follows may be timed."""
     ended = Event()
-    chosen = [job for job in jobs if job.model.device.type == "cuda"]
-    if chosen:
-        Thread(target=_rehearse_all, args=(chosen, batch, ended), name="rehearsal").start()
+    thread = Thread(target=_rehearse_all, args=(jobs, batch, ended), name="rehearsal")
+    thread.start()
     try:
         yield
     finally:
         ended.set()
+        thread.join()
 
 
 def _rehearse_all(jobs: Sequence[Job], batch: int | None, ended: Event) -> None:
     for job in jobs:
-        rehearse(job, batch, ended)
+        if job.model.device.type == "cuda" and job.model.service is None:
+            rehearse(job, batch, ended)
 
 
 def rehearse(job: Job, batch: int | None, ended: Event) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
 from itertools import groupby
 
 import pyarrow as pa
@@ -65,11 +64,10 @@ def execute(
     if part is not None:
         reporter = PartReporter(reporter, part)
     decoding = ThreadPoolExecutor(worker_count(config.execution.workers), "decode")
-    ahead = nullcontext() if setup.ahead is None else closing(setup.ahead)
-    rehearsal = rehearsing(() if config.execution.spread else jobs, config.execution.batch)
-    with stoppable(), connected(config.execution), torch_alone(), decoding as pool, ahead, rehearsal:
+    with stoppable(), connected(config.execution), torch_alone(), decoding as pool:
         refuse_other_settings(store, config, setup.models)
-        samples, ready = _samples(setup, pool, reporter, part)
+        with rehearsing(_not_begun(store, setup, jobs), config.execution.batch):
+            samples, ready = _samples(setup, pool, reporter, part)
         refuse_other_images(store, setup.dataset, samples)
         _check(jobs, samples, reporter)
         for model in setup.models:  # raises before anything is written
@@ -100,6 +98,11 @@ def _part(store: Store, setup: RunSetup, rule: StoppingRule | None) -> PartFile 
     if part is None:
         return None
     return PartFile(store, settings_digest(settings_of(setup.config, setup.models)), part)
+
+
+def _not_begun(store: Store, setup: RunSetup, jobs: Sequence[Job]) -> Sequence[Job]:
+    """Return the jobs that this process will measure, if the run is a new one."""
+    return () if setup.config.execution.spread or store.exists("manifest.json") else jobs
 
 
 def _prepare(context: RunContext) -> pa.Table:
@@ -186,6 +189,8 @@ def _samples(
     ready = Ready.for_model(setup.models[0])
     survey = Survey(setup.dataset, indices, pool, setup.config.execution.strict, objects, masks, ready.add)
     found = None if setup.ahead is None else setup.ahead.finish(survey, advance)
+    if setup.ahead is not None and found is None:
+        advance = reporter.stage("reading images", len(indices), "images")
     if found is not None:
         table, ready = survey.checked(found[0]), found[1]
     else:

@@ -15,8 +15,8 @@ from brinell.config.model import ModelOptions
 from brinell.criteria.criterion import Criterion, find_criterion
 from brinell.datasets.objects import ObjectRule, object_rule
 from brinell.datasets.sources import open_dataset
-from brinell.engine.read_ahead import ReadAhead, start_reading
-from brinell.engine.readers import Readers
+from brinell.engine.reading_ahead.ahead import ReadAhead, start_reading
+from brinell.engine.reading_ahead.processes import ImageProcesses
 from brinell.engine.shards import Entry
 from brinell.engine.survey import select_indices
 from brinell.engine.threads import torch_alone
@@ -54,6 +54,11 @@ class RunSetup:
     models: tuple[Model, ...]
     dataset: Dataset
     ahead: ReadAhead | None = None
+
+    def close(self) -> None:
+        """Stop reading ahead, if the run has not asked for the images."""
+        if self.ahead is not None:
+            self.ahead.close()
 
 
 @dataclass(frozen=True)
@@ -99,12 +104,12 @@ def assemble(
     dataset: Any = None,
     *,
     read_ahead: bool = False,
-    readers: Readers | None = None,
+    processes: ImageProcesses | None = None,
 ) -> RunSetup:
     """Open what a config names; objects that are given replace names. Models, which take longest, come last.
 
-    With `read_ahead`, images are read meanwhile where that pays off, by `readers` if they have been started; the setup is
-    for a run then.
+    With `read_ahead`, images are read meanwhile where that pays off, by `processes` if they have been started; the setup is
+    for a run then, and has to be closed.
     """
     wake(config.execution)
     given = [None] * len(config.models) if models is None else models
@@ -119,7 +124,9 @@ def assemble(
         if one is None:
             check_model(named)
     indices = select_indices(data, config.data, config.seed)
-    ahead = start_reading(data, indices, config.execution, readers) if read_ahead else None
+    ahead = start_reading(data, indices, config.execution, processes) if read_ahead else None
+    if ahead is not None and given[0] is not None:
+        ahead.begin(given[0].preprocess)
     try:
         opened = [
             _open_model(named, config, len(indices), ahead) if one is None else one

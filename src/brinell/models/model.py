@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -182,7 +184,7 @@ class Model:
         """
         with torch.inference_mode():
             batches = inputs.tensor_split(-(-len(inputs) // most))
-            images = torch.empty(batches[0].shape)  # for one after the other: new memory would be slow
+            images = _scratch(batches[0].shape)
             scores = []
             for batch in batches:
                 own = self.preprocess.normalise(batch, out=images[: len(batch)])
@@ -226,6 +228,18 @@ class Model:
             logs = scores.clamp(min=1e-30).log() if self.probabilities else scores.log_softmax(1)
             loss = -logs.gather(1, labels[:, None]).sum()
             return torch.autograd.grad(loss, pixels)[0]
+
+
+_local = threading.local()
+
+
+def _scratch(shape: Sequence[int]) -> Tensor:
+    """Return memory of this thread, float32, which the next call overwrites: new memory is slow, page by page."""
+    count = math.prod(shape)
+    if len(getattr(_local, "memory", ())) < count:
+        _local.memory = torch.empty(count)
+    memory: Tensor = _local.memory
+    return memory[:count].view(*shape)
 
 
 def pad_batch(images: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 
 from brinell.marks import Mark, read_marks
 from brinell.report.section import Picture, PictureGroup
-from brinell.report.show import Context, Namer, format_confidence, inline, prepare_inline
+from brinell.report.show import Context, Namer, format_confidence, inline
 from brinell.runs.run import Run
 
 FILE = "exhibits.json"
@@ -95,10 +95,7 @@ def clean_confidences(run: Run) -> dict[tuple[str, str], float | None]:
 
 def pair_groups(context: Context, lens: str, findings: Any) -> list[PictureGroup]:
     """Return, for each model and operator, the images that break first and a median one, next to the clean ones."""
-    stored = read_exhibits(context.run, lens)
-    exhibits = [exhibit for exhibit in stored if exhibit.group is None]
-    changed, clean = [(one.file, one.marks) for one in stored], [(one.clean_file, one.clean_marks) for one in exhibits]
-    prepare_inline(context.run, [*changed, *clean])
+    exhibits = [exhibit for exhibit in read_exhibits(context.run, lens) if exhibit.group is None]
     groups = []
     for model in findings.models:
         for operator in findings.operators:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import html
 import importlib
-import json
 import re
 import textwrap
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from brinell.report.panels import line_panel, share_axis
@@ -49,11 +47,8 @@ _ARIA = re.compile(r' (?:role|aria-[a-z]+)="[^"]*"')
 
 def draw_svg(chart: Chart, *, legend: bool = True) -> str:
     """Return a chart as a whole SVG file, in light colours."""
-    return _to_svg(chart.to_dict(), legend=legend)
-
-
-def _to_svg(spec: dict[str, Any], *, legend: bool) -> str:
     vl_convert = importlib.import_module("vl_convert")  # slow to import, and needed for figures alone
+    spec: dict[str, Any] = chart.to_dict()
     own = spec.get("config", {})
     spec |= _wrap_title(spec) | {"config": THEME | {key: value for key, value in own.items() if key != "view"}}
     text: str = vl_convert.vegalite_to_svg(spec if legend else _without_legends(spec))
@@ -104,12 +99,7 @@ def on_white(svg: str) -> str:
 
 def draw_panel(chart: Chart) -> str:
     """Return a chart as an SVG element for the page: themed, with tooltips, and without a legend, which the page has."""
-    return _draw_panel(json.dumps(chart.to_dict()))
-
-
-@lru_cache(256)  # a run draws a report's charts before it writes the report
-def _draw_panel(spec: str) -> str:
-    svg = _to_svg(json.loads(spec), legend=False)
+    svg = draw_svg(chart, legend=False)
     svg = _LABEL.sub(_with_title, svg)
     svg = _ARIA.sub("", svg)
     for colour, token in _TOKENS.items():

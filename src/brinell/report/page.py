@@ -6,12 +6,10 @@ import importlib.resources
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import quote
 
@@ -53,19 +51,6 @@ class Content:
             for show, lens, findings in self.shown
         }
         object.__setattr__(self, "sections", made)
-
-
-def draw_ahead(run: Run, shown: Shown) -> None:
-    """Draw the charts of a section in a thread, while the run's pictures are made; the report has them at once then."""
-    show, lens, findings = shown
-    charts = [chart for figure in show.section(context_of(run, lens), findings).figures for chart in figure.panels]
-
-    def draw() -> None:
-        with suppress(Exception):  # if charts can't be drawn, the report says why
-            for chart in charts:
-                draw_panel(chart)
-
-    Thread(target=draw, name="charts").start()
 
 
 def write_report(content: Content, out: str | os.PathLike[str] | None = None) -> str:
@@ -167,9 +152,10 @@ def _templates() -> Traversable:
 
 
 def load_templates() -> None:
-    """Load the templates of reports, which are then ready."""
+    """Compile the templates of reports, which are then ready."""
     for file in _templates().iterdir():
-        _environment().get_template(file.name)
+        if file.name.endswith(".html"):
+            _environment().get_template(file.name)
 
 
 @cache

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -22,7 +21,6 @@ __all__ = ["Chart", "Picture", "Section"]
 Namer = Callable[[int], str]
 BOXED_SIDE, BOXED_TEXT = 480, 24  # pixels of a picture with boxes, which the page shows at half that size
 QUALITY = 75  # of pictures on the page
-THREADS = 4  # that encode pictures: Pillow does so without Python's lock
 
 
 @dataclass(frozen=True)
@@ -121,15 +119,7 @@ def inline(run: Run, file: str, marks: Sequence[Mark] = (), *, text_size: int = 
     return _draw_inline(run.store.read(*file.split("/")), tuple(marks), text_size)
 
 
-def prepare_inline(run: Run, pictures: Iterable[tuple[str, Sequence[Mark]]]) -> None:
-    """Read and encode pictures (their files and marks) in several threads: `inline` has them at once then."""
-    with ThreadPoolExecutor(THREADS, "inline") as pool:
-        list(
-            pool.map(lambda picture: inline(run, *picture), dict.fromkeys((file, tuple(marks)) for file, marks in pictures))
-        )
-
-
-@lru_cache(512)  # pictures of a report, some of which are shown several times
+@lru_cache(64)  # clean images are shown several times
 def _draw_inline(data: bytes, marks: tuple[Mark, ...], text_size: int) -> str:
     from PIL import Image
 

@@ -1,7 +1,7 @@
 """What a process does that reads images for a run: decode them, hash them, and make their model inputs.
 
-It gets a few images at a time through a connection, as a dataset of their files, and returns what the survey says of them,
-and their inputs.
+It gets a few images at a time through a connection, as a dataset of their files, with the run's settings of Pillow, and
+returns what the survey says of them, and their inputs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 import torch
+from PIL import Image, ImageFile
 from torch import Tensor
 
 from brinell.datasets.files import Files
@@ -25,7 +26,8 @@ def serve(handle: int) -> None:
     connection, pool = Connection(handle), ThreadPoolExecutor(1)
     try:
         while True:
-            dataset, preprocess = connection.recv()
+            dataset, preprocess, pillow = connection.recv()
+            ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS = pillow
             records, inputs = _read(dataset, preprocess, pool)
             connection.send((records, list(inputs)))
             if inputs:

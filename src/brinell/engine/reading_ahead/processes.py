@@ -1,4 +1,4 @@
-"""Processes that read images for a run: `reading` says what they do.
+"""Processes that read images for a run: `process` says what they do.
 
 Threads of one process read no more than about 700 photographs (500x375) a second, however many cores there are, because
 Pillow needs Python's lock in between. An accelerator would wait for them.
@@ -17,8 +17,10 @@ from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from PIL import Image, ImageFile
 
 from brinell.config.execution import Execution
 from brinell.run_config import RunConfig
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 FEWEST = 2000  # images; fewer are read by threads before processes have started
 MOST = 14  # processes
 SPARE = 2  # cores, for the run itself
-_START = "import sys; sys.path[:] = {path!r}; from brinell.engine.reading import serve; serve({handle})"
+_START = "import sys; sys.path[:] = {path!r}; from brinell.engine.reading_ahead.process import serve; serve({handle})"
 
 
 class Closed(Exception):
@@ -49,17 +51,17 @@ class Answer(NamedTuple):
 
     records: list[dict[str, Any]]
     places: list[int]
-    inputs: bytearray
+    inputs: bytes
 
 
-class Readers:
+class ImageProcesses:
     """A number of processes that read images."""
 
     def __init__(self, count: int) -> None:
         self.count, self._closed = count, False
-        self.processes = [start_process() for _ in range(count)]
-        self._free: SimpleQueue[Process] = SimpleQueue()
-        for process in self.processes:
+        self.started = [start_process() for _ in range(count)]
+        self._free: SimpleQueue[Process | None] = SimpleQueue()  # None: they have been ended
+        for process in self.started:
             self._free.put(process)
 
     def read(self, dataset: Files, indices: Sequence[int], preprocess: Preprocess | None) -> Answer | None:
@@ -68,24 +70,42 @@ class Readers:
         It waits for a free process. None if that one has died; raises `Closed` once all were ended.
         """
         one = self._free.get()
+        if one is None:
+            self._free.put(None)
+            raise Closed
         try:
-            one.connection.send((dataset.at(indices), preprocess))
+            pillow = ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS  # a script may have changed them
+            one.connection.send((dataset.at(indices), preprocess, pillow))
             records, places = one.connection.recv()
-            return Answer(records, places, bytearray(one.connection.recv_bytes()) if places else bytearray())
+            return Answer(records, places, one.connection.recv_bytes() if places else b"")
         except (OSError, EOFError):
             if self._closed:
                 raise Closed from None
             return None
         finally:
-            self._free.put(one)
+            if self._closed:
+                one.connection.close()
+                self._free.put(None)
+            else:
+                self._free.put(one)
 
     def close(self) -> None:
         """End all processes."""
+        if self._closed:
+            return
         self._closed = True
-        for process, _ in self.processes:
+        for process, _ in self.started:
             process.kill()
-        for process, _ in self.processes:
+        for process, _ in self.started:
             process.wait()
+        while True:  # connections in use are closed by whoever reads from them
+            try:
+                one = self._free.get_nowait()
+            except Empty:
+                break
+            if one is not None:
+                one.connection.close()
+        self._free.put(None)
 
 
 def start_process() -> Process:
@@ -107,15 +127,16 @@ def start_process() -> Process:
 def process_count(execution: Execution) -> int:
     """Return how many processes may read the images of a run; 0 where its own threads have to."""
     alone = not execution.spread and execution.part_of_run() is None and execution.workers is None
-    count = min(MOST, (os.cpu_count() or 1) - SPARE)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = min(MOST, cores - SPARE)
     return count if alone and not execution.strict and os.name == "posix" and count >= 2 else 0
 
 
-def start_early(config: RunConfig) -> Readers | None:
+def start_early(config: RunConfig) -> ImageProcesses | None:
     """Start processes before torch is imported, if the run will probably want them: for a large folder, beside a GPU."""
     device, limit, count = config.execution.device, config.data.limit, process_count(config.execution)
     beside_a_gpu = device.startswith("cuda") or (device == "auto" and any(Path("/dev").glob("nvidia[0-9]*")))
     if not (count and beside_a_gpu and (limit is None or limit >= FEWEST)):
         return None
     files = (name for _, _, names in os.walk(Path(config.data.source)) for name in names)  # none if it is no folder
-    return Readers(count) if len(list(islice(files, FEWEST))) == FEWEST else None
+    return ImageProcesses(count) if len(list(islice(files, FEWEST))) == FEWEST else None
