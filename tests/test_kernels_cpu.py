@@ -18,6 +18,7 @@ from torch import Tensor
 
 import brinell.perturb.difference as measuring
 from brinell import kernels
+from brinell.criteria.verdict import verdict
 from brinell.draws import Draws, key
 from brinell.models.preprocess import Format, Preprocess
 from brinell.perturb import blur, colour, exchange, occlusion
@@ -246,6 +247,25 @@ def test_normalised_images_of_any_format() -> None:
         made, plain = both(lambda form=form: Preprocess(mean=(0.4,), std=(0.3,)).normalise(images, form))
         assert (made.dtype, made.stride()) == (plain.dtype, plain.stride())
         assert torch.equal(made, plain)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 1000])
+def test_verdicts(classes: int) -> None:
+    """Also with ties, which rank by index, and with NaN, which is the prediction where there is one."""
+    generator = torch.Generator().manual_seed(classes)
+    probabilities = torch.rand(60, classes, generator=generator)
+    probabilities[10:30] = probabilities[10:30].mul(4).round()
+    probabilities[30:40, classes // 2] = torch.nan
+    probabilities[35:40, 0] = torch.nan
+    probabilities[40] = torch.inf
+    labels = torch.randint(0, classes, (60,), generator=generator)
+    labels[30:33] = classes // 2
+    for some in (probabilities, probabilities[::2], probabilities.T.contiguous().T):
+        made, plain = both(lambda some=some: verdict(some, labels[: len(some)]))
+        for name in ("prediction", "confidence", "rank", "probability"):
+            own, expected = getattr(made, name), getattr(plain, name)
+            assert own.dtype == expected.dtype
+            assert torch.equal(own.nan_to_num(-7.0), expected.nan_to_num(-7.0)), name
 
 
 def test_no_input_is_overwritten() -> None:

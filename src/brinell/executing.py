@@ -12,7 +12,6 @@ from brinell.report.page import Shown
 from brinell.results import Run
 from brinell.runs.run import Run as OpenedRun
 from brinell.runs.store import Store
-from brinell.saliency.rerun import run_comparison
 
 
 def execute_setup(
@@ -39,6 +38,8 @@ def execute_setup(
     finished = execute(setup, progress, on_lens, early, open_run)
     assert isinstance(finished, Run)
     if setup.config.saliency is not None and finished.finished:
+        from brinell.saliency.rerun import run_comparison  # few runs compare saliency
+
         run_comparison(finished, setup, setup.config.saliency, progress)
         finished.refresh("saliency")
         show(finished.shown_of("saliency"))

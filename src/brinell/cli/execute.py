@@ -85,11 +85,14 @@ def _execute(
     from brinell.engine.progress import reporter
     from brinell.engine.setup import assemble
     from brinell.executing import execute_setup
-    from brinell.tracking.server import Server
 
     gc.freeze()  # to look for it in what was imported takes a sixth of a second each time, and the run stands still
     gc.enable()
-    server = None if config.track is None else Server(config.track.to, config.track.experiment)  # fail early
+    server = None
+    if config.track is not None:
+        from brinell.tracking.server import Server
+
+        server = Server(config.track.to, config.track.experiment)  # fail early
     with reporter() as progress, log_to(progress):
 
         def show(shown: Shown) -> None:

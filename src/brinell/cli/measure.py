@@ -16,7 +16,6 @@ from brinell.cli.execute import confirm_cost, execute
 from brinell.cli.flags import with_flags
 from brinell.config.part import scheduled_part
 from brinell.engine.checks import check_config
-from brinell.evidence.plan import read_plan
 from brinell.report.grid import Grid
 from brinell.run_config import RunConfig
 
@@ -39,6 +38,8 @@ def _run(
 
     loaded = _scheduled(config_of(config, given))
     if loaded.plan is not None:
+        from brinell.evidence.plan import read_plan  # few runs have a plan
+
         read_plan(Path(loaded.plan))  # a mistake is found before hours are spent
     execute(loaded, partial(confirm_cost, quick=quick, yes=yes))
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from brinell.kernels import kernels_for
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -24,6 +26,9 @@ class Verdict:
 
 def verdict(probabilities: Tensor, labels: Tensor) -> Verdict:
     """Return predictions, ranks and probabilities for a batch (N, K)."""
+    kernels = kernels_for("verdict", probabilities) if probabilities.dtype == torch.float32 else None
+    if kernels is not None and probabilities.numel():
+        return Verdict(*kernels.verdict(probabilities, labels))
     confidence, prediction = probabilities.max(1)
     own = probabilities.gather(1, labels[:, None])
     # ties rank by index, as in argmax
