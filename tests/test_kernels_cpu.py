@@ -268,6 +268,23 @@ def test_verdicts(classes: int) -> None:
             assert torch.equal(own.nan_to_num(-7.0), expected.nan_to_num(-7.0)), name
 
 
+@pytest.mark.parametrize("label", [-1, 3])
+def test_labels_that_are_no_outputs_are_refused(label: int) -> None:
+    """Numba checks no bounds."""
+    pytest.importorskip("numba")
+    probabilities, labels = torch.rand(2, 3), torch.tensor([0, label])
+    with pytest.raises(IndexError, match="none of the outputs"):
+        importlib.import_module("brinell.kernels.cpu.verdict").verdict(probabilities, labels)
+
+
+def test_verdicts_elsewhere_ask_for_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none for a GPU, and asking for it fails there. Stand-ins for its tensors have a device and no values."""
+    asked: list[str] = []
+    monkeypatch.setattr("brinell.criteria.verdict.kernels_for", lambda name, tensor: asked.append(name))
+    made = verdict(torch.rand(2, 3, device="meta"), torch.zeros(2, dtype=torch.int64, device="meta"))
+    assert made.rank.is_meta and made.rank.shape == (2,) and not asked
+
+
 def test_no_input_is_overwritten() -> None:
     pytest.importorskip("numba")
     clean, changed = grey_levels((2, 3, 20, 30), 0), grey_levels((2, 3, 20, 30), 1)

@@ -26,8 +26,9 @@ class Verdict:
 
 def verdict(probabilities: Tensor, labels: Tensor) -> Verdict:
     """Return predictions, ranks and probabilities for a batch (N, K)."""
-    kernels = kernels_for("verdict", probabilities) if probabilities.dtype == torch.float32 else None
-    if kernels is not None and probabilities.numel():
+    plain = probabilities.device.type == "cpu" and probabilities.dtype == torch.float32  # there is no kernel for a GPU
+    kernels = kernels_for("verdict", probabilities) if plain and probabilities.numel() else None
+    if kernels is not None:
         return Verdict(*kernels.verdict(probabilities, labels))
     confidence, prediction = probabilities.max(1)
     own = probabilities.gather(1, labels[:, None])
