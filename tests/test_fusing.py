@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -136,6 +137,55 @@ def test_folded_networks_have_the_same_gradients() -> None:
     assert own.abs().max() > 1e-3
     forward(images)
     assert [count(each, nn.BatchNorm2d) for each in placed] == [0]
+
+
+def test_networks_that_are_first_called_in_inference_mode_have_gradients() -> None:
+    plain, images = network(), torch.rand(2, 3, 16, 16)
+    forward = folded_when_called(plain, plain, lambda folded: folded)
+    with torch.inference_mode():
+        forward(images.clone())
+    pixels = images.requires_grad_()
+    assert torch.autograd.grad(forward(pixels).sum(), pixels)[0].abs().max() > 1e-3
+
+
+class Rounded(torch.autograd.Function):
+    """Rounds forward, and passes gradients on."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor) -> Tensor:
+        return values.round()
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+class Special(nn.Module):
+    """Does, after a network, something that tracing forgets or takes for something else."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.network = kind, network()
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.kind == "constant":
+            with torch.no_grad():
+                scores: Tensor = self.network(images)
+            return scores + images.mean()
+        if self.kind == "branch":
+            return self.network(images) if isinstance(images, Tensor) else self.network(-images)
+        if self.kind == "failure":
+            return self.network(images) if isinstance(images, Tensor) else self.network(images[0])
+        return Rounded.apply(self.network(images) * 8)
+
+
+@pytest.mark.parametrize("kind", ["constant", "branch", "failure", "function"])
+def test_networks_that_cannot_be_traced_have_their_own_gradients(kind: str) -> None:
+    plain, images = Special(kind), torch.rand(2, 3, 16, 16, requires_grad=True)
+    assert fold_batch_norms(plain) is not None
+    forward = folded_when_called(plain, plain, lambda folded: folded)
+    own, true = (torch.autograd.grad(run(images)[:, 2].sum(), images)[0] for run in (forward, plain))
+    assert torch.equal(own, true) and true.abs().max() > 0
 
 
 def test_networks_without_batch_norms_have_their_own_gradients() -> None:

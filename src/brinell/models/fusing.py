@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import operator
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -20,6 +21,8 @@ from brinell.models.model import Forward
 
 _SUMS = {operator.add, operator.iadd, torch.add, "add", "add_"}
 _RELUS = {torch.relu, nn.functional.relu, "relu", "relu_"}
+_AGREEMENT = 1e-2  # largest difference of folded scores, as a share of the largest: TF32 rounds them at other places
+_NEUTRAL = ("BatchNorm", "Clone")  # steps of a backward pass that may differ: what is folded, and copies
 
 
 class FusedConvolution(nn.Module):
@@ -83,11 +86,44 @@ def folded_when_called(module: nn.Module, plain: Forward, place: Callable[[nn.Mo
     def forward(images: Tensor) -> Tensor:
         with lock:
             if not made:
-                folded = fold_batch_norms(module)
-                made.append(plain if folded is None else place(folded))
+                # folded in inference mode, weights could have no part in gradients
+                with torch.inference_mode(False), torch.enable_grad():
+                    folded = fold_batch_norms(module)
+                    run = plain if folded is None else place(folded)
+                    made.append(run if run is plain or _differ_in_norms_alone(run, plain, images[:1].clone()) else plain)
         return made[0](images)
 
     return forward
+
+
+def _differ_in_norms_alone(folded: Forward, plain: Forward, image: Tensor) -> bool:
+    """Whether two forward passes have the same scores, and the same steps backward but for batch norms.
+
+    A traced module forgets what a module's own code says about gradients: where there are none, and autograd functions.
+    """
+    pixels = image.detach().requires_grad_()
+    expected = plain(pixels)
+    try:
+        found = folded(pixels)
+        gap = (found - expected).abs().max() / expected.abs().max()
+        # reading it waits for the device, so the folded weights are ready for other threads and their streams
+        return bool(gap <= _AGREEMENT) and _steps_back(found) == _steps_back(expected)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception:  # tracing took a branch that is not the one for tensors
+        return False
+
+
+def _steps_back(scores: Tensor) -> Counter[str]:
+    """Return how often a backward pass from scores takes each kind of step, without neutral ones."""
+    left, seen = [scores.grad_fn], set[torch.autograd.graph.Node]()
+    while left:
+        step = left.pop()
+        if step is not None and step not in seen:
+            seen.add(step)
+            left += [before for before, _ in step.next_functions]
+    names = (step.name() for step in seen)
+    return Counter(name for name in names if not any(part in name for part in _NEUTRAL))
 
 
 def fuse_activations(folded: fx.GraphModule) -> fx.GraphModule | None:

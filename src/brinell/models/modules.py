@@ -271,9 +271,9 @@ def torch_forward(module: Forward, execution: Execution) -> Forward:
 
 
 def _differentiable(module: nn.Module, execution: Execution) -> Forward:
-    """Return the same with gradients, in the way that is fastest for both.
+    """Return a module's forward pass for gradients, on a GPU with folded batch norms.
 
-    In lower precisions, folded weights would be rounded again, and the function would no longer be the model's.
+    In lower precisions folded weights would be rounded again, and the function would no longer be the model's.
     """
     plain = torch_forward(module, execution)
     if select_device(execution).type != "cuda" or DTYPES[execution.precision] != torch.float32:
