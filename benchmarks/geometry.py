@@ -34,7 +34,6 @@ from brinell.lenses.outcomes import BROKEN
 from brinell.models.compile_choice import expecting
 from brinell.models.device import select_device
 from brinell.models.model import Model
-from brinell.models.tf32 import tf32
 from brinell.motion.groups import GROUPS
 from brinell.perturb.motion import Motion
 
@@ -155,7 +154,7 @@ def _bare_gradient(model: Model) -> Callable[[], int]:
 
     def query() -> int:
         pixels = images.detach().requires_grad_()
-        with tf32(model.facts.get("precision") == "tf32"):
+        with model.own_precision():
             torch.autograd.grad(network(pixels).sum(), pixels)[0][0, 0, 0, 0].item()  # waits for the device
         return GRADIENTS
 

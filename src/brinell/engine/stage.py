@@ -10,7 +10,6 @@ from brinell.engine.threads import in_turn
 from brinell.errors import ModelError
 from brinell.lenses.method import NO_ANSWER
 from brinell.models.model import Model, pad_batch
-from brinell.models.tf32 import tf32
 from brinell.motion.frames import Frames
 
 
@@ -52,8 +51,7 @@ class Stage:
         if model.differentiable is None:
             raise ModelError(f"model {model.name} has no gradients; ManiFool needs a torch classifier")
         plus, minus = (which.to(images.device)[:, None] for which in (plus, minus))
-        # the backward pass has the model's precision, too: the setting of the forward pass ends with it
-        with torch.enable_grad(), in_turn(model.device), tf32(model.facts.get("precision") == "tf32"):
+        with torch.enable_grad(), in_turn(model.device), model.own_precision():
             images = images.detach().requires_grad_()
             seen = self.moving.crop(images, samples)
             values = model.differentiable(seen if model.device.type == "cpu" else pad_batch(seen))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from brinell.models.detection import BoxScores, Detector
 from brinell.models.embedding import Embedder
 from brinell.models.preprocess import PLAIN, Format, Preprocess
 from brinell.models.segmentation import Segmenter
+from brinell.models.tf32 import tf32
 
 Forward = Callable[[Tensor], Tensor]
 
@@ -222,12 +224,16 @@ class Model:
         """Return the gradient of each image's cross entropy with respect to its values in 0..255, float32 (N, C, H, W)."""
         if self.differentiable is None:
             raise ModelError(f"model {self.name} has no gradients, which white-box operators need; use a torch model")
-        with torch.enable_grad():
+        with torch.enable_grad(), self.own_precision():
             pixels = inputs.to(torch.float32).requires_grad_()
             scores = self.differentiable(self.preprocess.normalise(pixels)).to(torch.float32)
             logs = scores.clamp(min=1e-30).log() if self.probabilities else scores.log_softmax(1)
             loss = -logs.gather(1, labels[:, None]).sum()
             return torch.autograd.grad(loss, pixels)[0]
+
+    def own_precision(self) -> AbstractContextManager[None]:
+        """Let backward passes have the model's precision in this context: the setting of a forward pass ends with it."""
+        return tf32(self.facts.get("precision") == "tf32")
 
 
 _local = threading.local()
