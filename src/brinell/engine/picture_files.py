@@ -14,7 +14,7 @@ WRITERS = 8  # threads, which wait for the disk half of their time: a file is wr
 
 
 class PictureFiles:
-    """Encodes pictures and writes them; all are there when its context ends."""
+    """Encodes pictures and writes them; all are there when its context ends. The first that fails ends it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -26,7 +26,7 @@ class PictureFiles:
         self.add_encoded(file, self.encode(picture))
 
     def encode(self, picture: Image) -> Future[bytes]:
-        """Encode a picture that belongs into several files, such as a clean image next to its changed ones."""
+        """Encode a picture that belongs in several files, such as a clean image next to its changed ones."""
         return self._pool.submit(encode_webp, picture, 90)
 
     def add_encoded(self, file: str, encoded: Future[bytes]) -> None:
@@ -43,7 +43,9 @@ class PictureFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._pool.shutdown(cancel_futures=error is not None)
-        if error is None:
-            for future in self._written:
-                future.result()
+        try:
+            if error is None:
+                for future in self._written:
+                    future.result()
+        finally:
+            self._pool.shutdown(cancel_futures=True)  # all are written, or nobody needs the others
