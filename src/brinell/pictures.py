@@ -12,7 +12,7 @@ from PIL import Image, WebPImagePlugin
 # Pillow goes by the content, and for some kinds, such as EPS, it starts other programs
 FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "JPEG2000")
 
-WEBP = WebPImagePlugin.WebPImageFile.format  # by this import: looking for it, Pillow would import all of its plugins
+WEBP = WebPImagePlugin.WebPImageFile.format  # imported here: to find this plugin, Pillow would import all of them
 EFFORT, LOSSLESS_EFFORT = 2, 4  # of WebP, 0 to 6: with 2, photographs take half the time of 4 and 2 % more bytes
 
 
