@@ -11,6 +11,7 @@ import pytest
 
 import brinell
 from brinell.report.exhibits import _heading
+from brinell.report.figures import draw_svg
 from brinell.report.order import order_table
 from brinell.report.page import render_template
 from brinell.report.section import Cell, Table
@@ -90,6 +91,40 @@ def test_every_figure_has_its_data_and_its_drawing(tab: Any) -> None:
         assert figure.locator("a[download$='.csv']").count() == 1 and figure.locator("button.svg").count() == 1
         assert len(figure.locator("[role=img]").first.get_attribute("aria-label")) > 30
         assert figure.locator(".panel svg").count() >= 1
+
+
+#: the texts of an SVG that are not inside it, and would be cut off
+CUT_OFF = """() => {
+    const [width, height] = ["width", "height"].map(side => Number(document.documentElement.getAttribute(side)));
+    return [...document.querySelectorAll("text")].filter(one => {
+        const box = one.getBoundingClientRect();
+        return box.left < -1 || box.top < -1 || box.right > width + 1 || box.bottom > height + 1;
+    }).map(one => one.textContent);
+}"""
+
+
+@pytest.mark.parametrize("name", ["operators", "areas", "robustness", "random"])
+def test_files_have_room_for_their_texts(chromium: Any, run: brinell.Run, name: str, tmp_path: Path) -> None:
+    """DejaVu Sans, the usual font of Linux, is wider than others."""
+    (tmp_path / "figure.svg").write_text(draw_svg(run.figure(name)))
+    shown = chromium.new_page()
+    shown.goto(f"file://{tmp_path / 'figure.svg'}")
+    assert shown.locator("text").count() > 5 and shown.evaluate(CUT_OFF) == []
+    shown.close()
+
+
+def test_legends_have_room_on_phones_and_in_files(tab: Any, tmp_path: Path) -> None:
+    tab.set_viewport_size({"width": 390, "height": 800})
+    tab.evaluate("document.querySelectorAll('.legend span').forEach(one => { one.append('n'.repeat(15)); })")
+    with tab.expect_download() as download:
+        tab.locator("#figure-profiles button.svg").click()
+    download.value.save_as(tmp_path / "profiles.svg")
+    tab.evaluate("document.querySelectorAll('.legend span, .card h2').forEach(one => { one.append('n'.repeat(80)); })")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    tab.goto(f"file://{tmp_path / 'profiles.svg'}")
+    names = tab.locator("svg > text").all_text_contents()
+    assert sorted(names) == sorted(f"{model}{'n' * 15}" for model in MODELS)
+    assert not set(names) & set(tab.evaluate(CUT_OFF))
 
 
 def test_the_contents_lead_to_all_sections(tab: Any) -> None:

@@ -14,12 +14,12 @@ from brinell.report.section import Chart
 
 INK, SOFT, LINE, PAPER = "#1d2733", "#5b6876", "#dde3ea", "#fffffe"
 FONT = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"  # DejaVu has check marks and crosses
-CHART_FONT = "system-ui, 'Segoe UI', Roboto, sans-serif"  # to measure text in DejaVu takes twice as long as the rest
+NUMBER_FONT = "system-ui, 'Segoe UI', Roboto, sans-serif"  # of panels: to measure text in DejaVu takes twice as long
 # on the page these follow light and dark
 _TOKENS = {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)", PAPER: "var(--paper)"}
 THEME: dict[str, Any] = {
     "background": None,
-    "font": CHART_FONT,
+    "font": FONT,
     "view": {"stroke": None},
     "axisQuantitative": {"labelLimit": 0},  # numbers are short, and to compare them with a limit takes time
     "axis": {
@@ -41,6 +41,7 @@ THEME: dict[str, Any] = {
     "tick": {"color": INK},
     "text": {"color": INK},
 }
+_PANEL_THEME = THEME | {"axisQuantitative": {**THEME["axisQuantitative"], "labelFont": NUMBER_FONT}}
 LETTER, WIDEST = 7.5, 15.0  # pixels of a letter of a title: on average, and at most
 _LABEL = re.compile(r'(<(?:path|rect|line|text|circle)\b[^>]*?) aria-label="([^"]*)"([^>]*?)(/>|>)', re.DOTALL)
 _ARIA = re.compile(r' (?:role|aria-[a-z]+)="[^"]*"')
@@ -51,7 +52,8 @@ def draw_svg(chart: Chart, *, legend: bool = True) -> str:
     vl_convert = importlib.import_module("vl_convert")  # slow to import, and needed for figures alone
     spec: dict[str, Any] = chart.to_dict()
     own = spec.get("config", {})
-    spec |= _wrap_title(spec) | {"config": THEME | {key: value for key, value in own.items() if key != "view"}}
+    theme = THEME if legend else _PANEL_THEME
+    spec |= _wrap_title(spec) | {"config": theme | {key: value for key, value in own.items() if key != "view"}}
     text: str = vl_convert.vegalite_to_svg(spec if legend else _without_legends(spec))
     return text
 

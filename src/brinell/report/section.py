@@ -11,7 +11,7 @@ from typing import Any
 
 from brinell.runs.statistics import Estimate
 
-Chart = Any  # an Altair chart: altair is imported by the modules that draw, and not here
+Chart = Any  # an Altair chart or a Panel: altair is imported by the modules that draw, and not here
 
 
 @dataclass(frozen=True)

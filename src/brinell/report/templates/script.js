@@ -36,14 +36,15 @@ const save = (name, text, type) => {
 };
 const figureSvg = figure => {
   const style = getComputedStyle(document.documentElement), frame = figure.querySelector(".panels").getBoundingClientRect();
-  const space = "http://www.w3.org/2000/svg", whole = document.createElementNS(space, "svg"), top = figure.querySelector(".legend") ? 24 : 0;
+  const space = "http://www.w3.org/2000/svg", whole = document.createElementNS(space, "svg");
+  const legend = figure.querySelector(".legend")?.getBoundingClientRect(), top = legend ? legend.height + 8 : 0;
   const add = (name, values, parent = whole) => { const element = document.createElementNS(space, name); Object.entries(values).forEach(([key, value]) => element.setAttribute(key, value)); parent.append(element); return element; };
   Object.entries({width: frame.width, height: frame.height + top, viewBox: `0 0 ${frame.width} ${frame.height + top}`}).forEach(([key, value]) => whole.setAttribute(key, value));
   add("rect", {width: "100%", height: "100%", fill: "var(--paper)"});
-  let left = 0;
   all(".legend span", figure).forEach(entry => {
-    add("rect", {x: left, y: 4, width: 14, height: 9, fill: getComputedStyle(entry.querySelector(".key")).backgroundColor});
-    add("text", {x: left + 20, y: 13, fill: "var(--ink)", "font-size": 12, "font-family": "sans-serif"}).textContent = entry.textContent; left += 40 + entry.getBoundingClientRect().width;
+    const box = entry.getBoundingClientRect(), left = box.left - frame.left, down = box.top - legend.top;
+    add("rect", {x: left, y: down + 4, width: 14, height: 9, fill: getComputedStyle(entry.querySelector(".key")).backgroundColor});
+    add("text", {x: left + 20, y: down + 13, fill: "var(--ink)", "font-size": 12, "font-family": "sans-serif"}).textContent = entry.textContent;
   });
   all(".panel > svg", figure).forEach(panel => {
     const box = panel.getBoundingClientRect(), copy = panel.cloneNode(true);
