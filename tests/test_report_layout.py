@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 
 import brinell
 from brinell.report.exhibits import _heading
-from brinell.report.figures import draw_svg
+from brinell.report.figures import draw_panel, draw_svg
 from brinell.report.order import order_table
 from brinell.report.page import render_template
+from brinell.report.panels import line_panel, number_axis, share_axis
 from brinell.report.section import Cell, Table
 from conftest import PLAIN
 
@@ -113,13 +115,30 @@ def test_files_have_room_for_their_texts(chromium: Any, run: brinell.Run, name: 
     shown.close()
 
 
+@pytest.mark.parametrize("low", [0.01, 0.02, 0.05])
+def test_numbers_on_axes_are_apart(chromium: Any, low: float) -> None:
+    ends = [{"model": "a", "x": x, "value": 0.5} for x in (low, 10 * low)]
+    x = number_axis("x", "x", axis={"tickCount": 10}, scale={"type": "log", "nice": False})
+    shown = chromium.new_page()
+    shown.set_content(draw_panel(line_panel(ends, ["a"], title="", x=x, y=share_axis("value"))))
+    boxes = shown.evaluate(
+        """[...document.querySelectorAll("text:not([opacity='0'])")].filter(one => /^0[.]\\d+$/.test(one.textContent))
+            .map(one => one.getBoundingClientRect()).map(box => [box.left, box.right])"""
+    )
+    shown.close()
+    boxes.sort()
+    assert len(boxes) >= 4 and all(one[1] < other[0] for one, other in pairwise(boxes)), boxes
+
+
 def test_legends_have_room_on_phones_and_in_files(tab: Any, tmp_path: Path) -> None:
     tab.set_viewport_size({"width": 390, "height": 800})
     tab.evaluate("document.querySelectorAll('.legend span').forEach(one => { one.append('n'.repeat(15)); })")
     with tab.expect_download() as download:
         tab.locator("#figure-profiles button.svg").click()
     download.value.save_as(tmp_path / "profiles.svg")
-    tab.evaluate("document.querySelectorAll('.legend span, .card h2').forEach(one => { one.append('n'.repeat(80)); })")
+    tab.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    long = "document.querySelectorAll('.legend span, .card h2, .sort, h4').forEach(one => { one.append('n'.repeat(80)); })"
+    tab.evaluate(long)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
     tab.goto(f"file://{tmp_path / 'profiles.svg'}")
     names = tab.locator("svg > text").all_text_contents()

@@ -41,7 +41,9 @@ THEME: dict[str, Any] = {
     "tick": {"color": INK},
     "text": {"color": INK},
 }
-_PANEL_THEME = THEME | {"axisQuantitative": {**THEME["axisQuantitative"], "labelFont": NUMBER_FONT}}
+# browsers may write a number some pixels wider than it was measured
+_NUMBERS = {**THEME["axisQuantitative"], "labelFont": NUMBER_FONT, "labelSeparation": 5}
+_PANEL_THEME = THEME | {"axisQuantitative": _NUMBERS}
 LETTER, WIDEST = 7.5, 15.0  # pixels of a letter of a title: on average, and at most
 _LABEL = re.compile(r'(<(?:path|rect|line|text|circle)\b[^>]*?) aria-label="([^"]*)"([^>]*?)(/>|>)', re.DOTALL)
 _ARIA = re.compile(r' (?:role|aria-[a-z]+)="[^"]*"')
