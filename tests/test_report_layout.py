@@ -183,6 +183,15 @@ def test_heads_of_tables_are_repeated_on_paper(tab: Any) -> None:
     }
 
 
+def test_dark_pages_are_printed_on_white_and_long_names_in_full(tab: Any) -> None:
+    tab.emulate_media(media="print", color_scheme="dark")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    tab.set_viewport_size({"width": 700, "height": 1000})  # of A4 within its margins
+    table = tab.locator("#lens-profile ~ .scroll table").first
+    table.evaluate("one => one.querySelectorAll('th:not(:first-child) .sort').forEach(head => head.append('n'.repeat(60)))")
+    assert table.evaluate("one => one.getBoundingClientRect().width") <= 700
+
+
 def test_the_documentation_has_the_measured_size_and_time() -> None:
     measured = json.loads((ROOT / "benchmarks" / "results" / "report.json").read_text())
     text = (ROOT / "docs" / "report.md").read_text()
