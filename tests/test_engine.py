@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -32,6 +34,7 @@ from brinell.engine.units import Countdown
 from brinell.errors import ModelError
 from brinell.lenses.method import Trials
 from brinell.models.model import Model
+from brinell.models.preprocess import Format
 from brinell.perturb.difference import difference
 from brinell.perturb.operator import find_operator
 from brinell.run_config import load_config
@@ -352,6 +355,15 @@ def test_the_speed_of_a_model_is_measured_once(greys: Path, tmp_path: Path, monk
     assert measured == [3]
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems have no such names")
+def test_an_unreadable_image_may_have_any_name(greys: Path, tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(greys / "light") + b"/\xff.png")).write_bytes(b"no image")
+    lens = {"name": "profile", "operators": ["fade_white"], "levels": 1}
+    run = brinell.run("fake:grey", greys, lens=lens, out=tmp_path / "run", execution=PLAIN, quiet=True)
+    ((name, problem),) = run.query("select name, problem from samples where problem is not null")
+    assert (Path(name).name, problem) == ("\\xff.png", "not an image of a known kind")
+
+
 def test_the_speed_of_a_model_is_kept_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[int] = []
     monkeypatch.setenv("BRINELL_CACHE", str(tmp_path))
@@ -375,6 +387,22 @@ def test_the_speed_of_a_model_is_kept_for_a_day(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(time, "time", lambda: later)
     speed()
     assert measured == [2, 4, 2, 4]
+
+
+def test_no_speed_is_kept_of_what_may_be_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object may compute something else with the same weights in the next process."""
+    measured: list[int] = []
+    monkeypatch.setenv("BRINELL_CACHE", str(tmp_path))
+    monkeypatch.setattr(tuning, "images_per_second", lambda model, batch: measured.append(batch) or 100.0)
+    named = brinell.open_model("fake:grey", PLAIN)
+    wrapped = brinell.wrap(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), size=8, execution=PLAIN)
+    other = replace(named, takes=Format())  # by --no-channels-last
+    for model, times in ((wrapped, 2), (named, 1), (other, 1)):
+        measured.clear()
+        for _ in range(2):
+            monkeypatch.setattr(tuning, "_measured", {})
+            tuning.measured_speed(model)
+        assert measured == [2, 4] * times
 
 
 def test_models_are_opened_on_one_core(greys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,19 @@ from torch import nn
 
 import brinell
 from brinell.api import open_setup
+from brinell.cli import execute as commands
+from brinell.cli.interrupt import Interrupted
 from brinell.datasets.files import Files
 from brinell.datasets.sources import open_dataset
-from brinell.engine.progress import Silent
+from brinell.engine import setup as assembling
+from brinell.engine.progress import Reporter, Silent
 from brinell.engine.reading_ahead import ahead as read_ahead
 from brinell.engine.reading_ahead import processes
 from brinell.engine.reading_ahead.ahead import ReadAhead, start_reading
-from brinell.engine.reading_ahead.processes import ImageProcesses, Process, start_early
+from brinell.engine.reading_ahead.processes import Answer, ImageProcesses, Process, process_count, start_early
 from brinell.engine.ready import Ready
 from brinell.engine.runner import execute
+from brinell.engine.setup import RunSetup
 from brinell.engine.survey import Survey
 from brinell.errors import ConfigError, ModelError, RunError
 from brinell.models.preprocess import Preprocess
@@ -84,6 +90,8 @@ def test_processes_read_what_threads_read(dataset: Files) -> None:
     ahead.begin(Preprocess(8, 8))  # of another model: the first one counts
     same(ahead, dataset, indices)
     assert all(one.process.poll() is not None for one in ahead._processes.started)
+    assert not ahead._ready.inputs(PRE)  # the run alone holds them
+    assert ahead.finish(surveyed(dataset, indices)[0], lambda done: None) is None
 
 
 @pytest.mark.parametrize("dead", [1, 2], ids=["one", "all"])
@@ -112,6 +120,30 @@ def test_what_was_read_for_other_images_is_not_used(dataset: Files) -> None:
     assert ahead.finish(surveyed(dataset, [1, 0])[0], lambda done: None) is None
     never_begun = ReadAhead(dataset, [0, 1], ImageProcesses(1))
     assert never_begun.finish(surveyed(dataset, [0, 1])[0], lambda done: None) is None
+
+
+def test_what_a_process_cant_read_is_read_again(dataset: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have lacked memory, for example, which the run does not."""
+    plain = ImageProcesses.read
+
+    def read(self: ImageProcesses, some: Files, indices: Sequence[int], pre: Preprocess | None) -> Answer | None:
+        found = plain(self, some, indices, pre)
+        assert found is not None
+        lost = {"index": 0, "name": "lost", "problem": "out of memory"}
+        return Answer([lost for _ in found.records], [], b"")
+
+    monkeypatch.setattr(ImageProcesses, "read", read)
+    indices = list(range(len(dataset)))
+    ahead = ReadAhead(dataset, indices, ImageProcesses(1))
+    ahead.begin(PRE)
+    same(ahead, dataset, indices)
+
+
+def test_a_path_that_python_ignores_does_no_harm(dataset: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("somewhere")])
+    images = ImageProcesses(1)
+    assert images.read(dataset, [0], None) is not None
+    images.close()
 
 
 @pytest.fixture
@@ -181,6 +213,45 @@ def test_processes_start_only_where_they_help(dataset: Files, tmp_path: Path) ->
     ):
         assert start_reading(dataset, indices, execution) is None
     assert start_reading(dataset, indices[:9], brinell.Execution()) is None
+    masked = replace(dataset, masks=[None] * len(dataset))
+    assert start_reading(masked, indices, brinell.Execution()) is None
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_no_processes_start_where_python_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that Python is packed into would start itself, and that again."""
+    assert process_count(brinell.Execution()) == 2
+    with monkeypatch.context() as packed:
+        packed.setattr(sys, "frozen", True, raising=False)
+        assert process_count(brinell.Execution()) == 0
+    monkeypatch.setattr(sys, "executable", "")
+    assert process_count(brinell.Execution()) == 0
+
+
+def test_a_container_has_as_many_processes_as_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
+    monkeypatch.setattr(processes, "QUOTA", tmp_path / "cpu.max")
+    for content, count in {"": 14, "max 100000": 14, "850000 100000": 6, "200000 100000": 0}.items():
+        (tmp_path / "cpu.max").write_text(content)
+        assert process_count(brinell.Execution()) == count
+    (tmp_path / "cpu.max").unlink()
+    assert process_count(brinell.Execution()) == 14
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_a_run_does_without_processes_that_cannot_be_started(dataset: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Process] = []
+    plain_start = processes.start_process
+
+    def start() -> Process:
+        if started:
+            raise BlockingIOError("Resource temporarily unavailable")
+        started.append(plain_start())
+        return started[-1]
+
+    monkeypatch.setattr(processes, "start_process", start)
+    assert start_reading(dataset, list(range(len(dataset))), brinell.Execution()) is None
+    assert [one.process.poll() is not None for one in started] == [True]
 
 
 def test_a_process_ends_with_the_run(tmp_path: Path) -> None:
@@ -203,13 +274,17 @@ def started_early(config: RunConfig) -> int:
 
 
 @pytest.mark.usefixtures("on_a_cpu")
-def test_processes_start_early_only_if_a_run_will_probably_want_them(folder: Path, tmp_path: Path) -> None:
+def test_processes_start_early_only_if_a_run_will_probably_want_them(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def config(device: str = "cuda:1", source: Path = folder, limit: int | None = None, **more: Any) -> RunConfig:
         content = {"models": ["fake:grey"], "data": {"source": str(source), "limit": limit}, "lenses": ["profile"]}
         return load_config({**content, "execution": {"device": device, **more}})
 
     assert started_early(config()) == 2
     assert started_early(config(limit=10)) == 2
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert started_early(config(source=Path("~", folder.name))) == 2
     few = tmp_path / "few"
     few.mkdir()
     (few / "0.jpg").touch()
@@ -274,6 +349,26 @@ def test_nothing_is_left_of_a_run_that_is_refused(folder: Path, tmp_path: Path, 
 
 
 @pytest.mark.usefixtures("on_a_cpu")
+@pytest.mark.parametrize("early", [True, False], ids=["early", "later"])
+def test_nothing_is_left_of_a_run_that_is_declined(
+    early: bool, folder: Path, tmp_path: Path, started: list[Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever is asked whether it may take so long."""
+
+    def decline(setup: RunSetup, progress: Reporter) -> None:
+        assert setup.ahead is not None
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "start_early", lambda config: ImageProcesses(2) if early else None)
+    content = {"models": [checkpoint(tmp_path)], "data": str(folder), "lenses": ["profile"], "out": str(tmp_path / "run")}
+    config = load_config({**content, "execution": {"runtime": "torch", "batch": 4, "trust": True}})
+    with pytest.raises(Interrupted, match="before anything was stored"):
+        commands.execute(config, decline)
+    assert len(started) == 2
+    assert all(one.process.poll() is not None and one.connection.closed for one in started)
+
+
+@pytest.mark.usefixtures("on_a_cpu")
 def test_images_are_read_for_a_model_that_is_given(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Preprocess] = []
     plain = ReadAhead.begin
@@ -288,6 +383,17 @@ def test_images_are_read_for_a_model_that_is_given(folder: Path, tmp_path: Path,
     lens = {"name": "profile", "operators": ["fade_white"], "levels": 1}
     brinell.run(model, folder, lens=lens, out=tmp_path / "run", execution=brinell.Execution(batch=4), quiet=True)
     assert begun == [model.preprocess]
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+def test_images_are_read_for_models_of_every_kind(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as it is open, if it doesn't say earlier how its inputs are made."""
+    begun: list[Preprocess] = []
+    monkeypatch.setattr(ReadAhead, "begin", lambda self, preprocess: begun.append(preprocess))
+    model = brinell.open_model("fake:grey", brinell.Execution(runtime="torch"))
+    monkeypatch.setattr(assembling, "open_model", lambda options, execution: model)
+    with closing(open_setup("fake:grey", folder, {"out": tmp_path / "run"}, brinell.Execution())):
+        assert begun == [model.preprocess]
 
 
 def test_processes_have_the_settings_of_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

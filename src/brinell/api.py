@@ -249,7 +249,7 @@ def harden(
 def open_setup(
     model: ModelLike | Sequence[ModelLike], data: Any, options: Mapping[str, Any], execution: Execution
 ) -> RunSetup:
-    """Return the setup of a run from names and objects; `options` are those of a config."""
+    """Return the setup of a run, which has to be closed, from names and objects; `options` are those of a config."""
     given = [model] if isinstance(model, (str, Mapping, ModelOptions, Model, nn.Module)) else list(model)
     for one in given:
         if isinstance(one, nn.Module):

@@ -125,9 +125,9 @@ def assemble(
             check_model(named)
     indices = select_indices(data, config.data, config.seed)
     ahead = start_reading(data, indices, config.execution, processes) if read_ahead else None
-    if ahead is not None and given[0] is not None:
-        ahead.begin(given[0].preprocess)
     try:
+        if ahead is not None and given[0] is not None:
+            ahead.begin(given[0].preprocess)
         opened = [
             _open_model(named, config, len(indices), ahead) if one is None else one
             for one, named in zip(given, config.models, strict=True)
@@ -148,7 +148,10 @@ def _open_model(options: ModelOptions, config: RunConfig, images: int, ahead: Re
     begin = None if ahead is None else ahead.begin
     # a few images need one core alone; several would share each operation, and wait for those that do other work
     with expecting(rough_passes(config, images), _runtime_before(options, config), begin), torch_alone():
-        return open_model(options, config.execution)
+        model = open_model(options, config.execution)
+    if begin is not None:  # not every kind of model says earlier how its inputs are made
+        begin(model.preprocess)
+    return model
 
 
 def rough_passes(config: RunConfig, images: int) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from brinell.config.data import DataOptions
+from brinell.datasets.files import to_text
 from brinell.datasets.objects import ObjectRule
 from brinell.draws import permutation
 from brinell.engine.shards import chunks, in_order
@@ -82,7 +83,7 @@ class Survey:
         except UnreadableImage as error:
             if self.strict:
                 raise
-            return {"index": index, "name": error.name, "problem": error.problem}
+            return {"index": index, "name": to_text(error.name), "problem": error.problem}
         objects = self.objects
         chosen = None if objects is None else objects.index(sample, self.dataset.classes)
         label = sample.label if chosen is None else sample.box_labels[chosen]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from brinell.caching import cache_folder
+from brinell.engine.checks import OBJECT
 from brinell.engine.threads import CORES, answers
 from brinell.models.exports import read_record, write_record
 from brinell.models.model import Model
@@ -41,7 +42,9 @@ def measured_speed(model: Model) -> tuple[int, float]:
         return model.speed.batch, model.speed.rate
     own = _describe(model)
     if own not in _measured:
-        _measured[own] = _kept_speed(model, _record_of(own)) if model.device.type == "cpu" else _measure_speed(model)
+        # what an object computes is not known from its weights alone: it may be another one in the next process
+        kept = model.device.type == "cpu" and not model.facts.get("source", "").startswith(OBJECT)
+        _measured[own] = _kept_speed(model, _record_of(own)) if kept else _measure_speed(model)
     return _measured[own]
 
 
@@ -56,7 +59,8 @@ def _kept_speed(model: Model, file: Path) -> tuple[int, float]:
 
 def _record_of(model: tuple[str, ...]) -> Path:
     """Return the file in which the speed of a model on this machine is kept."""
-    facts = [*model, processor(), CORES, SECONDS, package_version("onnxruntime"), package_version("torch")]
+    versions = [package_version(name) for name in ("brinell", "torch", "onnxruntime", "openvino")]
+    facts = [*model, processor(), CORES, SECONDS, *versions]
     name = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
     return cache_folder() / "speeds" / f"{name}.json"
 
@@ -81,7 +85,8 @@ def measured_rate(model: Model, batch: int) -> float:
 
 def _describe(model: Model) -> tuple[str, ...]:
     """Return what the speed of a model depends on."""
-    return model.name, model.fingerprint, str(model.preprocess), str(model.device), str(sorted(model.facts.items()))
+    how = str(model.preprocess), str(model.takes), str(model.device), str(sorted(model.facts.items()))
+    return model.name, model.fingerprint, model.task, *how
 
 
 def _measure_speed(model: Model) -> tuple[int, float]:

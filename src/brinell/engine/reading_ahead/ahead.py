@@ -15,7 +15,7 @@ import torch
 
 from brinell.config.execution import Execution
 from brinell.datasets.files import Files
-from brinell.engine.reading_ahead.processes import FEWEST, Closed, ImageProcesses, process_count
+from brinell.engine.reading_ahead.processes import FEWEST, Closed, ImageProcesses, process_count, start_processes
 from brinell.engine.ready import ROOM, Ready
 from brinell.engine.survey import Record, Survey
 from brinell.models.device import select_device
@@ -47,7 +47,8 @@ class ReadAhead:
     def finish(self, survey: Survey, advance: Callable[[int], None]) -> tuple[pa.Table, Ready] | None:
         """Return the samples and their inputs when all are read, and end the processes.
 
-        None if they have to be read otherwise: because no model said what its inputs are, or the survey wants more.
+        None if they have to be read otherwise: because nothing was begun, or they were returned before; because the survey
+        wants more; or because reading failed.
         """
         try:
             if self._thread is None or survey.objects is not None or survey.masks or survey.indices != self.indices:
@@ -59,10 +60,11 @@ class ReadAhead:
             self.close()
 
     def close(self) -> None:
-        """End the processes, and what reads from them."""
+        """End the processes and what reads from them, and let go of what was read: it is the run's now, or useless."""
         self._processes.close()
         if self._thread is not None:
             self._thread.join()
+        self._thread, self._table, self._ready = None, None, Ready()
 
     def _read_all(self) -> None:
         try:
@@ -86,9 +88,13 @@ class ReadAhead:
         if pre is not None and found.places:
             shape = (len(found.places), pre.channels, pre.height, pre.width)
             for place, each in zip(found.places, np.frombuffer(found.inputs, np.uint8).reshape(shape), strict=True):
-                # in memory of its own, as inputs are given up one by one
+                # a copy, as torch warns of memory that can't be written to
                 self._ready.keep(indices[place], torch.from_numpy(each.copy()))
-        return [{**record, "index": index} for record, index in zip(found.records, indices, strict=True)]
+        return [
+            # a process may have lacked what the run has, such as memory: what can't be read is for the run to say
+            {**record, "index": index} if record["problem"] is None else here.read_some([index])[0]
+            for record, index in zip(found.records, indices, strict=True)
+        ]
 
 
 def start_reading(
@@ -98,9 +104,11 @@ def start_reading(
 
     `processes` may have been started already.
     """
-    count = process_count(execution)
-    if count and type(dataset) is Files and len(indices) >= FEWEST and select_device(execution).type in DEVICES:
-        return ReadAhead(dataset, indices, processes or ImageProcesses(count))
+    count = process_count(execution) if len(indices) >= FEWEST else 0
+    # processes read no masks
+    if count and type(dataset) is Files and not dataset.masks and select_device(execution).type in DEVICES:
+        processes = processes or start_processes(count)
+        return None if processes is None else ReadAhead(dataset, indices, processes)
     if processes is not None:
         processes.close()
     return None

@@ -9,10 +9,12 @@ closed, so none outlives the run. This module needs no torch: processes import i
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -29,9 +31,11 @@ if TYPE_CHECKING:
     from brinell.datasets.files import Files
     from brinell.models.preprocess import Preprocess
 
+LOG = logging.getLogger(__name__)
 FEWEST = 2000  # images; fewer are read by threads before processes have started
 MOST = 14  # processes
 SPARE = 2  # cores, for the run itself
+QUOTA = Path("/sys/fs/cgroup/cpu.max")  # a container's limit: microseconds of CPU time in a period, and its length
 _START = "import sys; sys.path[:] = {path!r}; from brinell.engine.reading_ahead.process import serve; serve({handle})"
 
 
@@ -59,10 +63,15 @@ class ImageProcesses:
 
     def __init__(self, count: int) -> None:
         self.count, self._closed = count, False
-        self.started = [start_process() for _ in range(count)]
+        self.started: list[Process] = []
         self._free: SimpleQueue[Process | None] = SimpleQueue()  # None: they have been ended
-        for process in self.started:
-            self._free.put(process)
+        try:
+            for _ in range(count):
+                self.started.append(start_process())
+                self._free.put(self.started[-1])
+        except BaseException:
+            self.close()
+            raise
 
     def read(self, dataset: Files, indices: Sequence[int], preprocess: Preprocess | None) -> Answer | None:
         """Return what a process says of images of a dataset, with the inputs of those that can be read.
@@ -108,10 +117,20 @@ class ImageProcesses:
         self._free.put(None)
 
 
+def start_processes(count: int) -> ImageProcesses | None:
+    """Start processes; None if the system allows no more of them: a run can do without."""
+    try:
+        return ImageProcesses(count)
+    except OSError as error:
+        LOG.info("Images are read by threads, as no processes can be started: %s", error)
+        return None
+
+
 def start_process() -> Process:
     """Start a process, which waits for images to read."""
     own, other = Pipe()
-    command = _START.format(path=sys.path, handle=other.fileno())
+    path = [each for each in sys.path if isinstance(each, str)]  # Python ignores others, such as Path objects
+    command = _START.format(path=path, handle=other.fileno())
     process = subprocess.Popen(
         [sys.executable, "-c", command],
         stdin=subprocess.DEVNULL,
@@ -127,9 +146,19 @@ def start_process() -> Process:
 def process_count(execution: Execution) -> int:
     """Return how many processes may read the images of a run; 0 where its own threads have to."""
     alone = not execution.spread and execution.part_of_run() is None and execution.workers is None
+    # a program that Python is packed into (frozen) would only start itself again
+    able = os.name == "posix" and bool(sys.executable) and not getattr(sys, "frozen", False)
+    count = min(MOST, _core_count() - SPARE)
+    return count if alone and able and not execution.strict and count >= 2 else 0
+
+
+def _core_count() -> int:
+    """Return how many cores this process may use; a container's share may be fewer than it sees."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(MOST, cores - SPARE)
-    return count if alone and not execution.strict and os.name == "posix" and count >= 2 else 0
+    with suppress(OSError, ValueError):  # there is no limit
+        quota, period = QUOTA.read_text(encoding="ascii").split()
+        cores = min(cores, int(quota) // int(period))
+    return cores
 
 
 def start_early(config: RunConfig) -> ImageProcesses | None:
@@ -138,5 +167,6 @@ def start_early(config: RunConfig) -> ImageProcesses | None:
     beside_a_gpu = device.startswith("cuda") or (device == "auto" and any(Path("/dev").glob("nvidia[0-9]*")))
     if not (count and beside_a_gpu and (limit is None or limit >= FEWEST)):
         return None
-    files = (name for _, _, names in os.walk(Path(config.data.source)) for name in names)  # none if it is no folder
-    return ImageProcesses(count) if len(list(islice(files, FEWEST))) == FEWEST else None
+    folder = Path(config.data.source).expanduser()
+    files = (name for _, _, names in os.walk(folder) for name in names)  # none if it is no folder
+    return start_processes(count) if len(list(islice(files, FEWEST))) == FEWEST else None
