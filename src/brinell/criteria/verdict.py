@@ -26,8 +26,8 @@ class Verdict:
 
 def verdict(probabilities: Tensor, labels: Tensor) -> Verdict:
     """Return predictions, ranks and probabilities for a batch (N, K)."""
-    plain = probabilities.device.type == "cpu" and probabilities.dtype == torch.float32  # there is no kernel for a GPU
-    kernels = kernels_for("verdict", probabilities) if plain and probabilities.numel() else None
+    plain = probabilities.dtype == torch.float32 and probabilities.numel() > 0
+    kernels = kernels_for("verdict", probabilities) if plain else None
     if kernels is not None:
         return Verdict(*kernels.verdict(probabilities, labels))
     confidence, prediction = probabilities.max(1)

@@ -23,8 +23,10 @@ LEAST = (8, 0)  # compute capability; tensor code serves older GPUs, and those o
 def kernels_for(name: str, tensor: Tensor) -> ModuleType | None:
     """Return a module of kernels for tensors like this one; None where there is none that works on their device."""
     if tensor.is_cuda:
-        return _module(f"cuda.{name}") if _works("cuda", tensor.device) else None
-    return _host_module(name) if tensor.device.type == "cpu" else None
+        return _module(f"cuda.{name}") if _exists("cuda", name) and _works("cuda", tensor.device) else None
+    if tensor.device.type == "cpu":
+        return _module(f"cpu.{name}") if _exists("cpu", name) and numba_works() else None
+    return None
 
 
 @cache
@@ -33,10 +35,8 @@ def _module(name: str) -> ModuleType:
 
 
 @cache
-def _host_module(name: str) -> ModuleType | None:
-    """Return a module of kernels for CPUs, if there is one and Numba works."""
-    there = importlib.util.find_spec(f"brinell.kernels.cpu.{name}") is not None
-    return _module(f"cpu.{name}") if there and numba_works() else None
+def _exists(folder: str, name: str) -> bool:
+    return importlib.util.find_spec(f"brinell.kernels.{folder}.{name}") is not None
 
 
 @cache

@@ -46,7 +46,7 @@ class SaliencyMapper:
         """Return the same, and the boxes (N, 4) that a detector's maps are of: `select_boxes` says which; else NaN."""
         self._local.active, self._local.output = True, None
         try:
-            with torch.inference_mode(False), torch.enable_grad():
+            with torch.inference_mode(False), torch.enable_grad(), self.model.own_precision():
                 scores, boxes = self._scores(self.model.preprocess.normalise(inputs), classes, near)
                 output: Tensor = self._local.output
                 gradient: Tensor | None = None  # the layer doesn't influence the scores
