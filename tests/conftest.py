@@ -174,5 +174,6 @@ def interpreted(library: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     """Load a module of `brinell.kernels.cuda` whose kernels run on a CPU, in Triton's interpreter."""
     pytest.importorskip("triton", reason="needs Triton, which comes with torch for CUDA")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    importlib.reload(importlib.import_module("brinell.kernels.cuda.hashed_draws"))  # which kernels call
+    for called in ("hashed_draws", "bilinear"):  # by kernels
+        importlib.reload(importlib.import_module(f"brinell.kernels.cuda.{called}"))
     return lambda name: importlib.reload(importlib.import_module(f"brinell.kernels.cuda.{name}"))

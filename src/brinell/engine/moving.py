@@ -119,10 +119,9 @@ class _Canvas:
 
     def view(self, places: Tensor, matrices: Tensor | None) -> Tensor:
         """Return what the model sees of images, as they are or moved."""
-        frames = self.frames.select(places)
         if matrices is None:
-            return self.crop(frames.images, places)
-        return frames.move(matrices, self._pixels(places))
+            return self.crop(self.frames.select(places).images, places)
+        return self.frames.move(matrices, self._pixels(places), places)
 
     def crop(self, images: Tensor, places: Tensor) -> Tensor:
         """Return what the model sees of whole images."""

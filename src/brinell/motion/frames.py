@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample
+
+from brinell.kernels import kernels_for
 
 _OUTSIDE = 4.0  # in half sides from the centre: outside any image
 
@@ -84,11 +87,17 @@ class Frames:
             self.cached[name] = made
         return self.cached[name]
 
-    def move(self, matrices: Tensor, seen: Pixels | None = None) -> Tensor:
+    def move(self, matrices: Tensor, seen: Pixels | None = None, rows: Tensor | None = None) -> Tensor:
         """Return images (N, C, H, W) moved by float64 matrices (N, 3, 3) on the host, or (N, K, C, H, W) by (N, K, 3, 3).
 
-        By default all pixels of the moved images are computed; with `seen`, only those.
+        By default all pixels of the moved images are computed; with `seen`, only those. With `rows`, indices on the host,
+        only these images are moved.
         """
+        kernels = kernels_for("frames", self.images) if self.images.dtype == torch.float32 else None
+        if kernels is not None:
+            return self._move_by(kernels, matrices, seen, rows)
+        if rows is not None:
+            return self.select(rows).move(matrices, seen)
         several = matrices.ndim == 4
         motions = matrices if several else matrices[:, None]
         grid = self._grid(motions, seen or self.pixels)
@@ -100,6 +109,32 @@ class Frames:
         if self.inside is None or seen is not None:
             return images
         return images * (self.inside[:, None] if several else self.inside)
+
+    def _move_by(self, kernels: ModuleType, matrices: Tensor, seen: Pixels | None, rows: Tensor | None) -> Tensor:
+        """Return the same by kernels, for which no image is copied."""
+        device, shape = self.images.device, matrices.shape[:-2]
+        rows = torch.arange(len(self.images)) if rows is None else rows
+        corners = self.corners.expand(len(rows), -1) if self.same_size else self.corners[rows]
+        x, y = self.pixels if seen is None else seen
+        if seen is None and not self.same_size:
+            index = rows.to(device, non_blocking=True)
+            x, y = x[index], y[index]
+        many = matrices[0].numel() // 9 if len(matrices) else 1
+        rows, corners = rows.repeat_interleave(many), corners.repeat_interleave(many, 0)
+        x, y = (side.repeat_interleave(many if len(side) > 1 else 1, 0).to(torch.float32) for side in (x, y))
+        wide, tall = (1 - 2 * corners).unbind(1)
+        places = torch.stack([rows, tall, wide], 1).to(torch.int32)
+        motions, perspective = sources(matrices.reshape(-1, 3, 3), corners)
+        moved: Tensor = kernels.move_images(
+            self.images,
+            motions.to(torch.float32).flatten(1).to(device, non_blocking=True),
+            places.to(device, non_blocking=True),
+            x,
+            y,
+            clipped=seen is None,
+            perspective=perspective,
+        )
+        return moved.view(*shape, *moved.shape[1:])
 
     def _grid(self, motions: Tensor, seen: Pixels) -> Tensor:
         """Return source positions (N, K, H, W, 2), from -1 at the centre of the first pixel to 1 at that of the last.
@@ -123,6 +158,18 @@ class Frames:
         far = torch.empty(grid.shape[:-1], dtype=dtype, device=device)
         _affine_sums(depth[..., 0, :].to(dtype).to(device, non_blocking=True), x, y, out=far)
         return torch.where(far[..., None] > 0, grid / far[..., None], _OUTSIDE)  # pixels behind the camera are not seen
+
+
+def sources(matrices: Tensor, corners: Tensor) -> tuple[Tensor, bool]:
+    """Return matrices (N, 3, 3) from a pixel's centred position to its source's column and row; and whether one divides.
+
+    `corners` (N, 2) are the centred positions of first pixels. The last row is the divisor; where it is constant, it is 1:
+    what an image gets must not depend on the others.
+    """
+    depth = matrices[:, 2:]
+    affine = (depth[..., :2] == 0).all(-1, keepdim=True)
+    found = torch.cat([matrices[:, :2] - corners[:, :, None] * depth, depth], 1)
+    return found / torch.where(affine, depth[..., 2:], 1.0), not bool(affine.all())
 
 
 def _affine_sums(coefficients: Tensor, x: Tensor, y: Tensor, *, out: Tensor) -> None:

@@ -98,7 +98,7 @@ class FusedPaths:
 
     def __init__(self, kernels: ModuleType, frames: Frames, group: Group, directions: Tensor) -> None:
         self.kernels, self.frames, self.group, self.directions = kernels, frames, group, directions
-        self.rows = torch.arange(len(directions))
+        self.rows, self.elements = torch.arange(len(directions)), group.algebra(directions)
         self.last = torch.zeros(len(directions), dtype=torch.float64)
 
     def select(self, which: Tensor) -> FusedPaths:
@@ -112,35 +112,31 @@ class FusedPaths:
         stops = torch.cat([self.last[:, None], along], 1)
         numbers = 1 + (along.diff(dim=1) > 0).sum(1)  # no way is gained by staying
         self.last = along[:, -1]
-        return self._gains(self.rows, self.directions, stops, numbers)
+        return self._gains(self.rows, self.elements, stops, numbers)
 
     def leave(self, along: Tensor) -> Callable[[Tensor], Tensor]:
         """Return a function from distances (N, R) along the directions to gains from those given, (N, R)."""
         many = along.shape[1]
-        rows, directions = self.rows.repeat_interleave(many), self.directions.repeat_interleave(many, 0)
+        rows, elements = self.rows.repeat_interleave(many), self.elements.repeat_interleave(many, 0)
 
         def gains(there: Tensor) -> Tensor:
             stops = torch.stack([along.flatten(), there.flatten()], 1)
-            return self._gains(rows, directions, stops, torch.ones_like(rows)).view(along.shape)
+            return self._gains(rows, elements, stops, torch.ones_like(rows)).view(along.shape)
 
         return gains
 
-    def _gains(self, rows: Tensor, directions: Tensor, stops: Tensor, numbers: Tensor) -> Tensor:
-        """Return the gains (N, K) between successive `numbers` of stops at distances (N, K + 1) along the directions."""
+    def _gains(self, rows: Tensor, elements: Tensor, stops: Tensor, numbers: Tensor) -> Tensor:
+        """Return the gains (N, K) between successive `numbers` of stops at distances (N, K + 1) along elements."""
         device, corners = self.frames.images.device, self.frames.corners
         own = corners.expand(len(rows), -1) if len(corners) == 1 else corners[rows]
-        matrices = self.group.exp(directions[:, None] * stops[..., None])
-        depth = matrices[..., 2:, :]
-        affine = (depth[..., :2] == 0).all(-1, keepdim=True)
-        sources = torch.cat([matrices[..., :2, :] - own[:, None, :, None] * depth, depth], 2)
-        motions = (sources / torch.where(affine, depth[..., 2:], 1.0)).to(torch.float32).flatten(2)
         wide, tall = (1 - 2 * own).unbind(1)
         places = torch.stack([rows, tall, wide, numbers], 1).to(torch.int32)
+        motions = self.kernels.find_motions(*(values.to(device, non_blocking=True) for values in (elements, stops, own)))
         squares: Tensor = self.kernels.compare_stops(
             self.frames.images,
-            motions.to(device, non_blocking=True),
+            motions,
             places.to(device, non_blocking=True),
-            perspective=not bool(affine.all()),
+            perspective=bool(self.group.generators[:, 2, :2].any()),
         )
         return squares.sqrt()
 
