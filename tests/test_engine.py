@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from brinell.engine.probes import REPEATED
 from brinell.engine.progress import reporter
 from brinell.engine.runner import execute
 from brinell.engine.setup import assemble
+from brinell.engine.shards import Entry
 from brinell.engine.threads import CORES, batches, halving, one_each_core
 from brinell.engine.units import Countdown
 from brinell.errors import ModelError
@@ -38,6 +40,7 @@ from brinell.models.preprocess import Format
 from brinell.perturb.difference import difference
 from brinell.perturb.operator import find_operator
 from brinell.run_config import load_config
+from brinell.runs.schema import Unit
 from conftest import PLAIN
 
 # ---- batches ----
@@ -215,6 +218,27 @@ def test_time_left_comes_from_finished_images(monkeypatch: pytest.MonkeyPatch) -
     assert own.seconds_left() == 0
 
 
+def test_a_search_reports_its_images_once_while_its_unit_goes_on() -> None:
+    seen: list[int] = []
+
+    class Recorder(progress.Silent):
+        def stage(self, what: str, total: int, unit: str, left: Any = None) -> Any:
+            assert (total, unit) == (20, "searches")
+            return seen.append
+
+    first, second = Unit("geometry", "grey", "rotation", 0), Unit("geometry", "grey", "rotation", 1)
+    job: Any = SimpleNamespace(
+        lens=SimpleNamespace(name="geometry"), model=SimpleNamespace(name="grey"), method=SimpleNamespace(search=True)
+    )
+    own = units.JobProgress(Recorder(), job, {first: 100, second: 100}, {first: 12, second: 8})
+    for ended in (0, 3, 3, 9, 5):  # images of a second try go on again
+        own.ended(ended)
+    own.finish(first, 70)
+    own.ended(2)
+    own.finish(second, 70)
+    assert seen == [3, 6, 3, 2, 6]
+
+
 def test_lines_show_the_estimate_where_steps_take_unequal_times(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +278,35 @@ def test_units_of_a_slow_model_are_small_and_stay_as_they_are(
     Path(files[1]).unlink()
     assert measure(1000.0).store.unit_files() == files
     assert len(measure(1.0, shard=12).store.unit_files()) == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "shard", "size", "images"),
+    [
+        ("cuda", 4096, (480, 640), 1000),
+        ("cuda", 128, (480, 640), 125),
+        ("cuda", 4096, (4000, 3000), 59),
+        ("cpu", 4096, (480, 640), 8),
+    ],
+)
+def test_searches_on_an_accelerator_have_large_units(
+    device: str, shard: int, size: tuple[int, int], images: int, greys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ManiFool mostly needs far fewer queries than it may; the originals of a unit fit into memory."""
+    monkeypatch.setattr(units, "measured_rate", lambda model, batch: 1500.0)
+    config = load_config(
+        {"models": ["fake:grey"], "data": str(greys), "lenses": [{"name": "geometry"}], "execution": {"batch": 4}}
+    )
+    setup = assemble(config)
+    job = assembling.jobs_of(setup)[0]
+    job = replace(job, model=replace(job.model, device=torch.device(device)))
+    entries = [Entry(index, str(index), "", size) for index in range(2000)]
+    execution: dict[str, Any] = {"batch": {"grey": 4}, "shard": shard}
+    sizes = units.measured_sizes(setup, [job], entries, execution)
+    wide = units.wide_jobs([job], sizes)
+    assert bool(wide) == (device == "cuda")
+    assert units.unit_size(execution | {"unit": sizes, "wide": wide}, job, entries) == images
+    assert units.unit_size(execution | {"unit": {"geometry/grey": 1000}}, job, entries) <= 250, "as in earlier runs"
 
 
 def test_quiet_says_nothing(greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

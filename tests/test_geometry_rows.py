@@ -17,8 +17,14 @@ from brinell.cli.main import main
 from brinell.criteria.criterion import find_criterion
 from brinell.engine import tasks
 from brinell.engine.evaluator import Evaluator
+from brinell.engine.journal import Journal
+from brinell.engine.renderer import Renderer
 from brinell.engine.tasks import TaskRunner
-from brinell.lenses.method import Done, Stage, Task
+from brinell.lenses.geometry.lens import measure as measure_motions
+from brinell.lenses.geometry.options import GeometryOptions
+from brinell.lenses.method import Done, Measuring, Stage, Task
+from brinell.motion.groups import GROUPS
+from brinell.perturb.motion import Motion
 from golden.record import LENET, RESNET
 
 METHODS = ("manifool", "random", "manitest", "grid")
@@ -134,9 +140,73 @@ def test_batches_are_smaller_where_positions_are_few(monkeypatch: pytest.MonkeyP
 
     for share, few, expected in ((1, True, [16]), (4, False, [16]), (4, True, [4] * 4)):
         monkeypatch.setattr(tasks, "_FEW", {"cpu": share})
-        done = bench.run(Task(torch.arange(3).repeat(5), do, few=few))
+        (done,) = bench.run(Task(torch.arange(3).repeat(5), do, few=few))
         assert torch.equal(done["position"], torch.arange(15)) and sizes == expected
         sizes.clear()
+
+
+@pytest.mark.parametrize("method", ["manifool", "random"])
+def test_searches_say_how_many_images_need_nothing_more(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brinell.lenses.geometry.black_box.RAYS", 3)
+    model = brinell.wrap(Seen(), size=28, name="seen", execution=brinell.Execution(device="cpu", runtime="torch"))
+    images = torch.rand(8, 3, 28, 28, generator=torch.Generator().manual_seed(0)).mul(255).to(torch.uint8)
+    ended: list[int] = []
+    bench = Evaluator(
+        model,
+        Renderer(model.preprocess, images, torch.arange(8), seed=0, device=model.device),
+        torch.zeros(8, dtype=torch.int64),
+        criterion=find_criterion("misclassification"),
+        batch=8,
+        end=ended.append,
+    )
+    options = GeometryOptions(operators=("similarity",), **{**QUICK, "max_steps": 12})
+    columns = bench.drive(measure_motions(bench.shard(), Motion(GROUPS["similarity"], method, searching=True), options))
+    assert len(columns["sample"]) >= 8 and 0 < max(ended) < 8
+    assert ended[0] == 0
+
+
+def test_tasks_that_run_together_take_turns() -> None:
+    """A long task and a short one; results are those of each alone, also from a journal that has one of them."""
+    model = brinell.wrap(Seen(), size=28, name="seen", execution=brinell.Execution(device="cpu", runtime="torch"))
+    images, labels = torch.zeros(3, 3, 28, 28, dtype=torch.uint8), torch.zeros(3, dtype=torch.int64)
+    criterion = find_criterion("misclassification")
+    bench = Evaluator.of(model, images, torch.arange(3), labels, criterion=criterion, seed=0, batch=8)
+    begun: list[str] = []
+
+    def task(name: str, count: int) -> Task:
+        def do(stage: Stage, part: torch.Tensor) -> Done:
+            begun.append(name)
+            return {name: part**2}
+
+        return Task(torch.arange(3).repeat(count), do, batch=3)
+
+    def lens() -> Measuring:
+        first = yield task("first", 1)
+        both = yield task("long", 9), task("short", 3)
+        last = yield task("last", 1)
+        return {"found": torch.cat([*first.values(), *both[0].values(), *both[1].values(), *last.values()])}
+
+    expected = torch.cat([torch.arange(3 * count) ** 2 for count in (1, 9, 3, 1)])
+    assert torch.equal(bench.drive(lens())["found"], expected)
+    assert begun[1:13].index("short") < 4 and "long" in begun[10:13]
+
+    class Kept(Journal):
+        """What the journal of an interrupted run holds: the first task, and one of two that ran together."""
+
+        def __init__(self) -> None:
+            self.held: dict[int, Done] = {0: {"first": torch.arange(3) ** 2}, 1: {"long": torch.arange(27) ** 2}}
+            self.trials = False
+
+        def read_done(self, index: int, count: int) -> Done | None:
+            return self.held.get(index)
+
+        def write_done(self, index: int, done: Done) -> None:
+            self.held[index] = done
+
+    begun.clear()
+    journal = Kept()
+    assert torch.equal(bench.drive(lens(), journal)["found"], expected)
+    assert set(begun) == {"short", "last"} and list(journal.held) == [0, 1, 2, 3]
 
 
 # ---- interrupted ----

@@ -47,13 +47,14 @@ class Evaluator:
         criterion: Criterion,
         batch: int,
         advance: Callable[[int], None] = lambda done: None,
+        end: Callable[[int], None] = lambda count: None,
         known: Known | None = None,
     ) -> None:
         self.model, self.renderer, self.criterion = model, renderer, criterion
         self.labels = labels.to(model.device)
         self.batch = batch
         self.queries = 0
-        self._advance = advance
+        self._advance, self._end = advance, end
         known = known or Known()
         self._boxes = known.boxes
         count = len(renderer.inputs)
@@ -106,20 +107,28 @@ class Evaluator:
         try:
             step = next(measuring)
             while True:
-                result: Any
-                if journal is None:
-                    result = self.run(step) if isinstance(step, Task) else self.query(step)
-                elif isinstance(step, Task):
-                    result = self._journalled_task(step, journal, index)
-                else:
-                    result = self._journalled(step, journal, index) if journal.trials else self.query(step)
-                step, index = measuring.send(result), index + 1
+                result = self.reply(step) if journal is None else self._journalled(step, journal, index)
+                index += len(step) if isinstance(step, tuple) else 1
+                step = measuring.send(result)
         except StopIteration as finished:
             columns: Columns = finished.value
             return columns
 
-    def _journalled(self, trials: Trials, journal: Journal, index: int) -> Outcome:
-        """Return the outcome of the trials at an index, from the journal or by a query."""
+    def reply(self, step: Trials | Task | tuple[Task, ...]) -> Any:
+        """Return what a lens's generator is sent for what it yields."""
+        if isinstance(step, tuple):
+            return tuple(self.run(*step))
+        return self.run(step)[0] if isinstance(step, Task) else self.query(step)
+
+    def _journalled(self, step: Trials | Task | tuple[Task, ...], journal: Journal, index: int) -> Any:
+        """Return the same from the journal, where it has the results at an index."""
+        if isinstance(step, tuple):
+            return self._journalled_tasks(step, journal, index)
+        if isinstance(step, Task):
+            return self._journalled_tasks((step,), journal, index)[0]
+        return self._journalled_trials(step, journal, index) if journal.trials else self.query(step)
+
+    def _journalled_trials(self, trials: Trials, journal: Journal, index: int) -> Outcome:
         outcome = journal.read(index, len(trials.samples))
         if outcome is None:
             outcome = self.query(trials)
@@ -129,13 +138,14 @@ class Evaluator:
             self.queries += len(trials.samples)
         return outcome
 
-    def _journalled_task(self, task: Task, journal: Journal, index: int) -> Done:
-        """Return the results of the task at an index, from the journal or by running it."""
-        done = journal.read_done(index, len(task.samples))
-        if done is None:
-            done = self.run(task)
-            journal.write_done(index, done)
-        return done
+    def _journalled_tasks(self, tasks: tuple[Task, ...], journal: Journal, index: int) -> tuple[Done, ...]:
+        done = [journal.read_done(index + place, len(task.samples)) for place, task in enumerate(tasks)]
+        missing = [place for place, results in enumerate(done) if results is None]
+        run = self.run(*(tasks[place] for place in missing)) if missing else []
+        for place, results in zip(missing, run, strict=True):
+            journal.write_done(index + place, results)
+            done[place] = results
+        return tuple(results for results in done if results is not None)
 
     def query(self, trials: Trials) -> Outcome:
         """Return the outcome of each trial."""
@@ -196,14 +206,14 @@ class Evaluator:
                 f"{trials.change.id} at level {float(level):g}; {NAN_FIX}"
             )
 
-    def run(self, task: Task) -> Done:
-        """Return the results of a task, on the host."""
-        self.queries += len(task.samples) if task.queries else 0
-        return self._tasks.run(task)
+    def run(self, *tasks: Task) -> list[Done]:
+        """Return the results of tasks that don't need each other's, on the host."""
+        self.queries += sum(len(task.samples) for task in tasks if task.queries)
+        return self._tasks.run(tasks)
 
     @cached_property
     def _tasks(self) -> TaskRunner:
-        return TaskRunner(self.stage, self.renderer.moving.layouts, self._advance)
+        return TaskRunner(self.stage, self.renderer.moving.layouts, self._advance, self._end)
 
     @cached_property
     def stage(self) -> Stage:

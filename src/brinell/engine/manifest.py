@@ -16,7 +16,7 @@ from brinell.engine.probes import changed_answer, probe_answers
 from brinell.engine.setup import Job, RunSetup
 from brinell.engine.survey import data_fingerprint
 from brinell.engine.tuning import SHARD, best_batch
-from brinell.engine.units import measured_sizes
+from brinell.engine.units import measured_sizes, wide_jobs
 from brinell.errors import RunError
 from brinell.hashing import file_sha256
 from brinell.lenses.lens import LENSES
@@ -47,6 +47,8 @@ def new_manifest(setup: RunSetup, jobs: Sequence[Job], samples: pa.Table) -> dic
     }
     if sizes := measured_sizes(setup, jobs, readable(samples), how):
         how["unit"] = sizes
+        if wide := wide_jobs(jobs, sizes):
+            how["wide"] = wide
     return {
         "format": FORMAT,
         "identity": _identity(setup, samples),

@@ -89,7 +89,7 @@ def _measure_stage(context: RunContext, job: Job, kept: list[Entry], truth: Trut
                     continue
                 if part.samples not in evaluators:
                     entries, own = [shard[sample] for sample in part.samples], _select(images, loaded, part.samples)
-                    evaluators[part.samples] = make_evaluator(context, job, entries, own, truth, batch, progress.queried)
+                    evaluators[part.samples] = make_evaluator(context, job, entries, own, truth, batch, progress)
                 evaluator = evaluators[part.samples]
                 before = evaluator.queries
                 writer(_measure_part(context, job, evaluator, part, shard, most[part.unit]))
@@ -119,7 +119,7 @@ def make_evaluator(
     images: Images,
     truth: Truth,
     batch: int,
-    advance: Callable[[int], None] = lambda done: None,
+    progress: JobProgress | None = None,
 ) -> Evaluator:
     """Return the evaluator of a job on a shard's images."""
     model = job.model
@@ -135,7 +135,8 @@ def make_evaluator(
     given = None if masks is None else masks.load(entries, context.pool)
     known = Known(truth.regions_of(model, entries), _boxes_of(entries), given)
     labels = truth.labels_of(model, entries)
-    return Evaluator(model, renderer, labels, criterion=job.criterion(), batch=batch, advance=advance, known=known)
+    report = {} if progress is None else {"advance": progress.queried, "end": progress.ended}
+    return Evaluator(model, renderer, labels, criterion=job.criterion(), batch=batch, known=known, **report)
 
 
 def _measure_part(

@@ -105,6 +105,8 @@ class _Lines:
 
         def advance(count: int) -> None:
             nonlocal last, done
+            if not count:
+                return  # the last line is printed once
             done += count
             now = time.monotonic()
             if now - last >= self.every or (done >= total and now - start > 1):

@@ -8,9 +8,8 @@ images of one canvas only (see `moving`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -36,54 +35,94 @@ def fixed_batch(device: torch.device, values: int) -> int:
 
 
 class TaskRunner:
-    """Runs tasks on a stage. `layouts` are the canvases of the samples; `advance` is called with numbers of queries."""
+    """Runs tasks on a stage. `layouts` are the canvases of the samples.
 
-    def __init__(self, stage: Stage, layouts: Tensor, advance: Callable[[int], None]) -> None:
-        self.stage, self.layouts, self._advance = stage, layouts, advance
+    `advance` is called with numbers of queries, `end` with how many images need nothing more.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        layouts: Tensor,
+        advance: Callable[[int], None],
+        end: Callable[[int], None],
+    ) -> None:
+        self.stage, self.layouts, self._advance, self._end = stage, layouts, advance, end
         pre, self._device = stage.model.preprocess, stage.model.device
         service = stage.model.service
         fixed = fixed_batch(self._device, pre.channels * pre.height * pre.width)
         self._size = fixed if service is None else max(fixed, service.batch)
 
-    def run(self, task: Task) -> Done:
-        """Return the results of a task, on the host."""
-        layouts = self.layouts[task.samples]
-        order = layouts.argsort(stable=True)
-        few = max(1, self._size // _FEW.get(self._device.type, 1)) if task.few else None
-        parts = self._in_batches(partial(self._run_part, task, layouts), order, task.batch or few)
-        done = _joined(parts)
-        back = order.argsort()
-        return {name: values[back] for name, values in done.items()}
+    def run(self, tasks: Sequence[Task]) -> list[Done]:
+        """Return the results of tasks that don't need each other's, on the host; their batches take turns."""
+        self._end(max(task.ended for task in tasks))
+        plans = [_Plan.of(task, self.layouts[task.samples]) for task in tasks]
+        sizes = [self._batch(task) for task in tasks]
+        while True:
+            parts = [part for plan, size in zip(plans, sizes, strict=True) for part in plan.parts(size)]
+            parts.sort(key=lambda part: part.share)
+            try:
+                found = list(self._each(self._run_part, parts))
+                break
+            except torch.OutOfMemoryError:  # only this changes the size
+                if max(sizes) == 1:
+                    raise ModelError("out of memory even with one image at a time; use --device cpu") from None
+                self._size = max(sizes) // 2
+                sizes = [self._size] * len(tasks)
+                torch.cuda.empty_cache()
+        done = []
+        for plan in plans:
+            joined = _joined([result for part, result in zip(parts, found, strict=True) if part.plan is plan])
+            back = plan.order.argsort()
+            done.append({name: values[back] for name, values in joined.items()})
+        return done
 
-    def _run_part(self, task: Task, layouts: Tensor, part: tuple[Tensor, int]) -> Done:
-        """Return the results of a part: positions, and the batch size."""
-        positions, size = part
-        found = []
+    def _batch(self, task: Task) -> int:
+        few = max(1, self._size // _FEW.get(self._device.type, 1)) if task.few else self._size
+        return task.batch or few
+
+    def _run_part(self, part: _Part) -> Done:
+        task, found = part.plan.task, []
         paid = task.queries and self.stage.model.service is not None  # answers of a service don't depend on our batches
-        for batch, count in _filled(layouts, positions, 0 if paid else size):
+        for batch, count in _filled(part.plan.layouts, part.positions, 0 if paid else part.size):
             done = task.do(self.stage, batch)
             found.append({name: values[:count].cpu() for name, values in done.items()})
         if task.queries:
-            self._advance(len(positions))
+            self._advance(len(part.positions))
         return _joined(found)
 
-    def _in_batches(self, work: Callable[[tuple[Tensor, int]], Done], order: Tensor, batch: int | None) -> list[Done]:
-        """Return the results of work on batches of positions. Only a lack of an accelerator's memory halves their size."""
-        each: Callable[..., Iterable[Any]] = map
+    def _each(self, work: Callable[[_Part], Done], parts: list[_Part]) -> Iterable[Done]:
         if self._device.type == "cpu":
-            each = one_each_core
-        elif self._device.type == "cuda":
-            each = partial(two_in_flight, device=self._device)
-        while True:
-            size = batch or self._size
-            parts = [(order[start : start + size], size) for start in range(0, len(order), size)]
-            try:
-                return list(each(work, parts))
-            except torch.OutOfMemoryError:
-                if size == 1:
-                    raise ModelError("out of memory even with one image at a time; use --device cpu") from None
-                self._size, batch = size // 2, None
-                torch.cuda.empty_cache()
+            return one_each_core(work, parts)
+        return two_in_flight(work, parts, self._device) if self._device.type == "cuda" else map(work, parts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """A task, the canvases of its samples, and its positions in the order in which they are computed."""
+
+    task: Task
+    layouts: Tensor
+    order: Tensor
+
+    @staticmethod
+    def of(task: Task, layouts: Tensor) -> _Plan:
+        return _Plan(task, layouts, layouts.argsort(stable=True))
+
+    def parts(self, size: int) -> list[_Part]:
+        """Return the task in parts of a batch each."""
+        split = torch.split(self.order, size)
+        return [_Part(self, positions, size, (index + 0.5) / len(split)) for index, positions in enumerate(split)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Positions of a task that fit into a batch of a `size`, and how far into the task they are."""
+
+    plan: _Plan
+    positions: Tensor
+    size: int
+    share: float
 
 
 def _filled(layouts: Tensor, positions: Tensor, size: int) -> Iterator[tuple[Tensor, int]]:

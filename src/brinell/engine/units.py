@@ -19,11 +19,17 @@ from brinell.runs.schema import Unit
 
 UNITS_PER_PART = 4  # fewest shards of a part or worker, so that they take about the same time
 UNIT_SECONDS = 60.0  # longest unit, if every search needs as many trials as it can
+# On an accelerator, a step of a search takes nearly as long for few images as for hundreds, and the last steps have few.
+# Searches mostly end long before all trials are used, and a journal keeps what a long unit has found.
+WIDE = 1024  # images of a search's unit there, if there are as many
+HELD = 1 << 31  # bytes of their originals on the host, and of these on the accelerator, at most
 
 
 def unit_size(execution: Mapping[str, Any], job: Job, entries: Sequence[Entry]) -> int:
     """Return the number of images of a unit, as a manifest's `execution` says: a shard's, or fewer."""
     shard = int(execution["shard"])
+    if _name(job) in execution.get("wide", ()):
+        return min(shard, int(execution["unit"][_name(job)]))
     most = min(shard, job.method.images_per_unit or shard)
     if job.method.trials_per_unit is not None and entries:
         return _limited(most, job.method.trials_per_unit / _most_trials(job, entries))
@@ -48,11 +54,31 @@ def measured_sizes(
             continue
         batch = int(execution["batch"][job.model.name])
         rate = measured_speed(job.model)[1] if config.batch is None else measured_rate(job.model, batch)
-        size = _limited(int(execution["shard"]), UNIT_SECONDS * rate / _most_trials(job, entries))
+        fitting = UNIT_SECONDS * rate / _most_trials(job, entries)
+        size = _limited(int(execution["shard"]), _widened(fitting, job, entries) if _is_wide(job) else fitting)
         if shares > 1:
             size = _limited(size, len(entries) / (shares * UNITS_PER_PART))
         sizes[_name(job)] = _even(size, len(entries))
     return sizes
+
+
+def wide_jobs(jobs: Sequence[Job], sizes: Mapping[str, int]) -> list[str]:
+    """Return the jobs whose measured sizes hold whatever their lens says: searches on an accelerator."""
+    return [_name(job) for job in jobs if _is_wide(job) and _name(job) in sizes]
+
+
+def _is_wide(job: Job) -> bool:
+    return job.method.search and job.model.device.type == "cuda"
+
+
+def _widened(fitting: float, job: Job, entries: Sequence[Entry]) -> float:
+    """Return how many images a unit of such a search has, where so many fit into a minute."""
+    if not job.method.with_originals:
+        return max(fitting, WIDE)
+    pre = job.model.preprocess
+    original = pre.channels * sum(height * width for height, width in (entry.size for entry in entries)) / len(entries)
+    whole = pre.channels * 2 * pre.height * pre.width * 4  # as floats, with what a crop leaves out
+    return min(WIDE, HELD / max(1.0, original, whole))
 
 
 def fix_unit_size(context: RunContext, job: Job, entries: Sequence[Entry]) -> None:
@@ -119,7 +145,7 @@ class JobProgress:
         each: Counter[str] = Counter()
         for unit, count in self._images.items():
             each[unit.operator] += count
-        self._countdown = Countdown(each)
+        self._countdown, self._ended = Countdown(each), 0
         self._advance = reporter.stage(what, sum(each.values()), "searches", self._countdown.seconds_left)
 
     def queried(self, count: int) -> None:
@@ -127,13 +153,20 @@ class JobProgress:
         if not self._searches:
             self._advance(count)
 
+    def ended(self, count: int) -> None:
+        """Report how many images of the current unit need nothing more."""
+        if self._searches and count > self._ended:
+            self._advance(count - self._ended)
+            self._ended = count
+
     def finish(self, unit: Unit, queries: int) -> None:
         """Report a unit whose rows are written, after a number of queries."""
         if not self._searches:
             self._advance(self._trials[unit] - queries)  # those that were not needed
             return
         self._countdown.finish(unit.operator, self._images[unit])
-        self._advance(self._images[unit])
+        self._advance(self._images[unit] - self._ended)
+        self._ended = 0
 
 
 class Countdown:

@@ -137,7 +137,8 @@ class Task:
     images of one canvas; where too few positions are left, the last one is repeated. So a row depends on its own image
     alone, even if the last bits of a sum depend on the size of the batch. `queries`: the images go through the model.
     `batch` is for work that is not on images, in place of the engine's size. With `few`, batches are smaller on an
-    accelerator: for work that takes long for each position, of which a search's last steps have few.
+    accelerator: for work that takes long for each position, of which a search's last steps have few. `ended` is how many of
+    the shard's images need nothing more when the task begins; it is for progress.
     """
 
     samples: Tensor
@@ -145,6 +146,7 @@ class Task:
     queries: bool = False
     batch: int | None = None
     few: bool = False
+    ended: int = 0
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ class Files:
 
 
 Columns = dict[str, Tensor | Nullable | Categorical | Detections | Overlap | Files]
-Measuring = Generator[Trials | Task, Any, Columns]  # an outcome is sent for trials, and the results of a task
+# an outcome is sent for trials, the results of a task, and those of several that don't need each other's
+Measuring = Generator[Trials | Task | tuple[Task, ...], Any, Columns]
 
 
 @dataclass(frozen=True)
@@ -193,18 +196,18 @@ class Method(Generic[Options]):
 
     `changes` are what the options select; `measure` is the generator for one of them; `trials` is the largest number of
     trials for an image of a size (height and width of image and model input). `replay` makes a change again from its
-    id, for model inputs of a size. Units of work hold at most `images_per_unit` images and about `trials_per_unit`
-    trials, if given; a unit that needs more keeps a journal. A method that is a `search` may need fewer trials than
-    `trials`. `sketch` returns options that need some times fewer trials of the same kind, from which a run's cost is
-    estimated; None: trials can't be made fewer. `overhead`: the time of a trial divided by that of a bare forward pass, as
-    measured by the benchmarks: what is assumed of runs that are too short for a probe. `by_window`: trials depend on an
-    image's size. `with_originals`: the originals are needed besides the model inputs. `check` gets the model and all
-    image sizes (int64 (N, 2)) before anything is queried, and returns warnings or raises. `draw` makes pictures of its
-    own. `timed`: rows store the seconds per image. `queries_per_cell`: what one of the cells takes that a budget chooses.
-    `weaker` returns changes that are known not to break. `opposite` is for rows that pair a failure with a similar image
-    that is right: from the parameters of both (T, P) and the sizes of the originals (int64 (T, 2)) it returns the
-    parameters of the image on the other side of the right one, and which of them exist (bool (T,)). `refuses`: why models
-    of a task can't be measured.
+    id, for model inputs of a size. Units of work hold at most `images_per_unit` images (not searches on an accelerator, see
+    `engine.units`) and about `trials_per_unit` trials, if given; a unit that needs more keeps a journal. A method that is a
+    `search` may need fewer trials than `trials`. `sketch` returns options that need some times fewer trials of the same
+    kind, from which a run's cost is estimated; None: trials can't be made fewer. `overhead`: the time of a trial divided by
+    that of a bare forward pass, as measured by the benchmarks: what is assumed of runs that are too short for a probe.
+    `by_window`: trials depend on an image's size. `with_originals`: the originals are needed besides the model inputs.
+    `check` gets the model and all image sizes (int64 (N, 2)) before anything is queried, and returns warnings or raises.
+    `draw` makes pictures of its own. `timed`: rows store the seconds per image. `queries_per_cell`: what one of the cells
+    takes that a budget chooses. `weaker` returns changes that are known not to break. `opposite` is for rows that pair a
+    failure with a similar image that is right: from the parameters of both (T, P) and the sizes of the originals (int64
+    (T, 2)) it returns the parameters of the image on the other side of the right one, and which of them exist (bool
+    (T,)). `refuses`: why models of a task can't be measured.
     """
 
     changes: Callable[[Options], Iterable[Change]]

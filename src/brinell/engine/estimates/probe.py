@@ -20,7 +20,7 @@ from brinell.engine.shards import Entry, Images, load_images, worker_count
 from brinell.engine.survey import Survey
 from brinell.engine.truth.labels import NO_LABEL
 from brinell.engine.truth.objects import Truth
-from brinell.lenses.method import Measuring, Task
+from brinell.lenses.method import Measuring
 from brinell.perturb.change import Change
 from brinell.runs.store import Store
 
@@ -185,7 +185,7 @@ def _drive(evaluator: Evaluator, measuring: Measuring, until: float) -> bool:
     try:
         step = next(measuring)
         while time.perf_counter() < until:
-            step = measuring.send(evaluator.run(step) if isinstance(step, Task) else evaluator.query(step))
+            step = measuring.send(evaluator.reply(step))
     except StopIteration:
         return True
     measuring.close()

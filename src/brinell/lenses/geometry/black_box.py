@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from brinell.draws import Draws, key
-from brinell.lenses.geometry.search import PathSteps, query_labels, score_motions
+from brinell.lenses.geometry.search import PathSteps, query_motions, score_motions
 from brinell.lenses.method import NO_ANSWER, Done, Stage, Task
 from brinell.motion.frames import Frames
 from brinell.motion.geodesic import chords, trace_rays
@@ -26,6 +27,7 @@ from brinell.motion.jacobian import jacobian_gram
 _PURPOSE = 0
 NEAREST = 8  # fooling motions of the grid whose paths are measured at once
 STOPS = 12  # of a path, for a lower bound of its length
+RAYS = 1024  # traced at a time: many enough for full batches of queries, few enough that most are traced beside queries
 
 
 # ---- random motions ----
@@ -50,40 +52,69 @@ class RandomMotions:
 
 def random_motions(
     group: Group, chosen: Tensor, *, wanted: Tensor, whitened: bool, path: PathSteps
-) -> Generator[Task, Done, RandomMotions]:
+) -> Generator[Task | tuple[Task, ...], Any, RandomMotions]:
     """Move samples along random rays to some of the `wanted` scores (R,), and query their labels there.
 
-    `chosen` (bool (N, draws, R)) says which scores of which draws.
+    `chosen` (bool (N, draws, R)) says which scores of which draws. While the labels of some rays are queried, the next ones
+    are traced.
     """
     samples, numbers = chosen.any(2).nonzero(as_tuple=True)
+    trace = _Tracing(group, samples, numbers, wanted, whitened, path)
+    some = torch.split(torch.arange(len(samples)), RAYS)
+    found, traced = [], (yield trace.task(some[0]))
+    for rays, following in itertools.zip_longest(some, some[1:]):
+        ray, level = chosen[samples[rays], numbers[rays]].nonzero(as_tuple=True)
+        moved = RandomMotions(
+            sample=samples[rays][ray],
+            draw=numbers[rays][ray],
+            level=level,
+            wanted=wanted[level],
+            motion=traced["motion"][ray, level],
+            score=traced["score"][ray, level],
+            reached=traced["reached"][ray, level],
+            label=torch.full((len(ray),), -1),
+        )
+        found.append(moved)
+        there = moved.reached.nonzero()[:, 0]
+        queries = [query_motions(group, moved.sample[there], moved.motion[there])] if len(there) else []
+        ahead = [] if following is None else [trace.task(following)]
+        tasks = tuple(replace(task, ended=int(samples[rays[0]])) for task in queries + ahead)
+        done: tuple[Done, ...] = (yield tasks) if tasks else ()
+        if queries:
+            moved.label[there] = done[0]["label"]
+        traced = done[-1] if ahead else {}
+    columns = {field.name: torch.cat([getattr(moved, field.name) for moved in found]) for field in fields(RandomMotions)}
+    return RandomMotions(**columns)
 
-    def do(stage: Stage, part: Tensor) -> Done:
-        rows = samples[part]
-        frames = stage.frames(rows)
-        directions = draw_directions(stage.seed, stage.ids[rows], group, numbers[part])
-        if whitened:
-            directions = _whiten(directions, frames, group)
-        directions = directions / directions.norm(dim=1, keepdim=True)
-        rays = trace_rays(frames, group, directions, wanted, eta=path.eta, min_change=path.min_change)
-        motions = rays.reach[..., None] * directions[:, None]
-        return {"motion": motions, "score": rays.scores, "reached": rays.reached}
 
-    rays = yield Task(samples, do)
-    ray, level = chosen[samples, numbers].nonzero(as_tuple=True)
-    moved = RandomMotions(
-        sample=samples[ray],
-        draw=numbers[ray],
-        level=level,
-        wanted=wanted[level],
-        motion=rays["motion"][ray, level],
-        score=rays["score"][ray, level],
-        reached=rays["reached"][ray, level],
-        label=torch.full((len(ray),), -1),
-    )
-    there = moved.reached.nonzero()[:, 0]
-    if len(there):
-        moved.label[there] = (yield query_labels(moved.sample[there], group.exp(moved.motion[there])))["label"]
-    return moved
+@dataclass(frozen=True)
+class _Tracing:
+    """Rays to trace: of `samples`, with the `numbers` of their draws."""
+
+    group: Group
+    samples: Tensor
+    numbers: Tensor
+    wanted: Tensor
+    whitened: bool
+    path: PathSteps
+
+    def task(self, some: Tensor) -> Task:
+        """Return the task of finding where some of the rays reach the wanted scores."""
+        samples, numbers = self.samples[some], self.numbers[some]
+
+        def do(stage: Stage, part: Tensor) -> Done:
+            rows = samples[part]
+            frames = stage.frames(rows)
+            directions = draw_directions(stage.seed, stage.ids[rows], self.group, numbers[part])
+            if self.whitened:
+                directions = _whiten(directions, frames, self.group)
+            directions = directions / directions.norm(dim=1, keepdim=True)
+            eta, min_change = self.path.eta, self.path.min_change
+            rays = trace_rays(frames, self.group, directions, self.wanted, eta=eta, min_change=min_change)
+            motions = rays.reach[..., None] * directions[:, None]
+            return {"motion": motions, "score": rays.scores, "reached": rays.reached}
+
+        return Task(samples, do)
 
 
 def draw_directions(seed: int, ids: Tensor, group: Group, draws: Tensor) -> Tensor:

@@ -139,7 +139,7 @@ class _Search:
                 return pairs
         slope = yield self._slopes(pairs)
         _count(result.gradients, pairs.sample, 1)
-        direction = solve_normal_equations(slope["products"], slope["pulls"]).nan_to_num(0.0, 0.0, 0.0)
+        direction = slope["direction"]
         length = direction.norm(dim=1)
         stop = torch.where(length > 0, FOOLED, slope["why"])
         self._note_stop(pairs.sample, stop)
@@ -152,11 +152,7 @@ class _Search:
         steps = lengths[:, None] * unit[:, None]  # (P, L, d)
         steps = steps + carried[:, None] if settings.momentum_inside else steps
         many = len(lengths)
-        answers = yield self._query(
-            pairs.sample.repeat_interleave(many),
-            self._compose(pairs.matrices.repeat_interleave(many, 0), steps.flatten(0, 1)),
-            pairs.target.repeat_interleave(many),
-        )
+        answers = yield self._query(pairs, steps)
         _count(result.queries, pairs.sample, many)
         best = answers["gap"].view(-1, many).nan_to_num(nan=torch.inf).argmin(1)
         label = answers["label"].view(-1, many).gather(1, best[:, None])[:, 0]
@@ -164,7 +160,7 @@ class _Search:
         taken = taken if settings.momentum_inside else taken + carried
         ahead = _Pairs(pairs.sample, pairs.target, self._compose(pairs.matrices, taken), taken)
         if not settings.momentum_inside:
-            label = (yield self._query(ahead.sample, ahead.matrices, ahead.target))["label"]
+            label = (yield self._query(pairs, taken[:, None]))["label"]
             _count(result.queries, ahead.sample, 1)
         silent = label == NO_ANSWER
         self._note_stop(pairs.sample, torch.where(silent, UNANSWERED, FOOLED))
@@ -217,14 +213,13 @@ class _Search:
             if not len(rows):
                 break
             own, many = before.at(rows), len(shares)
-            steps = (shares[:, None] * after.step[rows, None]).flatten(0, 1)
-            tries = self._compose(own.matrices.repeat_interleave(many, 0), steps)
-            answers = yield self._query(own.sample.repeat_interleave(many), tries, own.target.repeat_interleave(many))
+            steps = shares[:, None] * after.step[rows, None]
+            answers = yield self._query(own, steps)
             _count(self.result.queries, own.sample, many)
             labels = answers["label"].view(-1, many)
             fooling = (labels != self.original[own.sample][:, None]) & (labels != NO_ANSWER)
             first, shorter = fooling.to(torch.int8).argmax(1), fooling.any(1)
-            matrices[rows[shorter]] = tries.view(-1, many, 3, 3)[shorter, first[shorter]]
+            matrices[rows[shorter]] = self._compose(own.matrices[shorter], steps[shorter, first[shorter]])
             label[rows[shorter]] = labels[shorter, first[shorter]]
             rows = rows[~shorter]
         return matrices, label
@@ -240,20 +235,24 @@ class _Search:
             stopped = samples[reasons == code]
             self.result.reason[stopped[self.result.reason[stopped] != FOOLED]] = code
 
-    def _query(self, samples: Tensor, matrices: Tensor, targets: Tensor) -> Task:
-        """Return the task of querying the labels of moved images, and by how much the original class leads the target."""
-        original = self.original
+    def _query(self, pairs: _Pairs, steps: Tensor) -> Task:
+        """Return the task of querying labels after each of the steps (P, L, d) of pairs, and by how much the original class
+        leads the target; results are in one row for each step.
+        """
+        original, many = self.original, steps.shape[1]
 
         def do(stage: Stage, part: Tensor) -> Done:
-            rows = samples[part]
-            values, labels = stage.scores(rows, matrices[part])
-            plus, minus = (which.to(values.device)[:, None] for which in (original[rows].clamp(min=0), targets[part]))
+            own, number = part // many, part % many
+            rows = pairs.sample[own]
+            values, labels = stage.scores(rows, self._compose(pairs.matrices[own], steps[own, number]))
+            targets = pairs.target[own]
+            plus, minus = (which.to(values.device)[:, None] for which in (original[rows].clamp(min=0), targets))
             return {"label": labels, "gap": (values.gather(1, plus) - values.gather(1, minus))[:, 0]}
 
-        return Task(samples, do, queries=True)
+        return Task(pairs.sample.repeat_interleave(many), do, queries=True)
 
     def _slopes(self, pairs: _Pairs) -> Task:
-        """Return the task of computing the Jacobian's products with itself and with the gradient, or why there are none."""
+        """Return the task of projecting gradients on the Jacobian: directions, and why there is none where one is zero."""
         group, settings, original = self.group, self.settings, self.original
 
         def do(stage: Stage, part: Tensor) -> Done:
@@ -267,13 +266,15 @@ class _Search:
             why = torch.where(gone & frames.images.flatten(1).any(1), LEFT_FRAME, why)
             if not settings.numerical:
                 own, along = jacobian_gram(images, frames, group, seen), pullback(images, gradient, frames, group)
-                return {"products": own, "pulls": along, "why": why}
-            columns = numerical_jacobian(frames, matrices, group, left=settings.left)
-            columns = columns if seen is None else columns * seen[:, None]
-            along = (columns.flatten(2) @ gradient.flatten(1)[..., None])[..., 0]
-            return {"products": gram(columns), "pulls": along.to(torch.float64), "why": why}
+            else:
+                columns = numerical_jacobian(frames, matrices, group, left=settings.left)
+                columns = columns if seen is None else columns * seen[:, None]
+                own, along = gram(columns), (columns.flatten(2) @ gradient.flatten(1)[..., None])[..., 0].to(torch.float64)
+            direction = solve_normal_equations(own.cpu(), along.cpu()).nan_to_num(0.0, 0.0, 0.0)
+            return {"direction": direction, "why": why}
 
-        return Task(pairs.sample, do, queries=True, few=True)
+        ended = len(original) - len(torch.unique(pairs.sample))
+        return Task(pairs.sample, do, queries=True, few=True, ended=ended)
 
 
 def _count(counts: Tensor, samples: Tensor, each: int) -> None:

@@ -29,6 +29,7 @@ from brinell.lenses.geometry.search import (
     PathSteps,
     SearchResult,
     query_labels,
+    query_motions,
     score_motions,
 )
 from brinell.lenses.method import NO_ANSWER, Done, Stage, Task
@@ -133,7 +134,7 @@ def _shorten(group: Group, near: _Candidates, grid: Grid, result: SearchResult) 
     tries = near.motion[:, None] * shares[..., None]
     rows = near.sample.repeat_interleave(len(back))
     result.queries.index_add_(0, rows, torch.ones_like(rows))
-    answers = yield query_labels(rows, group.exp(tries.flatten(0, 1)))
+    answers = yield query_motions(group, rows, tries.flatten(0, 1))
     fooling = answers["label"].view(len(near.sample), -1) == near.label[:, None]
     shorter = fooling.any(1).nonzero()[:, 0]
     first = fooling.to(torch.int8).argmax(1)[shorter]

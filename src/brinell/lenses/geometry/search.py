@@ -93,6 +93,15 @@ def score_motions(group: Group, samples: Tensor, motions: Tensor, path: PathStep
     return Task(samples, do, few=True)
 
 
+def query_motions(group: Group, samples: Tensor, motions: Tensor) -> Task:
+    """Return the task of querying the labels of samples under motions, given by their coordinates (N, d)."""
+
+    def do(stage: Stage, part: Tensor) -> Done:
+        return {"label": stage.scores(samples[part], group.exp(motions[part]))[1]}
+
+    return Task(samples, do, queries=True)
+
+
 def query_labels(samples: Tensor, matrices: Tensor) -> Task:
     """Return the task of querying the labels of samples moved by matrices."""
 
