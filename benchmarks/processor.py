@@ -23,7 +23,7 @@ from brinell.models.export import export
 from brinell.models.model import Model
 
 MODEL = "efficientnet_lite0"
-IMAGES, ROUNDS, SECONDS = 96, 3, 6.0
+IMAGES, ROUNDS, SECONDS = 96, 5, 1.5
 
 
 def measure() -> dict[str, Any]:
