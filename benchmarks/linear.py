@@ -24,7 +24,7 @@ from benchmarks.photographs import photographs
 from brinell.api import open_setup
 from brinell.config.execution import Execution
 from brinell.engine.runner import execute
-from brinell.report.charts import PALETTE
+from brinell.report.panels import PALETTE
 
 HERE = Path(__file__).parent
 RESULT, FIGURE = HERE / "results" / "linear.json", HERE.parent / "docs" / "figures" / "linear.svg"

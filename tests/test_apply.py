@@ -102,6 +102,13 @@ def test_shapes_with_two_meanings_follow_their_library() -> None:
     )
 
 
+@pytest.mark.parametrize(("operator", "severity"), CHANGES)
+def test_the_unchanged_image_is_a_copy(operator: str, severity: float, photos: Tensor) -> None:
+    before = photos.clone()
+    apply(photos, operator, 0).zero_()
+    assert torch.equal(photos, before)
+
+
 def test_input_is_not_modified(photos: Tensor) -> None:
     before, view = photos.clone(), photos.numpy()[:, :, ::-1]
     for operator, severity in (("fog", 1.0), ("jpeg", 30), ("boxes", 30), ("fade_black", 0)):

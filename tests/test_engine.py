@@ -6,6 +6,7 @@ import io
 import os
 import re
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -440,6 +441,15 @@ def test_the_speed_of_a_model_is_kept_for_a_day(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(time, "time", lambda: later)
     speed()
     assert measured == [2, 4, 2, 4]
+
+
+def test_a_speed_that_cannot_be_kept_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRINELL_CACHE", str(tmp_path))
+    monkeypatch.setattr(tuning, "images_per_second", lambda model, batch: 100.0)
+    monkeypatch.setattr(tuning, "_measured", {})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))  # as where the disk is full
+    assert tuning.measured_speed(brinell.open_model("fake:grey", PLAIN)) == (2, 100.0)
+    assert not (tmp_path / "speeds").exists()
 
 
 def test_no_speed_is_kept_of_what_may_be_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -112,6 +113,17 @@ def test_no_more_inputs_are_kept_than_there_is_room_for(dataset: Files, monkeypa
     found = ahead.finish(surveyed(dataset, indices)[0], lambda done: None)
     assert found is not None
     assert 10 <= len(found[1].inputs(PRE)) < 30  # what is asked for at the same time may come, too
+
+
+def test_images_are_read_later_if_no_thread_can_be_started(dataset: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    ahead = ReadAhead(dataset, [0, 1], ImageProcesses(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        ahead.begin(PRE)
+    assert ahead.finish(surveyed(dataset, [0, 1])[0], lambda count: None) is None
 
 
 def test_what_was_read_for_other_images_is_not_used(dataset: Files) -> None:

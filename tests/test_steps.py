@@ -53,6 +53,29 @@ def test_chains_side_by_side() -> None:
             list(pool.map(follow, range(0, COUNT, 3)))
 
 
+def test_images_on_an_accelerator_are_copied_before_any_is_written() -> None:
+    """Batches are computed in streams that don't wait for each other: none may copy what another has written to."""
+    inputs = torch.empty(2, 3, 4, 4, dtype=torch.uint8, device="meta")
+    cache = StepCache(inputs)
+    cache.begin("operator")
+    assert cache._images is not inputs
+
+
+def test_a_level_counts_only_with_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An accelerator may have no memory for them; the batch is then halved and made again."""
+    cache = StepCache(clean())
+    cache.begin("operator")
+
+    def no_memory(rows: torch.Tensor | slice, images: torch.Tensor) -> None:
+        raise torch.OutOfMemoryError
+
+    samples = torch.arange(3)
+    with monkeypatch.context() as patched, pytest.raises(torch.OutOfMemoryError):
+        patched.setattr(cache, "_write", no_memory)
+        cache.keep(samples, samples, torch.ones(3, dtype=torch.int64), clean()[:3] + 16)
+    advance(cache, 0, 3, 1)
+
+
 def test_images_of_a_chain_are_not_copied() -> None:
     cache = StepCache(clean())
     cache.begin("operator")

@@ -43,7 +43,7 @@ def measured_speed(model: Model) -> tuple[int, float]:
     own = _describe(model)
     if own not in _measured:
         # what an object computes is not known from its weights alone: it may be another one in the next process
-        kept = model.device.type == "cpu" and not model.facts.get("source", "").startswith(OBJECT)
+        kept = model.device.type == "cpu" and not model.facts.get("source", OBJECT).startswith(OBJECT)
         _measured[own] = _kept_speed(model, _record_of(own)) if kept else _measure_speed(model)
     return _measured[own]
 

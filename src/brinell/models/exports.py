@@ -83,8 +83,8 @@ def read_record(file: Path) -> dict[str, Any] | None:
 
 
 def write_record(file: Path, content: Mapping[str, Any]) -> None:
-    """Write a small record to the cache."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Write a small record to the cache, if there is room for it."""
+    with suppress(OSError), tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / file.name
         written.write_text(json.dumps(content, indent=1), encoding="utf-8")
         keep(written, file)

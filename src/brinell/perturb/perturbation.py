@@ -93,7 +93,9 @@ class Perturbation:
         renderer = cast(Renderer, _Alone(self.seed, ids.to(images.device), images, StepCache(images)))
         samples = torch.arange(len(images))
         self.change.prepare(renderer, samples)
-        return self.change.images(renderer, samples, parameters)
+        made = self.change.images(renderer, samples, parameters)
+        shared = made.untyped_storage().data_ptr() == images.untyped_storage().data_ptr()
+        return made.clone() if shared else made  # whoever changes what was made must not change the original
 
     def matrices(self, count: int, height: int, width: int) -> Tensor | None:
         """Return where pixel centres of images of a size move, float64 (count, 3, 3); None if they stay."""

@@ -29,7 +29,8 @@ class StepCache:
         if self.operator is not operator:
             self.operator = operator
             self.levels.zero_()
-            self._images = self.inputs
+            # on an accelerator at once, as batches are computed in streams that don't wait for each other
+            self._images = self.inputs if self.inputs.device.type == "cpu" else self.inputs.clone()
             self._made.clear()
 
     def at(self, samples: Tensor, rows: Tensor | slice, wanted: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,13 +47,13 @@ class StepCache:
 
     def keep(self, samples: Tensor, rows: Tensor | slice, levels: Tensor, images: Tensor) -> None:
         """Store the level and the image that samples have reached. The images must not change any more."""
-        self.levels[samples] = levels
         if isinstance(rows, slice) and images.device.type == "cpu":
             with self._lock:
                 self._made.pop((rows.start, rows.stop), None)  # the newest is last, as they may overlap
                 self._made[rows.start, rows.stop] = images
         else:
             self._write(rows, images)
+        self.levels[samples] = levels  # not if there was no memory for the images
 
     def _write(self, rows: Tensor | slice, images: Tensor) -> None:
         self._gather()

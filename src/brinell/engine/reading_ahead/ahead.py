@@ -41,8 +41,12 @@ class ReadAhead:
         if self._thread is not None:
             return
         self._ready = Ready(preprocess, ROOM["cuda"])
-        self._thread = Thread(target=self._read_all, name="reading", daemon=True)
-        self._thread.start()
+        thread = Thread(target=self._read_all, name="reading", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads can be started: images are read later
+            return
+        self._thread = thread
 
     def finish(self, survey: Survey, advance: Callable[[int], None]) -> tuple[pa.Table, Ready] | None:
         """Return the samples and their inputs when all are read, and end the processes.
