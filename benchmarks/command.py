@@ -75,7 +75,7 @@ def measure() -> dict[str, Any]:
         "seconds": median(one["seconds"] for one in rounds),
         "ratio": median(one["ratio"] for one in rounds),
         "rounds": [one["ratio"] for one in rounds],
-        "drifts": [one["drift"] for one in rounds],
+        "drifts": [round(one["drift"], 3) for one in rounds],
         "steps": _steps(rounds),
     }
 

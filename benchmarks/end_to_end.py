@@ -163,11 +163,6 @@ def summary(rounds: list[Round]) -> dict[str, Any]:
     }
 
 
-STEADY = 0.05  # largest change of the bare model's speed during a round that counts: the machine may be shared
-ATTEMPTS = 3  # rounds made at most, for each that is wanted
-A = TypeVar("A")
-
-
 def steady_rounds(make: Callable[[], A], wanted: int, drift: Callable[[A], float]) -> list[A]:
     """Return rounds during which the machine's speed hardly changed, or the steadiest if there are too few of these."""
     rounds: list[A] = []

@@ -122,11 +122,17 @@ def _time_tasks(evaluator: Evaluator) -> dict[str, float]:
     def timed(*tasks: Task) -> list[Done]:
         began = time.perf_counter()
         done = run(*tasks)
-        spent[" and ".join(task.do.__qualname__.split(".<locals>")[0] for task in tasks)] += time.perf_counter() - began
+        spent[" and ".join(_maker(task) for task in tasks)] += time.perf_counter() - began
         return done
 
     evaluator.run = timed  # type: ignore[method-assign]
     return spent
+
+
+def _maker(task: Task) -> str:
+    """Return the name of the function that made a task."""
+    name: str = getattr(task.do, "func", task.do).__qualname__
+    return name.split(".<locals>")[0]
 
 
 def measure_on_accelerator(execution: Execution, images: int, block: int, budget: float) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import torch
 
 import brinell
 from brinell.cli.main import main
+from brinell.engine import journal
 from brinell.engine.journal import Journal
 from brinell.engine.progress import Silent
 from brinell.runs.schema import Unit
@@ -135,6 +136,25 @@ def test_what_a_damaged_journal_held_is_computed_again(how: str, tmp_path: Path)
     whole = Journal(store, unit)
     found = [whole.read_done(index, 3) for index in range(2)]
     assert [one and one["score"].tolist() for one in found] == [[0, 1, 2], [1, 2, 3]]
+
+
+def test_what_another_version_has_put_into_a_journal_is_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, unit = Store(tmp_path), Unit("geometry", "model", "affine:manifool", 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "FORMAT", 1)
+        other = Journal(store, unit)
+        other.write_done(0, {"products": torch.arange(3.0)})
+        other.flush()
+    for expected in (None, [5, 5, 5]):
+        own = Journal(store, unit)
+        held = own.read_done(0, 3)
+        assert (held and held["direction"].tolist()) == expected
+        own.write_done(0, {"direction": torch.full((3,), 5.0)})
+        own.flush()
+    own.clear()
+    assert not list(tmp_path.glob("unfinished/**/tasks-*"))
 
 
 def test_a_damaged_manifest_is_named(greys: Path, tmp_path: Path) -> None:

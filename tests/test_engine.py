@@ -232,9 +232,11 @@ def test_a_search_reports_its_images_once_while_its_unit_goes_on() -> None:
         lens=SimpleNamespace(name="geometry"), model=SimpleNamespace(name="grey"), method=SimpleNamespace(search=True)
     )
     own = units.JobProgress(Recorder(), job, {first: 100, second: 100}, {first: 12, second: 8})
+    own.begin(first)
     for ended in (0, 3, 3, 9, 5):  # images of a second try go on again
         own.ended(ended)
     own.finish(first, 70)
+    own.begin(second)
     own.ended(2)
     own.finish(second, 70)
     assert seen == [3, 6, 3, 2, 6]
@@ -308,6 +310,19 @@ def test_searches_on_an_accelerator_have_large_units(
     assert bool(wide) == (device == "cuda")
     assert units.unit_size(execution | {"unit": sizes, "wide": wide}, job, entries) == images
     assert units.unit_size(execution | {"unit": {"geometry/grey": 1000}}, job, entries) <= 250, "as in earlier runs"
+
+
+def test_units_of_other_searches_take_a_minute_on_an_accelerator_too(greys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No journal keeps what they have found."""
+    monkeypatch.setattr(units, "measured_rate", lambda model, batch: 20.0)
+    setup = assemble(
+        load_config({"models": ["fake:grey"], "data": str(greys), "lenses": [{"name": "knob"}], "execution": {"batch": 4}})
+    )
+    job = assembling.jobs_of(setup)[0]
+    job = replace(job, model=replace(job.model, device=torch.device("cuda")))
+    entries = [Entry(index, str(index), "", (480, 640)) for index in range(2000)]
+    sizes = units.measured_sizes(setup, [job], entries, {"batch": {"grey": 4}, "shard": 4096})
+    assert sizes["knob/grey"] < 60 and units.wide_jobs([job], sizes) == []
 
 
 def test_quiet_says_nothing(greys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

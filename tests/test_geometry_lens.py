@@ -20,7 +20,7 @@ import brinell
 from brinell.criteria.criterion import find_criterion
 from brinell.engine.evaluator import Evaluator
 from brinell.errors import BrinellError, ConfigError
-from brinell.lenses.geometry.black_box import grid_motions, grid_search, random_motions
+from brinell.lenses.geometry.black_box import RandomMotions, grid_motions, grid_search, random_motions
 from brinell.lenses.geometry.findings import GeometryFindings
 from brinell.lenses.geometry.lens import count_trials, manifool_settings, measure, select_motions
 from brinell.lenses.geometry.manifool import manifool
@@ -483,6 +483,29 @@ def test_random_motions_have_the_scores_that_were_asked_for() -> None:
         random_motions(group, every(5, 3, wanted), wanted=wanted, whitened=False, path=PathSteps())  # type: ignore[arg-type]
     )
     assert torch.allclose(again.motion, found.motion, atol=1e-6)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_random_motions_are_the_same_however_they_are_traced(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rays are traced by the shapes of images, a few at a time; rows keep the order of images, draws and scores."""
+    asked, group = bench(Random(), shapes(5)), GROUPS["similarity"]
+    wanted = torch.tensor([0.5, 1.0, 9.0], dtype=torch.float64)  # the last one is out of reach
+    chosen = torch.rand(5, 4, 3, generator=torch.Generator().manual_seed(1)) < share
+    sizes = torch.tensor([[30, 20], [20, 30], [20, 20], [20, 30], [40, 10]])
+
+    def find(**options: Any) -> RandomMotions:
+        given = {"wanted": wanted, "whitened": True, "path": PathSteps(), **options}
+        found: Any = asked.drive(random_motions(group, chosen, **given))  # type: ignore[arg-type]
+        return found
+
+    expected = find()
+    assert (~expected.reached).any() and expected.reached.any()
+    order = expected.sample * 100 + expected.draw * 10 + expected.level
+    assert torch.equal(order, order.sort().values) and len(order) == chosen.sum()
+    monkeypatch.setattr("brinell.lenses.geometry.black_box.RAYS", 3)
+    found = find(sizes=sizes)
+    for each in dataclasses.fields(RandomMotions):
+        assert torch.equal(getattr(found, each.name), getattr(expected, each.name)), each.name
 
 
 def test_whitened_directions_change_an_image_alike() -> None:

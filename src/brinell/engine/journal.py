@@ -22,6 +22,7 @@ from brinell.runs.schema import Unit
 from brinell.runs.store import UNFINISHED, Store
 
 EVERY = 20.0  # seconds between two files of results of tasks
+FORMAT = 2  # of these files; results of another are computed again
 
 
 class Journal:
@@ -72,10 +73,12 @@ class Journal:
     def _read_files(self) -> dict[int, Done]:
         stored: dict[int, Done] = {}
         while (arrays := self._read(f"tasks-{self._files}.npz")) is not None:
+            self._files += 1
+            if int(arrays.pop("format", 1)) != FORMAT:
+                continue
             for key, array in arrays.items():
                 index, _, name = key.partition(" ")
                 stored.setdefault(int(index), {})[name] = torch.from_numpy(array)
-            self._files += 1
         return stored
 
     def write_done(self, index: int, done: Done) -> None:
@@ -87,7 +90,7 @@ class Journal:
     def flush(self) -> None:
         """Write the results that are kept."""
         if self._pending:
-            self._write(f"tasks-{self._files}.npz", self._pending)
+            self._write(f"tasks-{self._files}.npz", {"format": np.array(FORMAT), **self._pending})
             self._files, self._pending = self._files + 1, {}
         self._written = time.monotonic()
 

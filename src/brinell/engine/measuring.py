@@ -91,6 +91,7 @@ def _measure_stage(context: RunContext, job: Job, kept: list[Entry], truth: Trut
                     entries, own = [shard[sample] for sample in part.samples], _select(images, loaded, part.samples)
                     evaluators[part.samples] = make_evaluator(context, job, entries, own, truth, batch, progress)
                 evaluator = evaluators[part.samples]
+                progress.begin(part.unit)
                 before = evaluator.queries
                 writer(_measure_part(context, job, evaluator, part, shard, most[part.unit]))
                 progress.finish(part.unit, evaluator.queries - before)

@@ -19,10 +19,10 @@ from brinell.runs.schema import Unit
 
 UNITS_PER_PART = 4  # fewest shards of a part or worker, so that they take about the same time
 UNIT_SECONDS = 60.0  # longest unit, if every search needs as many trials as it can
-# On an accelerator, a step of a search takes nearly as long for few images as for hundreds, and the last steps have few.
-# Searches mostly end long before all trials are used, and a journal keeps what a long unit has found.
-WIDE = 1024  # images of a search's unit there, if there are as many
-HELD = 1 << 31  # bytes of their originals on the host, and of these on the accelerator, at most
+# On an accelerator, a step of a search over whole images takes nearly as long for few images as for hundreds, and the last
+# steps have few. Searches mostly end long before all trials are used, and a journal keeps what a long unit has found.
+WIDE = 1024  # images of such a search's unit, if there are as many
+HELD = 1 << 31  # about as many bytes as their originals may have, and the same as floats on the accelerator
 
 
 def unit_size(execution: Mapping[str, Any], job: Job, entries: Sequence[Entry]) -> int:
@@ -55,7 +55,7 @@ def measured_sizes(
         batch = int(execution["batch"][job.model.name])
         rate = measured_speed(job.model)[1] if config.batch is None else measured_rate(job.model, batch)
         fitting = UNIT_SECONDS * rate / _most_trials(job, entries)
-        size = _limited(int(execution["shard"]), _widened(fitting, job, entries) if _is_wide(job) else fitting)
+        size = _limited(int(execution["shard"]), _widest(job, entries) if _is_wide(job) else fitting)
         if shares > 1:
             size = _limited(size, len(entries) / (shares * UNITS_PER_PART))
         sizes[_name(job)] = _even(size, len(entries))
@@ -63,18 +63,16 @@ def measured_sizes(
 
 
 def wide_jobs(jobs: Sequence[Job], sizes: Mapping[str, int]) -> list[str]:
-    """Return the jobs whose measured sizes hold whatever their lens says: searches on an accelerator."""
+    """Return the jobs whose measured sizes hold whatever their lens says: searches over whole images on an accelerator."""
     return [_name(job) for job in jobs if _is_wide(job) and _name(job) in sizes]
 
 
 def _is_wide(job: Job) -> bool:
-    return job.method.search and job.model.device.type == "cuda"
+    return job.method.search and job.method.with_originals and job.model.device.type == "cuda"
 
 
-def _widened(fitting: float, job: Job, entries: Sequence[Entry]) -> float:
-    """Return how many images a unit of such a search has, where so many fit into a minute."""
-    if not job.method.with_originals:
-        return max(fitting, WIDE)
+def _widest(job: Job, entries: Sequence[Entry]) -> float:
+    """Return how many images a unit of such a search may have."""
     pre = job.model.preprocess
     original = pre.channels * sum(height * width for height, width in (entry.size for entry in entries)) / len(entries)
     whole = pre.channels * 2 * pre.height * pre.width * 4  # as floats, with what a crop leaves out
@@ -153,9 +151,14 @@ class JobProgress:
         if not self._searches:
             self._advance(count)
 
+    def begin(self, unit: Unit) -> None:
+        """Note which unit is measured now."""
+        self._unit = unit
+
     def ended(self, count: int) -> None:
         """Report how many images of the current unit need nothing more."""
         if self._searches and count > self._ended:
+            self._countdown.finish(self._unit.operator, count - self._ended)
             self._advance(count - self._ended)
             self._ended = count
 
@@ -164,7 +167,7 @@ class JobProgress:
         if not self._searches:
             self._advance(self._trials[unit] - queries)  # those that were not needed
             return
-        self._countdown.finish(unit.operator, self._images[unit])
+        self._countdown.finish(unit.operator, self._images[unit] - self._ended)
         self._advance(self._images[unit] - self._ended)
         self._ended = 0
 

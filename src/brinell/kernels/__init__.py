@@ -1,5 +1,6 @@
 """What tensor code does in many steps, in one pass: Triton kernels for CUDA devices (`cuda/`), Numba kernels for CPUs
-(`cpu/`). Both reproduce the tensor code bit for bit, except for the lengths of paths, whose sums are rounded differently.
+(`cpu/`). Both reproduce the tensor code bit for bit, except for images that move for
+searches and the lengths of their paths, which are rounded differently.
 
 Each module of kernels serves one module of tensor code, which asks for it by `kernels_for` and also works without it. A
 module that exists in both folders has the same functions in both.

@@ -2,7 +2,7 @@
 
 `perturb.warp` gives whole grey levels, equal to the bit everywhere. Searches follow slopes, so here neither pixels nor
 positions are rounded. Coordinates are centred: x to the right and y down from ((w - 1) / 2, (h - 1) / 2). Motions are
-computed on the host, images on their device.
+computed on the host, images on their device, by a kernel where there is one.
 """
 
 from __future__ import annotations

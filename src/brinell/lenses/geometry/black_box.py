@@ -51,18 +51,20 @@ class RandomMotions:
 
 
 def random_motions(
-    group: Group, chosen: Tensor, *, wanted: Tensor, whitened: bool, path: PathSteps
+    group: Group, chosen: Tensor, *, wanted: Tensor, whitened: bool, path: PathSteps, sizes: Tensor | None = None
 ) -> Generator[Task | tuple[Task, ...], Any, RandomMotions]:
     """Move samples along random rays to some of the `wanted` scores (R,), and query their labels there.
 
     `chosen` (bool (N, draws, R)) says which scores of which draws. While the labels of some rays are queried, the next ones
-    are traced.
+    are traced: by the shapes of images, whose heights and widths are `sizes` (N, 2), as a batch holds images of one canvas.
     """
     samples, numbers = chosen.any(2).nonzero(as_tuple=True)
     trace = _Tracing(group, samples, numbers, wanted, whitened, path)
-    some = torch.split(torch.arange(len(samples)), RAYS)
-    found, traced = [], (yield trace.task(some[0]))
-    for rays, following in itertools.zip_longest(some, some[1:]):
+    shapes = torch.ones(len(chosen)) if sizes is None else sizes[:, 0] / sizes[:, 1]
+    order = shapes[samples].argsort(stable=True)
+    some = torch.split(order, RAYS)
+    found, owners, traced = [], [], (yield trace.task(some[0]))
+    for number, (rays, following) in enumerate(itertools.zip_longest(some, some[1:])):
         ray, level = chosen[samples[rays], numbers[rays]].nonzero(as_tuple=True)
         moved = RandomMotions(
             sample=samples[rays][ray],
@@ -75,15 +77,18 @@ def random_motions(
             label=torch.full((len(ray),), -1),
         )
         found.append(moved)
+        owners.append(rays[ray])
         there = moved.reached.nonzero()[:, 0]
         queries = [query_motions(group, moved.sample[there], moved.motion[there])] if len(there) else []
         ahead = [] if following is None else [trace.task(following)]
-        tasks = tuple(replace(task, ended=int(samples[rays[0]])) for task in queries + ahead)
+        ended = len(chosen) - len(torch.unique(samples[order[number * RAYS :]]))
+        tasks = tuple(replace(task, ended=ended) for task in queries + ahead)
         done: tuple[Done, ...] = (yield tasks) if tasks else ()
         if queries:
             moved.label[there] = done[0]["label"]
         traced = done[-1] if ahead else {}
-    columns = {field.name: torch.cat([getattr(moved, field.name) for moved in found]) for field in fields(RandomMotions)}
+    back = torch.cat(owners).argsort(stable=True)
+    columns = {each.name: torch.cat([getattr(moved, each.name) for moved in found])[back] for each in fields(RandomMotions)}
     return RandomMotions(**columns)
 
 

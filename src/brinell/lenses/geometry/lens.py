@@ -85,7 +85,7 @@ def _measure_random(shard: Shard, operator: Motion, label: Tensor, wrong: Tensor
     if not bool(cells.any()):
         return {"sample": torch.zeros(0, dtype=torch.int64)}
     whitened = options.directions == "metric"
-    moved = yield from random_motions(operator.group, cells, wanted=wanted, whitened=whitened, path=path)
+    moved = yield from random_motions(operator.group, cells, wanted=wanted, whitened=whitened, path=path, sizes=shard.sizes)
     status = torch.where(moved.label != label[moved.sample], BROKEN, SURVIVED)
     status[moved.label == NO_ANSWER] = FAILED
     reason = torch.where(moved.reached, FOOLED, OUT_OF_REACH)

@@ -12,7 +12,7 @@ get a second try from the start with longer steps, if the settings have them; im
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -137,7 +137,7 @@ class _Search:
             pairs = yield from self._drop_losers(pairs)
             if not len(pairs.sample):
                 return pairs
-        slope = yield self._slopes(pairs)
+        slope = yield replace(self._slopes(pairs), ended=self._count_ended(pairs, step))
         _count(result.gradients, pairs.sample, 1)
         direction = slope["direction"]
         length = direction.norm(dim=1)
@@ -273,8 +273,15 @@ class _Search:
             direction = solve_normal_equations(own.cpu(), along.cpu()).nan_to_num(0.0, 0.0, 0.0)
             return {"direction": direction, "why": why}
 
-        ended = len(original) - len(torch.unique(pairs.sample))
-        return Task(pairs.sample, do, queries=True, few=True, ended=ended)
+        return Task(pairs.sample, do, queries=True, few=True)
+
+    def _count_ended(self, pairs: _Pairs, step: int) -> int:
+        """Return how many images need nothing more: no second try, either."""
+        going, reason = torch.zeros_like(self.original, dtype=torch.bool), self.result.reason
+        going[pairs.sample] = True
+        if self.settings.retry_lengths is not None and step <= self.settings.max_steps:
+            going |= (reason == OUT_OF_STEPS) | (reason == LEFT_FRAME)
+        return int((~going).sum())
 
 
 def _count(counts: Tensor, samples: Tensor, each: int) -> None:
