@@ -21,7 +21,9 @@ from brinell.engine.journal import Journal
 from brinell.engine.renderer import Renderer
 from brinell.engine.tasks import TaskRunner
 from brinell.lenses.geometry.lens import measure as measure_motions
+from brinell.lenses.geometry.manifool import ManiFoolSettings, _Pairs, _Search
 from brinell.lenses.geometry.options import GeometryOptions
+from brinell.lenses.geometry.search import FOOLED, LEFT_FRAME, NO_EFFECT, OUT_OF_STEPS, SearchResult
 from brinell.lenses.method import Done, Measuring, Stage, Task
 from brinell.motion.groups import GROUPS
 from brinell.perturb.motion import Motion
@@ -163,6 +165,16 @@ def test_searches_say_how_many_images_need_nothing_more(method: str, monkeypatch
     columns = bench.drive(measure_motions(bench.shard(), Motion(GROUPS["similarity"], method, searching=True), options))
     assert len(columns["sample"]) >= 8 and 0 < max(ended) < 8
     assert ended[0] == 0
+
+
+def test_an_image_that_gets_a_second_try_has_not_ended() -> None:
+    result = SearchResult.empty(4, 1, OUT_OF_STEPS)
+    result.reason[:3] = torch.tensor([FOOLED, LEFT_FRAME, NO_EFFECT])
+    pairs = _Pairs(torch.tensor([3, 3]), torch.tensor([0, 1]), torch.eye(3).repeat(2, 1, 1), torch.zeros(2, 1))
+    for retry, step, ended in ((torch.ones(1), 50, 2), (torch.ones(1), 51, 3), (None, 50, 3)):
+        settings = ManiFoolSettings(torch.ones(1), 0.0, retry_lengths=retry, max_steps=50)
+        search = _Search(GROUPS["rotation"], settings, torch.zeros(4, dtype=torch.int64), result)
+        assert search._count_ended(pairs, step) == ended
 
 
 def test_tasks_that_run_together_take_turns() -> None:
