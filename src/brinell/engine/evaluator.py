@@ -141,8 +141,8 @@ class Evaluator:
     def _journalled_tasks(self, tasks: tuple[Task, ...], journal: Journal, index: int) -> tuple[Done, ...]:
         done = [journal.read_done(index + place, len(task.samples)) for place, task in enumerate(tasks)]
         missing = [place for place, results in enumerate(done) if results is None]
-        run = self.run(*(tasks[place] for place in missing)) if missing else []
-        for place, results in zip(missing, run, strict=True):
+        computed = self.run(*(tasks[place] for place in missing)) if missing else []
+        for place, results in zip(missing, computed, strict=True):
             journal.write_done(index + place, results)
             done[place] = results
         return tuple(results for results in done if results is not None)

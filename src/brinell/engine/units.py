@@ -19,8 +19,9 @@ from brinell.runs.schema import Unit
 
 UNITS_PER_PART = 4  # fewest shards of a part or worker, so that they take about the same time
 UNIT_SECONDS = 60.0  # longest unit, if every search needs as many trials as it can
-# On an accelerator, a step of a search over whole images takes nearly as long for few images as for hundreds, and the last
-# steps have few. Searches mostly end long before all trials are used, and a journal keeps what a long unit has found.
+# On an accelerator, the last steps of a search over whole images have few of them, and their batches are mostly filled up:
+# the more images search together, the smaller this share. Searches mostly end long before all trials are used, and a
+# journal keeps what a long unit has found.
 WIDE = 1024  # images of such a search's unit, if there are as many
 HELD = 1 << 31  # about as many bytes as their originals may have, and the same as floats on the accelerator
 

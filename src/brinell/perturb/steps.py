@@ -21,7 +21,8 @@ class StepCache:
         self.operator: Any = None
         self.levels = torch.zeros(len(inputs), dtype=torch.int64)
         self._images = inputs  # a copy, once anything is written to it
-        self._made: dict[tuple[int, int], Tensor] = {}  # newer ones, by their first sample and the one after the last
+        # newer ones, by their first sample and the one after the last; none overlap
+        self._made: dict[tuple[int, int], Tensor] = {}
         self._lock = Lock()
 
     def begin(self, operator: Any) -> None:
@@ -49,7 +50,6 @@ class StepCache:
         """Store the level and the image that samples have reached. The images must not change any more."""
         if isinstance(rows, slice) and images.device.type == "cpu":
             with self._lock:
-                self._made.pop((rows.start, rows.stop), None)  # the newest is last, as they may overlap
                 self._made[rows.start, rows.stop] = images
         else:
             self._write(rows, images)

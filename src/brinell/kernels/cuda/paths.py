@@ -1,9 +1,9 @@
 """Distances between the stops of images that move: interpolated and compared in one pass, without storing a moved image.
 
 A moved image that is written, read and compared takes some twenty times the memory traffic. Here each program follows some
-pixels of all colours along a path and keeps their values at the last stop. The motions of the stops are made on the
-device, too: for thousands of paths they would take the host longer than the comparison takes the device. What an image gets
-doesn't depend on the others in its batch.
+pixels of all colours along a path and keeps their values at the last stop. The motions of the stops are computed on the
+device, too, so that the host has none of the exponentials of thousands of paths to compute. What an image gets doesn't
+depend on the others in its batch.
 """
 
 from __future__ import annotations
